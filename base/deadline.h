@@ -1,0 +1,46 @@
+// A point in time that a wait must not pass.
+#ifndef RINGPIPE_BASE_DEADLINE_H_
+#define RINGPIPE_BASE_DEADLINE_H_
+
+#include <algorithm>
+#include <chrono>
+
+namespace ringpipe {
+
+using Clock = std::chrono::steady_clock;
+
+// A value; every wait in ringpipe takes one.
+class Deadline {
+ public:
+  static Deadline At(Clock::time_point when) { return Deadline(when); }
+  static Deadline Infinite() { return Deadline(Clock::time_point::max()); }
+
+  // `timeout` from now; a negative one means never.
+  static Deadline After(std::chrono::nanoseconds timeout) {
+    return timeout.count() < 0 ? Infinite() : Deadline(Clock::now() + timeout);
+  }
+
+  bool infinite() const { return when_ == Clock::time_point::max(); }
+  bool expired() const { return !infinite() && Clock::now() >= when_; }
+  Clock::time_point when() const { return when_; }
+
+  // For poll(): milliseconds until the deadline, rounded up, at most `most`.
+  int PollTimeoutMs(int most) const {
+    if (infinite()) {
+      return most;
+    }
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(
+        when_ - Clock::now());
+    return static_cast<int>(
+        std::clamp<long long>(left.count(), 0, most));
+  }
+
+ private:
+  explicit Deadline(Clock::time_point when) : when_(when) {}
+
+  Clock::time_point when_;
+};
+
+}  // namespace ringpipe
+
+#endif  // RINGPIPE_BASE_DEADLINE_H_

@@ -1,0 +1,70 @@
+// Every environment variable that ringpipe reads, in one place. To add one:
+// a member here, a line in the table in environment.cc, a row in README.md.
+#ifndef RINGPIPE_BASE_ENVIRONMENT_H_
+#define RINGPIPE_BASE_ENVIRONMENT_H_
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/log.h"
+#include "base/status.h"
+
+namespace ringpipe {
+
+// ringpipe's own variables, parsed and checked. The variables of launchers
+// (torchrun, Open MPI, MPICH, Slurm) are read in bootstrap/launcher.h.
+struct Environment {
+  // RINGPIPE_DEVICE: "soft", "mlx5_0", "mlx5_0:1" (port), "^mlx5_0" (any but);
+  // empty: chosen by what the machine has.
+  std::string device;
+  // RINGPIPE_HOST_ID: overrides (boot id, network namespace) in deciding which
+  // ranks share a host.
+  std::string host_id;
+  // RINGPIPE_RANK, RINGPIPE_SIZE: this process's place in the job.
+  std::optional<int> rank;
+  std::optional<int> size;
+  // RINGPIPE_ROOT: where rank 0 listens: "HOST:PORT", "[IPv6]:PORT" or
+  // "unix:@NAME" (an abstract unix socket, one host only).
+  std::string root;
+  // RINGPIPE_JOB_ID: tells jobs apart that share an address.
+  std::string job_id;
+  // RINGPIPE_SECRET: shared by the ranks of a job; needed for several hosts.
+  std::string secret;
+  // RINGPIPE_TIMEOUT_MS: deadline of each operation; -1: none. Default 60,000.
+  int64_t timeout_ms = 60'000;
+  // RINGPIPE_JOIN_TIMEOUT_MS: for all ranks to find each other. Default 30,000.
+  int64_t join_timeout_ms = 30'000;
+  // RINGPIPE_SUBCHUNK_BYTES: what moves through the pipeline at once.
+  // Multiple of 64, 256 to 16 MiB. Default 128 KiB.
+  int64_t subchunk_bytes = 128 * 1024;
+  // RINGPIPE_DEPTH: sub-chunks of a chunk in flight, 1 to 64. Default 4.
+  int64_t depth = 4;
+  // RINGPIPE_SLOTS: registered slots a communicator; 0: what the schedules
+  // need for full speed.
+  int64_t slots = 0;
+  // RINGPIPE_SPIN_US: how long a wait spins before it sleeps. Default 200.
+  int64_t spin_us = 200;
+  // RINGPIPE_SOFT_ADVERSARY: seed of the software device's adversarial mode;
+  // 0: off.
+  int64_t soft_adversary_seed = 0;
+  // RINGPIPE_LOG_LEVEL: error, warning, info, debug. Default warning.
+  LogLevel log_level = LogLevel::kWarning;
+
+  // Reads a variable by name; nullopt where it is not set.
+  using Getter =
+      std::function<std::optional<std::string>(std::string_view name)>;
+
+  // From the process's environment (the default) or any other source, as tests
+  // do. A value that cannot be parsed or is out of range is an error that names
+  // the variable, the value and what is allowed; so is an unknown variable
+  // that starts with RINGPIPE_ in the process's environment (a typo).
+  static Result<Environment> Parse(const Getter& get);
+  static Result<Environment> FromProcess();
+};
+
+}  // namespace ringpipe
+
+#endif  // RINGPIPE_BASE_ENVIRONMENT_H_

@@ -1,0 +1,52 @@
+#include "base/status.h"
+
+#include <cstring>
+
+namespace ringpipe {
+
+const char* StatusCodeName(StatusCode code) {
+  switch (code) {
+    case StatusCode::kOk:
+      return "ok";
+    case StatusCode::kInvalidArgument:
+      return "invalid argument";
+    case StatusCode::kMismatch:
+      return "mismatch";
+    case StatusCode::kTimeout:
+      return "timeout";
+    case StatusCode::kPeerLost:
+      return "peer lost";
+    case StatusCode::kAborted:
+      return "aborted";
+    case StatusCode::kUnavailable:
+      return "unavailable";
+    case StatusCode::kResourceExhausted:
+      return "resource exhausted";
+    case StatusCode::kPermissionDenied:
+      return "permission denied";
+    case StatusCode::kDeviceError:
+      return "device error";
+    case StatusCode::kInternal:
+      return "internal error";
+  }
+  return "unknown status";
+}
+
+std::string Status::ToString() const {
+  if (ok()) {
+    return "ok";
+  }
+  return std::string(StatusCodeName(code_)) + ": " + message_;
+}
+
+Status Status::WithContext(const std::string& context) const {
+  return ok() ? *this : Status(code_, context + ": " + message_);
+}
+
+Status ErrnoStatus(StatusCode code, const std::string& what, int error) {
+  const char* name = strerrorname_np(error);
+  return {code, what + ": " + strerrordesc_np(error) + " (" +
+                    (name != nullptr ? name : std::to_string(error)) + ")"};
+}
+
+}  // namespace ringpipe

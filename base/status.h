@@ -1,0 +1,115 @@
+// Errors as values: a code for programs and a message for people.
+#ifndef RINGPIPE_BASE_STATUS_H_
+#define RINGPIPE_BASE_STATUS_H_
+
+#include <optional>
+#include <string>
+#include <utility>
+
+namespace ringpipe {
+
+// The numbers are part of the C interface (engine/ringpipe.h): append only.
+enum class StatusCode : int {
+  kOk = 0,
+  // The caller's arguments or environment are wrong; nothing was started.
+  kInvalidArgument = 1,
+  // The ranks disagree: different counts, types, roots, versions, devices.
+  kMismatch = 2,
+  // A deadline expired.
+  kTimeout = 3,
+  // A peer's process died, or it can no longer be reached.
+  kPeerLost = 4,
+  // Somebody called Abort, or the communicator had failed before.
+  kAborted = 5,
+  // No such device, address or library on this machine.
+  kUnavailable = 6,
+  // A limit was met: memory, memlock, queue entries, file descriptors.
+  kResourceExhausted = 7,
+  kPermissionDenied = 8,
+  // The RDMA device or accelerator reported an error.
+  kDeviceError = 9,
+  // A bug in ringpipe, or memory overwritten by somebody else.
+  kInternal = 10,
+};
+
+// "timeout" for kTimeout, and so on.
+const char* StatusCodeName(StatusCode code);
+
+// What a call that can fail returns. A value; the message says what failed, on
+// which device or peer, and what the user can do.
+class [[nodiscard]] Status {
+ public:
+  Status() = default;  // ok
+  Status(StatusCode code, std::string message)
+      : code_(code), message_(std::move(message)) {}
+
+  static Status Ok() { return {}; }
+
+  bool ok() const { return code_ == StatusCode::kOk; }
+  StatusCode code() const { return code_; }
+  const std::string& message() const { return message_; }
+
+  // "peer lost: rank 3 ..."; "ok" for success.
+  std::string ToString() const;
+
+  // The same code, with `context` and ": " before the message.
+  Status WithContext(const std::string& context) const;
+
+ private:
+  StatusCode code_ = StatusCode::kOk;
+  std::string message_;
+};
+
+// A Status of `code` whose message is that of errno value `error`:
+// "WHAT: No such device (ENODEV)".
+Status ErrnoStatus(StatusCode code, const std::string& what, int error);
+
+// A value, or the Status that says why there is none.
+template <typename T>
+class [[nodiscard]] Result {
+ public:
+  Result(T value) : value_(std::move(value)) {}             // NOLINT
+  Result(Status status) : status_(std::move(status)) {}     // NOLINT
+
+  bool ok() const { return value_.has_value(); }
+  const Status& status() const { return status_; }
+
+  // Only where ok().
+  T& value() & { return *value_; }
+  const T& value() const& { return *value_; }
+  T&& value() && { return std::move(*value_); }
+  T* operator->() { return &*value_; }
+  const T* operator->() const { return &*value_; }
+  T& operator*() & { return *value_; }
+  T&& operator*() && { return std::move(*value_); }
+
+ private:
+  std::optional<T> value_;
+  Status status_;
+};
+
+// Returns the status of `expression` from the enclosing function if it failed.
+#define RINGPIPE_RETURN_IF_ERROR(expression)                    \
+  do {                                                          \
+    if (::ringpipe::Status ringpipe_status_ = (expression);     \
+        !ringpipe_status_.ok()) {                               \
+      return ringpipe_status_;                                  \
+    }                                                           \
+  } while (false)
+
+// Declares or assigns `target` from a Result, or returns its status.
+#define RINGPIPE_ASSIGN_OR_RETURN(target, expression) \
+  RINGPIPE_ASSIGN_OR_RETURN_(target, expression,      \
+                             RINGPIPE_CONCAT_(ringpipe_result_, __LINE__))
+#define RINGPIPE_ASSIGN_OR_RETURN_(target, expression, result) \
+  auto result = (expression);                                  \
+  if (!result.ok()) {                                          \
+    return result.status();                                    \
+  }                                                            \
+  target = std::move(result).value()
+#define RINGPIPE_CONCAT_(a, b) RINGPIPE_CONCAT2_(a, b)
+#define RINGPIPE_CONCAT2_(a, b) a##b
+
+}  // namespace ringpipe
+
+#endif  // RINGPIPE_BASE_STATUS_H_

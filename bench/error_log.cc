@@ -1,0 +1,60 @@
+#include "bench/error_log.h"
+
+#include <climits>
+#include <cstdlib>
+
+namespace ringpipe {
+namespace {
+
+// What every other rank says when one has failed: one of them is enough.
+bool IsConsequence(StatusCode code) {
+  return code == StatusCode::kPeerLost || code == StatusCode::kAborted ||
+         code == StatusCode::kTimeout || code == StatusCode::kMismatch;
+}
+
+}  // namespace
+
+// "RANK CODE MESSAGE\n".
+std::string ErrorLog::Record(int rank, const Status& status) {
+  std::string record = std::to_string(rank) + " " +
+                       std::to_string(static_cast<int>(status.code())) + " " +
+                       status.ToString();
+  for (char& c : record) {
+    c = c == '\n' ? ' ' : c;
+  }
+  record.resize(std::min<std::size_t>(record.size(), PIPE_BUF - 2));
+  return record + "\n";
+}
+
+void ErrorLog::Take(std::string_view bytes) {
+  pending_ += bytes;
+  for (auto end = pending_.find('\n'); end != pending_.npos;
+       end = pending_.find('\n')) {
+    TakeRecord(pending_.substr(0, end));
+    pending_.erase(0, end + 1);
+  }
+}
+
+void ErrorLog::Print(const std::string& line) {
+  ++printed_;
+  print_(line);
+}
+
+void ErrorLog::TakeRecord(const std::string& record) {
+  char* rest = nullptr;
+  const long rank = std::strtol(record.c_str(), &rest, 10);
+  const auto code = static_cast<StatusCode>(std::strtol(rest, &rest, 10));
+  const std::string message = *rest == ' ' ? rest + 1 : rest;
+  if (!seen_.insert(message).second) {
+    return;
+  }
+  if (IsConsequence(code)) {
+    if (consequence_printed_) {
+      return;
+    }
+    consequence_printed_ = true;
+  }
+  Print(rank < 0 ? message : "rank " + std::to_string(rank) + ": " + message);
+}
+
+}  // namespace ringpipe

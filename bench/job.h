@@ -1,0 +1,39 @@
+// The ranks of a job, as the measurement sees them.
+#ifndef RINGPIPE_BENCH_JOB_H_
+#define RINGPIPE_BENCH_JOB_H_
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "reduction/data_type.h"
+
+namespace ringpipe {
+
+// What is measured: a communicator, or in tests something that is known to
+// reduce wrongly. Every rank makes the same calls in the same order. One
+// thread.
+class Job {
+ public:
+  virtual ~Job() = default;
+
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+
+  // The call whose time is taken; returns when the result is there.
+  virtual Status AllReduce(const void* send, void* receive, std::size_t count,
+                           DataType type, ReduceOp op) = 0;
+  virtual Status Barrier() = 0;
+  // Every rank's blob by rank; at most 1 MiB each.
+  virtual Result<std::vector<std::string>> Exchange(
+      const std::string& blob) = 0;
+};
+
+// Ok where `mine` is ok on every rank; else, on every rank, that of the lowest
+// rank where it is not, with the rank named. One call of Exchange.
+Status Agree(Job& job, const Status& mine);
+
+}  // namespace ringpipe
+
+#endif  // RINGPIPE_BENCH_JOB_H_

@@ -1,0 +1,318 @@
+#include "bench/local_ranks.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/random.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+#include <cstdio>
+#include <cstring>
+#include <optional>
+
+#include "base/deadline.h"
+#include "bench/error_log.h"
+
+namespace ringpipe {
+namespace {
+
+// After the first failure. A rank that is well finds out about a dead peer and
+// ends within 2 s; these make sure of it.
+constexpr std::chrono::milliseconds kTermAfter(1400);
+constexpr std::chrono::milliseconds kKillAfter(1800);
+
+void PrintLine(const std::string& line) {
+  // One write, so that it does not mix with the ranks' own lines. On a terminal
+  // a progress bar may stand on the line.
+  const std::string text = (isatty(STDERR_FILENO) == 1 ? "\r\033[K" : "") +
+                           ("allreduce: " + line) + "\n";
+  (void)!write(STDERR_FILENO, text.data(), text.size());
+}
+
+Result<std::string> RandomName() {
+  unsigned char bytes[12];
+  if (getrandom(bytes, sizeof bytes, 0) != sizeof bytes) {
+    return ErrnoStatus(StatusCode::kUnavailable, "getrandom", errno);
+  }
+  std::string name;
+  for (const unsigned char byte : bytes) {
+    constexpr char kDigits[] = "0123456789abcdef";
+    name += kDigits[byte >> 4];
+    name += kDigits[byte & 15];
+  }
+  return name;
+}
+
+// The program that runs, under its own name where it still has one: programs
+// that are started as /proc/self/exe are all called "exe" in ps.
+std::string OwnProgram() {
+  char path[PATH_MAX];
+  const ssize_t length = readlink("/proc/self/exe", path, sizeof path);
+  if (length > 0 && length < static_cast<ssize_t>(sizeof path)) {
+    const std::string name(path, length);
+    if (access(name.c_str(), X_OK) == 0) {
+      return name;
+    }
+  }
+  return "/proc/self/exe";
+}
+
+bool IsOurs(const char* variable) {
+  for (const char* name : {"RINGPIPE_RANK=", "RINGPIPE_SIZE=", "RINGPIPE_ROOT=",
+                           "RINGPIPE_JOB_ID="}) {
+    if (std::strncmp(variable, name, std::strlen(name)) == 0) {
+      return true;
+    }
+  }
+  return false;
+}
+
+std::vector<char*> Pointers(std::vector<std::string>& strings) {
+  std::vector<char*> pointers;
+  for (std::string& string : strings) {
+    pointers.push_back(string.data());
+  }
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+class LocalRanks {
+ public:
+  LocalRanks(int ranks, std::vector<std::string> arguments)
+      : ranks_(ranks), arguments_(std::move(arguments)), log_(PrintLine) {}
+
+  ~LocalRanks() {
+    for (const int fd : {pipe_[0], pipe_[1], signal_fd_}) {
+      if (fd >= 0) {
+        close(fd);
+      }
+    }
+    sigprocmask(SIG_SETMASK, &old_mask_, nullptr);
+  }
+  LocalRanks(const LocalRanks&) = delete;
+  LocalRanks& operator=(const LocalRanks&) = delete;
+
+  Result<int> Run() {
+    RINGPIPE_RETURN_IF_ERROR(Open());
+    const Status started = StartAll();
+    if (!started.ok()) {
+      Signal(SIGKILL);
+    }
+    while (running_ > 0) {
+      WaitForEvent();
+      Escalate();
+    }
+    DrainPipe();
+    if (!started.ok()) {
+      return started;
+    }
+    if (worst_ != 0 && log_.empty() && !stopped_by_) {
+      log_.Print("a rank ended with exit status " + std::to_string(worst_));
+    }
+    return stopped_by_ ? 128 + *stopped_by_ : worst_;
+  }
+
+ private:
+  Status Open() {
+    // Before the first fork, so that no signal is missed.
+    sigset_t mask;
+    sigemptyset(&mask);
+    for (const int signal : {SIGCHLD, SIGINT, SIGTERM, SIGHUP}) {
+      sigaddset(&mask, signal);
+    }
+    sigprocmask(SIG_BLOCK, &mask, &old_mask_);
+    signal_fd_ = signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK);
+    if (signal_fd_ < 0 || pipe2(pipe_, O_CLOEXEC | O_NONBLOCK) != 0) {
+      return ErrnoStatus(StatusCode::kResourceExhausted,
+                         "cannot start ranks: signalfd or pipe", errno);
+    }
+    return {};
+  }
+
+  Status StartAll() {
+    RINGPIPE_ASSIGN_OR_RETURN(const std::string job, RandomName());
+    arguments_.push_back("--error-fd=" + std::to_string(pipe_[1]));
+    for (int rank = 0; rank < ranks_; ++rank) {
+      RINGPIPE_RETURN_IF_ERROR(Start(rank, job));
+    }
+    return {};
+  }
+
+  Status Start(int rank, const std::string& job) {
+    std::vector<std::string> environment = {
+        "RINGPIPE_RANK=" + std::to_string(rank),
+        "RINGPIPE_SIZE=" + std::to_string(ranks_),
+        "RINGPIPE_ROOT=unix:@ringpipe-" + job,
+        "RINGPIPE_JOB_ID=" + job,
+    };
+    for (char** variable = environ; *variable != nullptr; ++variable) {
+      if (!IsOurs(*variable)) {
+        environment.emplace_back(*variable);
+      }
+    }
+    const std::vector<char*> argv = Pointers(arguments_);
+    const std::vector<char*> envp = Pointers(environment);
+    const std::string program = OwnProgram();
+    const pid_t parent = getpid();
+    const pid_t pid = fork();
+    if (pid == 0) {
+      Exec(program.c_str(), argv.data(), envp.data(), parent);
+    }
+    if (pid < 0) {
+      return ErrnoStatus(StatusCode::kResourceExhausted,
+                         "cannot start rank " + std::to_string(rank) + ": fork",
+                         errno);
+    }
+    pids_.push_back(pid);
+    ++running_;
+    return {};
+  }
+
+  // In the child; only calls that are safe there.
+  [[noreturn]] void Exec(const char* program, char* const* argv,
+                         char* const* envp, pid_t parent) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() == parent) {  // else it died before the line above
+      // Blocking, and kept across exec.
+      fcntl(pipe_[1], F_SETFD, 0);
+      sigprocmask(SIG_SETMASK, &old_mask_, nullptr);
+      execve(program, argv, envp);
+    }
+    _exit(127);
+  }
+
+  void WaitForEvent() {
+    pollfd fds[] = {{signal_fd_, POLLIN, 0}, {pipe_[0], POLLIN, 0}};
+    int timeout_ms = -1;
+    if (failed_at_) {
+      const auto& next = sent_ == 0         ? kTermAfter
+                         : sent_ == SIGTERM ? kKillAfter
+                                            : std::chrono::milliseconds(60'000);
+      timeout_ms = Deadline::At(*failed_at_ + next).PollTimeoutMs(1000) + 1;
+    }
+    poll(fds, 2, timeout_ms);
+    // What a rank wrote before it ended comes before the news of its end.
+    DrainPipe();
+    signalfd_siginfo info;
+    while (read(signal_fd_, &info, sizeof info) == sizeof info) {
+      const int signal = static_cast<int>(info.ssi_signo);
+      if (signal != SIGCHLD && !stopped_by_) {
+        Stop(signal);
+      }
+    }
+    Reap();
+  }
+
+  void DrainPipe() {
+    char bytes[PIPE_BUF];
+    ssize_t count;
+    while ((count = read(pipe_[0], bytes, sizeof bytes)) > 0) {
+      log_.Take({bytes, static_cast<std::size_t>(count)});
+    }
+  }
+
+  // Somebody wants an end: at once, and no complaints about it.
+  void Stop(int signal) {
+    stopped_by_ = signal;
+    failed_at_ = Clock::now() - kTermAfter;
+  }
+
+  void Reap() {
+    int status;
+    pid_t pid;
+    while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
+      const auto at = std::find(pids_.begin(), pids_.end(), pid);
+      if (at == pids_.end()) {
+        continue;
+      }
+      *at = -1;
+      --running_;
+      DrainPipe();
+      Ended(static_cast<int>(at - pids_.begin()), pid, status);
+    }
+  }
+
+  void Ended(int rank, pid_t pid, int status) {
+    int exit_status = WEXITSTATUS(status);
+    if (WIFSIGNALED(status)) {
+      const int signal = WTERMSIG(status);
+      if (sent_ != 0 && (signal == SIGTERM || signal == SIGKILL)) {
+        return;  // our doing
+      }
+      exit_status = 128 + signal;
+      if (!stopped_by_) {
+        log_.Print(
+            "rank " + std::to_string(rank) + " (pid " + std::to_string(pid) +
+            ") was killed by signal " + std::to_string(signal) + " (SIG" +
+            std::string(sigabbrev_np(signal) ? sigabbrev_np(signal) : "?") +
+            ")");
+      }
+    }
+    if (exit_status != 0) {
+      worst_ = std::max(worst_, exit_status);
+      failed_at_ = failed_at_.value_or(Clock::now());
+    }
+  }
+
+  void Escalate() {
+    if (!failed_at_) {
+      return;
+    }
+    const auto since = Clock::now() - *failed_at_;
+    if (since >= kKillAfter && sent_ != SIGKILL) {
+      Signal(SIGKILL);
+    } else if (since >= kTermAfter && sent_ == 0) {
+      Signal(SIGTERM);
+    }
+  }
+
+  void Signal(int signal) {
+    sent_ = signal;
+    for (const pid_t pid : pids_) {
+      if (pid > 0) {
+        kill(pid, signal);
+      }
+    }
+  }
+
+  const int ranks_;
+  std::vector<std::string> arguments_;
+  ErrorLog log_;
+  sigset_t old_mask_ = {};
+  int signal_fd_ = -1;
+  int pipe_[2] = {-1, -1};
+  std::vector<pid_t> pids_;  // by rank; -1: ended
+  int running_ = 0;
+  int worst_ = 0;
+  std::optional<int> stopped_by_;  // a signal to this process
+  std::optional<Clock::time_point> failed_at_;
+  int sent_ = 0;  // the last signal that was sent to the ranks
+};
+
+}  // namespace
+
+Result<int> RunLocalRanks(int ranks,
+                          const std::vector<std::string>& arguments) {
+  return LocalRanks(ranks, arguments).Run();
+}
+
+void ReportError(int error_fd, int rank, const Status& status) {
+  if (error_fd >= 0) {
+    const std::string record = ErrorLog::Record(rank, status);
+    // The pipe holds some 16 records and its reader is waiting for them.
+    if (write(error_fd, record.data(), record.size()) ==
+        static_cast<ssize_t>(record.size())) {
+      return;
+    }
+  }
+  PrintLine((rank < 0 ? "" : "rank " + std::to_string(rank) + ": ") +
+            status.ToString());
+}
+
+}  // namespace ringpipe

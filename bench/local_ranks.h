@@ -1,0 +1,38 @@
+// Starts the ranks of a job on this host: what --ranks does.
+#ifndef RINGPIPE_BENCH_LOCAL_RANKS_H_
+#define RINGPIPE_BENCH_LOCAL_RANKS_H_
+
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+
+namespace ringpipe {
+
+// Runs `arguments` (a program's path and its arguments) once for each of
+// `ranks` ranks, with RINGPIPE_RANK, RINGPIPE_SIZE, RINGPIPE_ROOT and
+// RINGPIPE_JOB_ID set and "--error-fd=N" appended, and returns the exit status:
+// 0, or the largest of the ranks', where one that was killed by signal S counts
+// as 128 + S.
+//
+// The ranks share this process's group, session, standard output and error. (No
+// setsid: where the kernel groups processes by session for scheduling,
+// sched_yield does nothing between ranks in different ones.) They die with this
+// process. SIGINT, SIGTERM and SIGHUP end all of them. When a rank fails, the
+// others have 1.4 s to end by themselves before they are ended.
+//
+// Errors that ranks report through ReportError are printed to stderr, each
+// once, however many ranks report it.
+//
+// Call it in a process with one thread, no child processes and the default
+// actions for signals.
+Result<int> RunLocalRanks(int ranks, const std::vector<std::string>& arguments);
+
+// Tells the user that this rank failed. With `error_fd` >= 0 (a rank of
+// RunLocalRanks), through the launcher; otherwise on stderr. rank < 0: not
+// known.
+void ReportError(int error_fd, int rank, const Status& status);
+
+}  // namespace ringpipe
+
+#endif  // RINGPIPE_BENCH_LOCAL_RANKS_H_

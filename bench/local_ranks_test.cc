@@ -1,0 +1,229 @@
+// RunLocalRanks starts the program that it is in. So this program has two
+// roles: without --error-fd it is the test; with it, a rank that does what its
+// first argument says.
+#include "bench/local_ranks.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <optional>
+#include <set>
+#include <sstream>
+
+#include "base/deadline.h"
+
+namespace ringpipe {
+namespace {
+
+constexpr std::chrono::seconds kPatience(20);
+
+// The role of a rank. Returns its exit status.
+int RankRole(const std::string& what, int error_fd) {
+  const int rank = std::atoi(std::getenv("RINGPIPE_RANK"));
+  const auto pause_forever = [] {
+    for (;;) {
+      pause();
+    }
+  };
+  if (what == "environment") {
+    std::printf("%d %s %s %s %d\n", rank, std::getenv("RINGPIPE_SIZE"),
+                std::getenv("RINGPIPE_ROOT"), std::getenv("RINGPIPE_JOB_ID"),
+                static_cast<int>(getsid(0)));
+  } else if (what == "exit") {
+    return 2 * rank;
+  } else if (what == "report") {
+    ReportError(error_fd, -1, {StatusCode::kUnavailable, "no device"});
+    return 1;
+  } else if (what == "die") {
+    if (rank == 1) {
+      raise(SIGKILL);
+    }
+    pause_forever();
+  } else if (what == "die-stubbornly") {
+    signal(SIGTERM, SIG_IGN);
+    if (rank == 1) {
+      raise(SIGKILL);
+    }
+    pause_forever();
+  } else if (what == "hang") {
+    std::printf("%d\n", static_cast<int>(getpid()));
+    std::fflush(stdout);
+    pause_forever();
+  }
+  return 0;
+}
+
+// A launcher in a process of its own, and what it and its ranks print.
+class Launcher {
+ public:
+  Launcher(int ranks, const std::string& what) {
+    EXPECT_EQ(pipe2(pipe_, O_CLOEXEC), 0);
+    pid_ = fork();
+    if (pid_ == 0) {
+      prctl(PR_SET_PDEATHSIG, SIGKILL);
+      dup2(pipe_[1], STDOUT_FILENO);
+      dup2(pipe_[1], STDERR_FILENO);
+      const auto status = RunLocalRanks(ranks, {"rank", what});
+      _exit(status.ok() ? status.value() : 99);
+    }
+    close(pipe_[1]);
+  }
+
+  ~Launcher() {
+    if (pid_ > 0) {
+      kill(pid_, SIGKILL);
+      waitpid(pid_, nullptr, 0);
+    }
+    close(pipe_[0]);
+  }
+
+  pid_t pid() const { return pid_; }
+
+  // Reads until `lines` lines are there, or to the end, which comes when the
+  // launcher and all ranks have ended.
+  std::string Read(int lines = -1) {
+    const Deadline deadline = Deadline::After(kPatience);
+    while (lines < 0 || Lines() < lines) {
+      pollfd fd = {pipe_[0], POLLIN, 0};
+      if (poll(&fd, 1, deadline.PollTimeoutMs(60'000)) <= 0) {
+        ADD_FAILURE() << "nothing more after: " << text_;
+        break;
+      }
+      char bytes[4096];
+      const ssize_t count = read(pipe_[0], bytes, sizeof bytes);
+      if (count <= 0) {
+        break;
+      }
+      text_.append(bytes, count);
+    }
+    return text_;
+  }
+
+  // The exit status, or 1000 + signal.
+  int Wait() {
+    int status = 0;
+    waitpid(pid_, &status, 0);
+    pid_ = -1;
+    return WIFSIGNALED(status) ? 1000 + WTERMSIG(status) : WEXITSTATUS(status);
+  }
+
+ private:
+  int Lines() const {
+    return static_cast<int>(std::count(text_.begin(), text_.end(), '\n'));
+  }
+
+  int pipe_[2];
+  pid_t pid_;
+  std::string text_;
+};
+
+int Occurrences(const std::string& text, const std::string& part) {
+  int count = 0;
+  for (auto at = text.find(part); at != text.npos;
+       at = text.find(part, at + 1)) {
+    ++count;
+  }
+  return count;
+}
+
+TEST(LocalRanks, EachRankHasItsPlaceAndAllHaveTheSameJobAndSession) {
+  Launcher launcher(3, "environment");
+  std::istringstream text(launcher.Read());
+  EXPECT_EQ(launcher.Wait(), 0);
+  std::set<int> ranks;
+  std::set<std::string> shared;
+  for (std::string line; std::getline(text, line);) {
+    std::istringstream words(line);
+    int rank;
+    std::string rest;
+    words >> rank;
+    std::getline(words, rest);
+    ranks.insert(rank);
+    shared.insert(rest);
+  }
+  EXPECT_EQ(ranks, (std::set<int>{0, 1, 2}));
+  ASSERT_EQ(shared.size(), 1u);
+  EXPECT_EQ(shared.begin()->find(" 3 unix:@ringpipe-"), 0u);
+  EXPECT_NE(shared.begin()->find(" " + std::to_string(getsid(0))),
+            std::string::npos);
+}
+
+TEST(LocalRanks, TwoJobsHaveDifferentAddresses) {
+  Launcher one(1, "environment");
+  Launcher other(1, "environment");
+  EXPECT_NE(one.Read(), other.Read());
+}
+
+TEST(LocalRanks, ExitStatusIsTheWorst) {
+  Launcher launcher(4, "exit");
+  EXPECT_NE(launcher.Read().find("exit status"), std::string::npos);
+  EXPECT_EQ(launcher.Wait(), 6);
+}
+
+TEST(LocalRanks, AnErrorOfEveryRankIsPrintedOnce) {
+  Launcher launcher(5, "report");
+  const std::string text = launcher.Read();
+  EXPECT_EQ(Occurrences(text, "no device"), 1) << text;
+  EXPECT_EQ(Occurrences(text, "\n"), 1) << text;
+  EXPECT_EQ(launcher.Wait(), 1);
+}
+
+TEST(LocalRanks, AKilledRankIsNamedAndTheOthersEndWithin2s) {
+  const auto start = Clock::now();
+  Launcher launcher(4, "die");
+  const std::string text = launcher.Read();
+  EXPECT_LT(Clock::now() - start, std::chrono::seconds(2));
+  EXPECT_NE(text.find("rank 1 (pid "), std::string::npos) << text;
+  EXPECT_NE(text.find("killed by signal 9 (SIGKILL)"), std::string::npos);
+  EXPECT_EQ(Occurrences(text, "\n"), 1) << text;
+  EXPECT_EQ(launcher.Wait(), 128 + SIGKILL);
+}
+
+TEST(LocalRanks, RanksThatIgnoreSigtermEndWithin2sToo) {
+  const auto start = Clock::now();
+  Launcher launcher(3, "die-stubbornly");
+  const std::string text = launcher.Read();
+  EXPECT_LT(Clock::now() - start, std::chrono::seconds(2));
+  EXPECT_EQ(Occurrences(text, "\n"), 1) << text;
+  EXPECT_EQ(launcher.Wait(), 128 + SIGKILL);
+}
+
+TEST(LocalRanks, AnInterruptedLauncherEndsItsRanksQuietly) {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    Launcher launcher(3, "hang");
+    launcher.Read(3);
+    kill(launcher.pid(), signal);
+    // The end of the pipe: nobody holds it any more.
+    EXPECT_EQ(Occurrences(launcher.Read(), "\n"), 3);
+    EXPECT_EQ(launcher.Wait(), 128 + signal);
+  }
+}
+
+TEST(LocalRanks, RanksDieWithALauncherThatIsKilled) {
+  Launcher launcher(3, "hang");
+  launcher.Read(3);
+  kill(launcher.pid(), SIGKILL);
+  EXPECT_EQ(Occurrences(launcher.Read(), "\n"), 3);
+  EXPECT_EQ(launcher.Wait(), 1000 + SIGKILL);
+}
+
+}  // namespace
+}  // namespace ringpipe
+
+int main(int argc, char** argv) {
+  constexpr char kErrorFd[] = "--error-fd=";
+  if (argc == 3 && std::strncmp(argv[2], kErrorFd, sizeof kErrorFd - 1) == 0) {
+    return ringpipe::RankRole(argv[1],
+                              std::atoi(argv[2] + sizeof kErrorFd - 1));
+  }
+  testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}

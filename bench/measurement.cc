@@ -1,0 +1,207 @@
+#include "bench/measurement.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <numeric>
+
+#include "base/deadline.h"
+#include "bench/input_data.h"
+#include "bench/options.h"
+#include "bench/verification.h"
+
+namespace ringpipe {
+namespace {
+
+// Doubles in one blob of an exchange: 512 KiB.
+constexpr std::size_t kExchangedAtOnce = 64 * 1024;
+
+// Every rank's values, [rank][index]; all ranks have the same number.
+Result<std::vector<std::vector<double>>> ExchangeDoubles(
+    Job& job, const std::vector<double>& mine) {
+  std::vector<std::vector<double>> all(job.size());
+  for (std::size_t from = 0; from < mine.size(); from += kExchangedAtOnce) {
+    const std::size_t count = std::min(kExchangedAtOnce, mine.size() - from);
+    std::string blob(count * sizeof(double), '\0');
+    std::memcpy(blob.data(), mine.data() + from, blob.size());
+    RINGPIPE_ASSIGN_OR_RETURN(const auto blobs, job.Exchange(blob));
+    for (std::size_t rank = 0; rank < all.size(); ++rank) {
+      if (rank >= blobs.size() || blobs[rank].size() != blob.size()) {
+        return Status(StatusCode::kMismatch,
+                      "rank " + std::to_string(rank) +
+                          " measured another number of calls than this rank; "
+                          "give all ranks the same options");
+      }
+      all[rank].resize(from + count);
+      std::memcpy(all[rank].data() + from, blobs[rank].data(), blob.size());
+    }
+  }
+  return all;
+}
+
+class SeriesRun {
+ public:
+  SeriesRun(Job& job, const SeriesPlan& plan, const SeriesProgress& progress)
+      : job_(job), plan_(plan), progress_(progress) {}
+
+  Result<Series> Run() {
+    // What is not known yet is taken for the default.
+    planned_ = 1.0 + plan_.warmups + plan_.checks +
+               plan_.iterations.value_or(kDefaultIterations);
+    FillMyInput(0);
+    RINGPIPE_ASSIGN_OR_RETURN(const double first_us, Call());
+    double fastest_us = first_us;
+    for (int i = 0; i < plan_.warmups; ++i) {
+      RefillIfDue();
+      RINGPIPE_ASSIGN_OR_RETURN(const double us, Call());
+      fastest_us = std::min(fastest_us, us);
+    }
+    RINGPIPE_ASSIGN_OR_RETURN(const int iterations, Iterations(fastest_us));
+    planned_ = done_ + iterations + plan_.checks;
+    std::vector<double> mine;
+    mine.reserve(iterations + 1);
+    mine.push_back(first_us);
+    for (int i = 0; i < iterations; ++i) {
+      RefillIfDue();
+      RINGPIPE_ASSIGN_OR_RETURN(const double us, Call());
+      mine.push_back(us);
+    }
+    RINGPIPE_ASSIGN_OR_RETURN(series_.samples_us, ExchangeDoubles(job_, mine));
+    for (std::vector<double>& samples : series_.samples_us) {
+      series_.first_us.push_back(samples.front());
+      samples.erase(samples.begin());
+    }
+    RINGPIPE_RETURN_IF_ERROR(Check());
+    return std::move(series_);
+  }
+
+ private:
+  std::size_t Bytes() const { return plan_.count * SizeOf(plan_.type); }
+  void* Input() const { return plan_.in_place ? plan_.receive : plan_.send; }
+
+  void FillMyInput(std::uint64_t iteration) {
+    FillInput(plan_.type, plan_.op,
+              {plan_.seed, static_cast<std::uint64_t>(job_.rank()), iteration},
+              0, plan_.count, Input());
+    since_fill_ = 0;
+  }
+
+  // In place, each call reduces the result of the one before. So that floats
+  // do not end as infinities, NaNs or (slow) denormals, whose times would not
+  // be those of ordinary data, the input is filled again, outside of the timed
+  // part, before p^calls passes 2^100 (sum) or 2^13 (prod, whose factors are
+  // within 2^-7 of 1).
+  void RefillIfDue() {
+    const bool floats =
+        plan_.type == DataType::kFloat32 || plan_.type == DataType::kFloat64;
+    if (!plan_.in_place || !floats || job_.size() == 1) {
+      return;
+    }
+    const double powers = plan_.op == ReduceOp::kProd ? 13 : 100;
+    const int calls =
+        std::max(1, static_cast<int>(powers / std::log2(job_.size())));
+    if (since_fill_ >= calls) {
+      FillMyInput(0);
+    }
+  }
+
+  // Returns the time of one call, in microseconds.
+  Result<double> Call() {
+    if (progress_) {
+      progress_(done_ / planned_);
+    }
+    RINGPIPE_RETURN_IF_ERROR(job_.Barrier());
+    const auto start = Clock::now();
+    RINGPIPE_RETURN_IF_ERROR(job_.AllReduce(Input(), plan_.receive, plan_.count,
+                                            plan_.type, plan_.op));
+    const double us =
+        std::chrono::duration<double, std::micro>(Clock::now() - start).count();
+    series_.in_calls_us += us;
+    done_ += 1;
+    since_fill_ += 1;
+    return us;
+  }
+
+  // The same number on every rank.
+  Result<int> Iterations(double call_us) {
+    if (plan_.iterations) {
+      return *plan_.iterations;
+    }
+    RINGPIPE_ASSIGN_OR_RETURN(const auto by_rank,
+                              ExchangeDoubles(job_, {call_us}));
+    double slowest_us = 0;
+    for (const auto& us : by_rank) {
+      slowest_us = std::max(slowest_us, us.front());
+    }
+    const double fit = kDefaultBudgetSeconds * 1e6 / std::max(slowest_us, 1.0);
+    return static_cast<int>(
+        std::clamp<double>(fit, kFewestDefaultIterations, kDefaultIterations));
+  }
+
+  Status Check() {
+    if (plan_.checks == 0) {
+      return {};
+    }
+    double wrong = 0;
+    for (int check = 1; check <= plan_.checks; ++check) {
+      FillMyInput(check);
+      if (!plan_.in_place && Bytes() > 0) {
+        std::memset(plan_.receive, 0xff, Bytes());  // NaN in floats
+      }
+      RINGPIPE_RETURN_IF_ERROR(Call().status());
+      RINGPIPE_ASSIGN_OR_RETURN(const std::size_t mine, Verify(check));
+      wrong += static_cast<double>(mine);
+    }
+    RINGPIPE_ASSIGN_OR_RETURN(const auto by_rank,
+                              ExchangeDoubles(job_, {wrong}));
+    series_.wrong = 0;
+    for (const auto& of_rank : by_rank) {
+      *series_.wrong += static_cast<std::uint64_t>(of_rank.front());
+    }
+    return {};
+  }
+
+  Result<std::size_t> Verify(int check) {
+    VerifiedCall call;
+    call.type = plan_.type;
+    call.op = plan_.op;
+    call.count = plan_.count;
+    call.rank = job_.rank();
+    call.size = job_.size();
+    call.seed = plan_.seed;
+    call.iteration = static_cast<std::uint64_t>(check);
+    RINGPIPE_ASSIGN_OR_RETURN(
+        const auto digests,
+        job_.Exchange(VerificationDigest(call, plan_.receive)));
+    return CountWrong(call, plan_.receive, digests);
+  }
+
+  Job& job_;
+  const SeriesPlan& plan_;
+  const SeriesProgress& progress_;
+  Series series_;
+  double done_ = 0;  // calls
+  double planned_ = 1;
+  int since_fill_ = 0;  // calls
+};
+
+}  // namespace
+
+Result<Series> Measure(Job& job, const SeriesPlan& plan,
+                       const SeriesProgress& progress) {
+  return SeriesRun(job, plan, progress).Run();
+}
+
+std::vector<double> SlowestRank(
+    const std::vector<std::vector<double>>& samples_us) {
+  std::vector<double> slowest = samples_us.front();
+  for (const auto& samples : samples_us) {
+    for (std::size_t i = 0; i < slowest.size(); ++i) {
+      slowest[i] = std::max(slowest[i], samples[i]);
+    }
+  }
+  return slowest;
+}
+
+}  // namespace ringpipe

@@ -1,0 +1,221 @@
+#include "bench/options.h"
+
+#include <filesystem>
+#include <span>
+
+#include "CLI/CLI.hpp"
+#include "bench/byte_size.h"
+
+namespace ringpipe {
+namespace {
+
+constexpr char kDescription[] =
+    "Measures and verifies an allreduce: every rank has a buffer, and ends "
+    "with "
+    "the sum (or another reduction) of all of them. Options and output are "
+    "those of nccl-tests.\n"
+    "Ranks are started by --ranks on this host, or by mpirun, torchrun or "
+    "srun.";
+
+constexpr char kFooter[] =
+    "Sizes are bytes, with K, M, G or T for powers of 1024. Bandwidths are in "
+    "GB/s, GB = 1e9 bytes.\n"
+    "Exit status: 0; 1 where an argument or a result is wrong or a rank "
+    "failed; 128 + signal where a rank was killed.\n"
+    "\n"
+    "A size is measured in this order, out of place and then in place: the "
+    "first call, the warm-ups, the timed calls, the checked calls. The table "
+    "shows the mean time of the timed calls (see -a); the lines below it the "
+    "median over the timed calls of the slowest rank's time, with a 95 % "
+    "confidence interval (order statistics), and the first call apart.";
+
+struct Texts {
+  std::string min_bytes, max_bytes, step_bytes, type = "float", op = "sum";
+  int average = 1, blocking = 1, registered = 0, iterations = 0;
+};
+
+std::string Names(std::span<const DataType> types) {
+  std::string names;
+  for (const DataType type : types) {
+    names += std::string(Name(type)) + ", ";
+  }
+  return names;
+}
+
+std::string Names(std::span<const ReduceOp> ops) {
+  std::string names;
+  for (const ReduceOp op : ops) {
+    names += std::string(Name(op)) + ", ";
+  }
+  return names;
+}
+
+void AddOptions(CLI::App& app, Options& options, Texts& texts) {
+  constexpr int kMany = 10'000'000;
+  app.add_option("--ranks", options.ranks,
+                 "start this many ranks on this host (1 to 1024)")
+      ->check(CLI::Range(1, kMaxRanks));
+  app.add_option("-b,--minbytes", texts.min_bytes, "smallest size [32M]");
+  app.add_option("-e,--maxbytes", texts.max_bytes,
+                 "largest size [32M, or -b if that is larger]");
+  auto* step = app.add_option("-i,--stepbytes", texts.step_bytes,
+                              "from one size to the next, add this [1M]");
+  app.add_option("-f,--stepfactor", options.step_factor,
+                 "from one size to the next, multiply by this (2 or more)")
+      ->check(CLI::Range(2, kMany))
+      ->excludes(step);
+  app.add_option("-n,--iters", texts.iterations,
+                 "timed calls [20; where these would take more than 8 s, as "
+                 "many as take 8 s, but at least 6]")
+      ->check(CLI::Range(1, kMany));
+  app.add_option("-w,--warmup_iters", options.warmups,
+                 "calls before them that are not timed, besides the first [1]")
+      ->check(CLI::Range(0, kMany));
+  app.add_option("-d,--datatype", texts.type,
+                 "one of " + Names(kDataTypes) + "or all [float]");
+  app.add_option("-o,--op", texts.op,
+                 "one of " + Names(kReduceOps) + "or all [sum]");
+  app.add_option("-c,--check", options.checks,
+                 "calls whose result is checked; 0: no check [1]")
+      ->check(CLI::Range(0, kMany));
+  app.add_option("-a,--average", texts.average,
+                 "time shown, of the ranks' mean times: 0 rank 0's, 1 average, "
+                 "2 min, 3 max [1]")
+      ->check(CLI::Range(0, 3));
+  app.add_option("-z,--blocking", texts.blocking,
+                 "1: blocking calls; 0: asynchronous ones, each waited for "
+                 "[1; 0 in nccl-tests]")
+      ->check(CLI::Range(0, 1));
+  app.add_option("-R,--local_register", texts.registered,
+                 "1: buffers from Communicator::Allocate; 0: any memory [0]")
+      ->check(CLI::Range(0, 1));
+  app.add_option("-J,--json,--output_file", options.json_path,
+                 "write every sample to this file, as JSON");
+  app.add_option("--seed", options.seed, "of the input data [1]");
+  app.add_option("--error-fd", options.error_fd)->group("");  // not in the help
+}
+
+Status Invalid(std::string message) {
+  return {StatusCode::kInvalidArgument, std::move(message)};
+}
+
+Status ParseSize(const char* option, const std::string& text,
+                 std::uint64_t& bytes) {
+  if (!text.empty()) {
+    const auto parsed = ParseByteSize(text);
+    if (!parsed.ok()) {
+      return parsed.status().WithContext(option);
+    }
+    bytes = parsed.value();
+  }
+  return {};
+}
+
+Status ParseSizes(const Texts& texts, Options& options) {
+  RINGPIPE_RETURN_IF_ERROR(
+      ParseSize("-b (--minbytes)", texts.min_bytes, options.min_bytes));
+  if (texts.max_bytes.empty()) {
+    options.max_bytes = std::max(options.max_bytes, options.min_bytes);
+  }
+  RINGPIPE_RETURN_IF_ERROR(
+      ParseSize("-e (--maxbytes)", texts.max_bytes, options.max_bytes));
+  if (texts.min_bytes.empty()) {
+    options.min_bytes = std::min(options.max_bytes, options.min_bytes);
+  }
+  RINGPIPE_RETURN_IF_ERROR(
+      ParseSize("-i (--stepbytes)", texts.step_bytes, options.step_bytes));
+  if (options.min_bytes > options.max_bytes) {
+    return Invalid("-b (--minbytes) " + FormatByteSize(options.min_bytes) +
+                   " is more than -e (--maxbytes) " +
+                   FormatByteSize(options.max_bytes) +
+                   "; the smallest size must not be above the largest");
+  }
+  if (options.step_bytes == 0) {
+    return Invalid("-i (--stepbytes) 0: the step must be at least 1 byte");
+  }
+  if (options.step_factor != 0 && options.min_bytes == 0) {
+    return Invalid(
+        "-f (--stepfactor) with -b 0: zero stays zero however often it is "
+        "multiplied; begin with at least 1 byte, or use -i");
+  }
+  return {};
+}
+
+Status ParseTypeAndOp(const Texts& texts, Options& options) {
+  if (texts.type == "all") {
+    options.types.assign(kDataTypes.begin(), kDataTypes.end());
+  } else if (const auto type = ParseDataType(texts.type)) {
+    options.types = {*type};
+  } else {
+    return Invalid("-d (--datatype) \"" + texts.type +
+                   "\" is no data type; allowed are " + Names(kDataTypes) +
+                   "also float and double, or all");
+  }
+  if (texts.op == "all") {
+    options.ops.assign(kReduceOps.begin(), kReduceOps.end());
+  } else if (const auto op = ParseReduceOp(texts.op)) {
+    options.ops = {*op};
+  } else {
+    return Invalid("-o (--op) \"" + texts.op +
+                   "\" is no reduction; allowed are " + Names(kReduceOps) +
+                   "also avg, or all");
+  }
+  return {};
+}
+
+}  // namespace
+
+std::optional<std::uint64_t> Options::NextSize(std::uint64_t bytes) const {
+  // Sizes are below 2^62, factors and steps too: no sum wraps, and a product
+  // is compared by division.
+  if (step_factor != 0) {
+    return bytes > max_bytes / step_factor ? std::nullopt
+                                           : std::optional(bytes * step_factor);
+  }
+  return bytes + step_bytes > max_bytes ? std::nullopt
+                                        : std::optional(bytes + step_bytes);
+}
+
+std::uint64_t Options::Sizes() const {
+  if (step_factor == 0) {
+    return (max_bytes - min_bytes) / step_bytes + 1;
+  }
+  std::uint64_t sizes = 1;
+  for (auto size = NextSize(min_bytes); size; size = NextSize(*size)) {
+    ++sizes;
+  }
+  return sizes;
+}
+
+Result<Options> ParseOptions(int argc, const char* const* argv,
+                             const std::string& invocation_directory) {
+  Options options;
+  Texts texts;
+  CLI::App app(kDescription, "allreduce");
+  app.footer(kFooter);
+  AddOptions(app, options, texts);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    options.help = app.help();
+    return options;
+  } catch (const CLI::ParseError& error) {
+    return Invalid(std::string(error.what()) + "; see --help");
+  }
+  if (app.count("--iters") > 0) {
+    options.iterations = texts.iterations;
+  }
+  options.average = static_cast<AcrossRanks>(texts.average);
+  options.blocking = texts.blocking == 1;
+  options.registered = texts.registered == 1;
+  RINGPIPE_RETURN_IF_ERROR(ParseSizes(texts, options));
+  RINGPIPE_RETURN_IF_ERROR(ParseTypeAndOp(texts, options));
+  if (!options.json_path.empty() && !invocation_directory.empty()) {
+    options.json_path =
+        (std::filesystem::path(invocation_directory) / options.json_path)
+            .string();
+  }
+  return options;
+}
+
+}  // namespace ringpipe

@@ -1,0 +1,68 @@
+// The command line of bench/allreduce: nccl-tests' options, and a few more.
+#ifndef RINGPIPE_BENCH_OPTIONS_H_
+#define RINGPIPE_BENCH_OPTIONS_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "bench/statistics.h"
+#include "reduction/data_type.h"
+
+namespace ringpipe {
+
+inline constexpr int kMaxRanks = 1024;
+
+// Without -n: this many timed calls of each size out of place, and in place;
+// fewer where they would take longer than the budget, but enough for a 95 %
+// interval of the median.
+inline constexpr int kDefaultIterations = 20;
+inline constexpr int kFewestDefaultIterations = 6;
+inline constexpr double kDefaultBudgetSeconds = 8;
+
+struct Options {
+  // -b, -e: the sizes of the buffer, in bytes.
+  std::uint64_t min_bytes = 32 << 20;
+  std::uint64_t max_bytes = 32 << 20;
+  // -i, or -f where it is not 0.
+  std::uint64_t step_bytes = 1 << 20;
+  std::uint64_t step_factor = 0;
+  // -n, -w, -c.
+  std::optional<int> iterations;
+  int warmups = 1;
+  int checks = 1;
+  // -d, -o.
+  std::vector<DataType> types = {DataType::kFloat32};
+  std::vector<ReduceOp> ops = {ReduceOp::kSum};
+  // -a, -z, -R.
+  AcrossRanks average = AcrossRanks::kAverage;
+  bool blocking = true;
+  bool registered = false;
+  // -J, as an absolute path or relative to the working directory; empty: none.
+  std::string json_path;
+  std::uint64_t seed = 1;
+  // --ranks; 0: one process of a job that some launcher has started.
+  int ranks = 0;
+  // Where a rank that --ranks started reports its errors; -1: to stderr.
+  int error_fd = -1;
+
+  // Not empty: print this and exit with status 0.
+  std::string help;
+
+  // The size after `bytes`, or nullopt after the last one.
+  std::optional<std::uint64_t> NextSize(std::uint64_t bytes) const;
+  // How many sizes there are.
+  std::uint64_t Sizes() const;
+};
+
+// kInvalidArgument, saying what is allowed, for anything that is not. A
+// relative -J path is taken from `invocation_directory` where that is not empty
+// ("bazel run" changes the working directory).
+Result<Options> ParseOptions(int argc, const char* const* argv,
+                             const std::string& invocation_directory);
+
+}  // namespace ringpipe
+
+#endif  // RINGPIPE_BENCH_OPTIONS_H_

@@ -1,0 +1,138 @@
+#include "bench/options.h"
+
+#include <gtest/gtest.h>
+
+namespace ringpipe {
+namespace {
+
+Result<Options> Parse(std::vector<const char*> arguments,
+                      const std::string& directory = "") {
+  arguments.insert(arguments.begin(), "allreduce");
+  return ParseOptions(static_cast<int>(arguments.size()), arguments.data(),
+                      directory);
+}
+
+std::vector<std::uint64_t> AllSizes(const Options& options) {
+  std::vector<std::uint64_t> sizes = {options.min_bytes};
+  while (const auto next = options.NextSize(sizes.back())) {
+    sizes.push_back(*next);
+  }
+  EXPECT_EQ(sizes.size(), options.Sizes());
+  return sizes;
+}
+
+TEST(Options, DefaultsAreThoseOfNcclTests) {
+  const auto options = Parse({});
+  ASSERT_TRUE(options.ok()) << options.status().message();
+  EXPECT_EQ(AllSizes(options.value()), std::vector<std::uint64_t>{32 << 20});
+  EXPECT_FALSE(options.value().iterations.has_value());
+  EXPECT_EQ(options.value().checks, 1);
+  EXPECT_EQ(options.value().types, std::vector{DataType::kFloat32});
+  EXPECT_EQ(options.value().ops, std::vector{ReduceOp::kSum});
+  EXPECT_EQ(options.value().average, AcrossRanks::kAverage);
+  EXPECT_EQ(options.value().ranks, 0);
+}
+
+TEST(Options, ShortAndLongFormsMeanTheSame) {
+  const auto brief =
+      Parse({"-b", "1K", "-e", "4K",     "-f", "2",   "-n", "3",
+             "-w", "0",  "-d", "double", "-o", "avg", "-c", "2",
+             "-a", "3",  "-z", "0",      "-R", "1",   "-J", "x.json"});
+  const auto wide = Parse(
+      {"--minbytes=1K", "--maxbytes=4K", "--stepfactor=2", "--iters=3",
+       "--warmup_iters=0", "--datatype=double", "--op=avg", "--check=2",
+       "--average=3", "--blocking=0", "--local_register=1", "--json=x.json"});
+  for (const auto* parsed : {&brief, &wide}) {
+    ASSERT_TRUE(parsed->ok()) << parsed->status().message();
+    const Options& options = parsed->value();
+    EXPECT_EQ(AllSizes(options),
+              (std::vector<std::uint64_t>{1024, 2048, 4096}));
+    EXPECT_EQ(options.iterations, 3);
+    EXPECT_EQ(options.warmups, 0);
+    EXPECT_EQ(options.checks, 2);
+    EXPECT_EQ(options.types, std::vector{DataType::kFloat64});
+    EXPECT_EQ(options.ops, std::vector{ReduceOp::kAverage});
+    EXPECT_EQ(options.average, AcrossRanks::kMax);
+    EXPECT_FALSE(options.blocking);
+    EXPECT_TRUE(options.registered);
+    EXPECT_EQ(options.json_path, "x.json");
+  }
+}
+
+TEST(Options, SizesGoUpBySteps) {
+  const auto options = Parse({"-b", "0", "-e", "10", "-i", "4"});
+  ASSERT_TRUE(options.ok());
+  EXPECT_EQ(AllSizes(options.value()), (std::vector<std::uint64_t>{0, 4, 8}));
+}
+
+TEST(Options, OneSizeAloneIsEnoughWhereTheOtherWouldContradictIt) {
+  EXPECT_EQ(Parse({"-b", "1G"}).value().max_bytes, 1u << 30);
+  EXPECT_EQ(Parse({"-e", "1K"}).value().min_bytes, 1u << 10);
+}
+
+TEST(Options, AllTypesAndOps) {
+  const auto options = Parse({"-d", "all", "-o", "all"});
+  ASSERT_TRUE(options.ok());
+  EXPECT_EQ(options.value().types.size(), kDataTypes.size());
+  EXPECT_EQ(options.value().ops.size(), kReduceOps.size());
+}
+
+TEST(Options, RelativeJsonPathIsTakenFromTheInvocationDirectory) {
+  EXPECT_EQ(Parse({"-J", "a.json"}, "/there").value().json_path,
+            "/there/a.json");
+  EXPECT_EQ(Parse({"-J", "/b.json"}, "/there").value().json_path, "/b.json");
+}
+
+TEST(Options, HelpNamesEveryOptionOfNcclTestsAndNoInternalOne) {
+  const auto options = Parse({"--help"});
+  ASSERT_TRUE(options.ok());
+  for (const char* option :
+       {"--minbytes", "--maxbytes", "--stepbytes", "--stepfactor", "--iters",
+        "--warmup_iters", "--datatype", "--op", "--check", "--average",
+        "--blocking", "--local_register", "--json", "--ranks"}) {
+    EXPECT_NE(options.value().help.find(option), std::string::npos) << option;
+  }
+  EXPECT_EQ(options.value().help.find("error-fd"), std::string::npos);
+}
+
+TEST(Options, BadInputIsAnErrorThatSaysWhatIsAllowed) {
+  struct Row {
+    std::vector<const char*> arguments;
+    const char* says;
+  };
+  for (const Row& row : {
+           Row{{"-d", "float99"}, "float32"},
+           Row{{"-o", "xor"}, "sum"},
+           Row{{"-b", "12Q"}, "256M"},
+           Row{{"-b", "-1"}, "negative"},
+           Row{{"-b", "2M", "-e", "1M"}, "must not be above"},
+           Row{{"-f", "1"}, "2"},
+           Row{{"-f", "-2"}, "2"},
+           Row{{"-i", "0"}, "at least 1"},
+           Row{{"-i", "1K", "-f", "2"}, "stepbytes"},
+           Row{{"-b", "0", "-f", "2"}, "zero"},
+           Row{{"-n", "0"}, "1"},
+           Row{{"-n", "-3"}, "1"},
+           Row{{"-n", "many"}, "1"},
+           Row{{"-w", "-1"}, "0"},
+           Row{{"-c", "-1"}, "0"},
+           Row{{"-a", "4"}, "3"},
+           Row{{"-z", "2"}, "1"},
+           Row{{"-R", "2"}, "1"},
+           Row{{"--ranks", "0"}, "1024"},
+           Row{{"--ranks", "1025"}, "1024"},
+           Row{{"--seed", "x"}, "seed"},
+           Row{{"--unknown"}, "unknown"},
+           Row{{"stray"}, "stray"},
+           Row{{"-b"}, "minbytes"},
+       }) {
+    const auto options = Parse(row.arguments);
+    ASSERT_FALSE(options.ok()) << row.arguments.front();
+    EXPECT_EQ(options.status().code(), StatusCode::kInvalidArgument);
+    EXPECT_NE(options.status().message().find(row.says), std::string::npos)
+        << options.status().message();
+  }
+}
+
+}  // namespace
+}  // namespace ringpipe

@@ -1,0 +1,61 @@
+#include "bootstrap/address.h"
+
+#include <sys/un.h>
+
+#include <charconv>
+#include <string_view>
+
+namespace ringpipe {
+namespace {
+
+constexpr std::string_view kUnixPrefix = "unix:@";
+// An abstract name starts with a null byte.
+constexpr size_t kMostUnixNameBytes = sizeof(sockaddr_un::sun_path) - 1;
+
+}  // namespace
+
+std::string Address::ToString() const {
+  if (unix_socket) {
+    return std::string(kUnixPrefix) + host;
+  }
+  const bool brackets = host.find(':') != std::string::npos;
+  return (brackets ? "[" + host + "]" : host) + ":" + std::to_string(port);
+}
+
+Result<Address> Address::Parse(const std::string& text) {
+  const Status bad(StatusCode::kInvalidArgument,
+                   "\"" + text +
+                       "\" is not an address for rank 0 (RINGPIPE_ROOT): use "
+                       "HOST:PORT, [IPv6]:PORT with a port from 1 to 65535, "
+                       "or unix:@NAME with a name of 1 to " +
+                       std::to_string(kMostUnixNameBytes) + " bytes");
+  Address address;
+  if (text.starts_with(kUnixPrefix)) {
+    address.unix_socket = true;
+    address.host = text.substr(kUnixPrefix.size());
+    if (address.host.empty() || address.host.size() > kMostUnixNameBytes) {
+      return bad;
+    }
+    return address;
+  }
+  const size_t colon = text.rfind(':');
+  if (colon == std::string::npos) {
+    return bad;
+  }
+  address.host = text.substr(0, colon);
+  if (address.host.starts_with('[') && address.host.ends_with(']')) {
+    address.host = address.host.substr(1, address.host.size() - 2);
+  } else if (address.host.find(':') != std::string::npos) {
+    return bad;  // IPv6 without brackets: which colon is the port's?
+  }
+  const char* end = text.data() + text.size();
+  const auto [parsed, error] =
+      std::from_chars(text.data() + colon + 1, end, address.port);
+  if (address.host.empty() || error != std::errc() || parsed != end ||
+      address.port == 0) {
+    return bad;
+  }
+  return address;
+}
+
+}  // namespace ringpipe

@@ -1,0 +1,28 @@
+// Where rank 0 listens, as text and as socket addresses.
+#ifndef RINGPIPE_BOOTSTRAP_ADDRESS_H_
+#define RINGPIPE_BOOTSTRAP_ADDRESS_H_
+
+#include <cstdint>
+#include <string>
+
+#include "base/status.h"
+
+namespace ringpipe {
+
+// "HOST:PORT", "[IPv6]:PORT" or "unix:@NAME", taken apart. A value.
+struct Address {
+  bool unix_socket = false;
+  std::string host;  // a name or a literal without brackets; for unix the NAME
+  uint16_t port = 0;
+
+  // As it is written.
+  std::string ToString() const;
+
+  // kInvalidArgument, with the three forms, where `text` is none of them: also
+  // for port 0, which no other rank could know.
+  static Result<Address> Parse(const std::string& text);
+};
+
+}  // namespace ringpipe
+
+#endif  // RINGPIPE_BOOTSTRAP_ADDRESS_H_

@@ -1,0 +1,176 @@
+#include "bootstrap/connection.h"
+
+#include <boost/asio/buffer.hpp>
+#include <boost/asio/write.hpp>
+#include <string_view>
+
+namespace ringpipe {
+namespace {
+
+namespace asio = boost::asio;
+using boost::system::error_code;
+
+}  // namespace
+
+Connection::Connection(asio::io_context* io, Socket socket, Handshake handshake)
+    : socket_(std::move(socket)),
+      handshake_timer_(*io),
+      handshake_(std::move(handshake)) {}
+
+void Connection::Start(Events events) {
+  events_ = std::move(events);
+  handshake_timer_.expires_after(kHandshakeTimeout);
+  handshake_timer_.async_wait(
+      [self = shared_from_this()](const error_code& error) {
+        if (!error && !self->closed() && !self->authenticated()) {
+          self->Fail({StatusCode::kTimeout, "no handshake within 5 s"});
+        }
+      });
+  if (const std::string hello = handshake_.Start(); !hello.empty()) {
+    Queue({MakeFrameHeader(hello.size()),
+           std::make_shared<const std::string>(hello), ""});
+  }
+  Read();
+}
+
+void Connection::Send(const Message& message) {
+  Send(std::make_shared<const std::string>(EncodeMessage(message)));
+}
+
+void Connection::Send(std::shared_ptr<const std::string> encoded_message) {
+  if (closed() || !sealer_ || finish_sending_) {
+    return;
+  }
+  Result<Seal> seal = sealer_->SealPayload(*encoded_message);
+  if (!seal.ok()) {
+    Fail(seal.status());
+    return;
+  }
+  Queue({seal->header, std::move(encoded_message),
+         std::string(AsBytes(seal->mac))});
+}
+
+void Connection::FinishSending() {
+  finish_sending_ = true;
+  if (!closed() && outgoing_.empty()) {
+    Shutdown();
+  }
+}
+
+void Connection::Close() {
+  events_ = {};
+  handshake_timer_.cancel();
+  error_code ignored;
+  socket_.close(ignored);
+}
+
+void Connection::Read() {
+  socket_.async_read_some(
+      asio::buffer(read_buffer_),
+      [self = shared_from_this()](const error_code& error, size_t bytes) {
+        if (self->closed()) {
+          return;
+        }
+        if (error) {
+          self->Fail({StatusCode::kPeerLost, error.message()});
+          return;
+        }
+        self->decoder_.Append(
+            std::string_view(self->read_buffer_.data(), bytes));
+        if (const Status status = self->TakeFrames(); !status.ok()) {
+          self->Fail(status);
+        }
+        if (!self->closed()) {
+          self->Read();
+        }
+      });
+}
+
+Status Connection::TakeFrames() {
+  while (!closed()) {
+    RINGPIPE_ASSIGN_OR_RETURN(std::optional<std::string> frame,
+                              decoder_.Next());
+    if (!frame) {
+      return Status::Ok();
+    }
+    if (!authenticated()) {
+      RINGPIPE_RETURN_IF_ERROR(TakeHandshakeMessage(*frame));
+      continue;
+    }
+    RINGPIPE_ASSIGN_OR_RETURN(const std::string payload,
+                              opener_->Open(*std::move(frame)));
+    RINGPIPE_ASSIGN_OR_RETURN(const Message message, DecodeMessage(payload));
+    // A copy: the handler may close the connection and so drop itself.
+    const auto received = events_.received;
+    received(message);
+  }
+  return Status::Ok();
+}
+
+Status Connection::TakeHandshakeMessage(const std::string& message) {
+  RINGPIPE_ASSIGN_OR_RETURN(const std::string answer,
+                            handshake_.Receive(message));
+  if (!answer.empty()) {
+    Queue({MakeFrameHeader(answer.size()),
+           std::make_shared<const std::string>(answer), ""});
+  }
+  if (!handshake_.done()) {
+    return Status::Ok();
+  }
+  RINGPIPE_ASSIGN_OR_RETURN(sealer_, handshake_.Sealer());
+  RINGPIPE_ASSIGN_OR_RETURN(opener_, handshake_.Opener());
+  handshake_timer_.cancel();
+  decoder_.set_most_payload_bytes(kMostMessageBytes + sizeof(Mac));
+  const auto authenticated = events_.authenticated;
+  authenticated();
+  return Status::Ok();
+}
+
+void Connection::Queue(Outgoing outgoing) {
+  outgoing_.push_back(std::move(outgoing));
+  if (outgoing_.size() == 1) {
+    Write();
+  }
+}
+
+void Connection::Write() {
+  const Outgoing& first = outgoing_.front();
+  const std::array<asio::const_buffer, 3> parts = {
+      asio::buffer(first.header), asio::buffer(*first.payload),
+      asio::buffer(first.trailer)};
+  asio::async_write(
+      socket_, parts,
+      [self = shared_from_this()](const error_code& error, size_t /*bytes*/) {
+        if (self->closed()) {
+          return;
+        }
+        if (error) {
+          // Why the peer closed, it may have said: let Read find that, and
+          // then the end.
+          self->outgoing_.clear();
+          self->finish_sending_ = true;
+          return;
+        }
+        self->outgoing_.pop_front();
+        if (!self->outgoing_.empty()) {
+          self->Write();
+        } else if (self->finish_sending_) {
+          self->Shutdown();
+        }
+      });
+}
+
+void Connection::Fail(const Status& reason) {
+  const auto closed = std::move(events_.closed);
+  Close();
+  if (closed) {
+    closed(reason);
+  }
+}
+
+void Connection::Shutdown() {
+  error_code ignored;
+  socket_.shutdown(asio::socket_base::shutdown_send, ignored);
+}
+
+}  // namespace ringpipe

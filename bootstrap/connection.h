@@ -1,0 +1,93 @@
+// One authenticated connection, over TCP or a unix socket.
+#ifndef RINGPIPE_BOOTSTRAP_CONNECTION_H_
+#define RINGPIPE_BOOTSTRAP_CONNECTION_H_
+
+#include <array>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>  // before Asio: Boost 1.74 needs it there
+
+#include <boost/asio/generic/stream_protocol.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/steady_timer.hpp>
+
+#include "auth/frame_decoder.h"
+#include "auth/handshake.h"
+#include "auth/sealed_frame.h"
+#include "base/status.h"
+#include "bootstrap/message.h"
+
+namespace ringpipe {
+
+// Runs the handshake on a connected socket and then carries messages. All
+// members, and all events, on the io_context's one thread.
+class Connection : public std::enable_shared_from_this<Connection> {
+ public:
+  using Socket = boost::asio::generic::stream_protocol::socket;
+
+  // Any of these may close the connection.
+  struct Events {
+    std::function<void()> authenticated;  // once
+    std::function<void(const Message&)> received;
+    // Once, unless Close came before: the connection is gone. kPeerLost if the
+    // peer closed it or cannot be reached any more; otherwise it said
+    // something wrong.
+    std::function<void(const Status&)> closed;
+  };
+
+  // How long a handshake may take.
+  static constexpr auto kHandshakeTimeout = std::chrono::seconds(5);
+
+  Connection(boost::asio::io_context* io, Socket socket, Handshake handshake);
+
+  void Start(Events events);
+
+  // Only when authenticated. Does nothing on a closed connection.
+  void Send(std::shared_ptr<const std::string> encoded_message);
+  void Send(const Message& message);
+
+  // Sends what is queued, then tells the peer that no more will come; what the
+  // peer sends is received still, until it closes.
+  void FinishSending();
+
+  // At once, without an event.
+  void Close();
+
+  bool closed() const { return !socket_.is_open(); }
+  bool authenticated() const { return opener_.has_value(); }
+  uint32_t peer_version() const { return handshake_.peer_version(); }
+
+ private:
+  // A frame on its way out: the payload is shared with other connections.
+  struct Outgoing {
+    FrameHeader header;
+    std::shared_ptr<const std::string> payload;
+    std::string trailer;  // its MAC
+  };
+
+  void Read();
+  Status TakeFrames();
+  Status TakeHandshakeMessage(const std::string& message);
+  void Queue(Outgoing outgoing);
+  void Write();
+  void Fail(const Status& reason);
+  void Shutdown();
+
+  Socket socket_;
+  boost::asio::steady_timer handshake_timer_;
+  Handshake handshake_;
+  Events events_;
+  FrameDecoder decoder_{Handshake::kMostMessageBytes};
+  std::optional<FrameSealer> sealer_;
+  std::optional<FrameOpener> opener_;
+  std::deque<Outgoing> outgoing_;  // the first is being written
+  bool finish_sending_ = false;
+  std::array<char, 16384> read_buffer_;
+};
+
+}  // namespace ringpipe
+
+#endif  // RINGPIPE_BOOTSTRAP_CONNECTION_H_

@@ -1,0 +1,93 @@
+// Whose memory the user's buffers are in, and how bytes move between them and
+// the registered slots.
+#ifndef RINGPIPE_CUDA_ACCELERATOR_H_
+#define RINGPIPE_CUDA_ACCELERATOR_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string_view>
+
+#include "base/status.h"
+#include "reduction/data_type.h"
+
+namespace ringpipe {
+
+// Starts copies and reductions that complete later. "Slot" memory is host
+// memory that PrepareSlots was told of; "user" memory is the accelerator's.
+//
+// Every operation returns a Ticket at once; Poll says when it is done. The
+// operations of one Lane complete in the order in which they were started;
+// different lanes overlap. A synchronous accelerator (host memory) has done the
+// work when the call returns.
+//
+// Nothing orders the lanes among each other, and starting an operation reads
+// and writes nothing yet: whoever needs the result of one, or reuses the memory
+// that it reads, first sees kDone for it. Operations of no bytes are fine, with
+// null pointers too.
+//
+// Not thread-safe: one thread at a time drives an Accelerator.
+class Accelerator {
+ public:
+  // One for each stage of the pipeline that uses the accelerator.
+  enum class Lane { kCopyIn, kReduce, kCopyOut };
+  struct Ticket {
+    Lane lane = Lane::kCopyIn;
+    std::uint64_t sequence = 0;
+  };
+  enum class Progress { kPending, kDone, kFailed };
+
+  virtual ~Accelerator() = default;
+
+  // "host", "cuda:0", ...
+  virtual std::string_view name() const = 0;
+
+  // Whether `pointer` is memory of this accelerator.
+  virtual bool Owns(const void* pointer) const = 0;
+
+  // Makes `bytes` of host memory at `slots` fit for the operations below (pins
+  // them), until ReleaseSlots. Nothing to do for host memory.
+  virtual Status PrepareSlots(void* slots, std::size_t bytes) = 0;
+  virtual void ReleaseSlots(void* slots) = 0;
+
+  // Lane kCopyIn: slot = user.
+  virtual Ticket CopyIn(void* slot, const void* user, std::size_t bytes) = 0;
+
+  // Lane kCopyOut: user = slot.
+  virtual Ticket CopyOut(void* user, const void* slot, std::size_t bytes) = 0;
+
+  // Lane kCopyOut: target = source, both user memory; they do not overlap.
+  virtual Ticket CopyWithin(void* target, const void* source,
+                            std::size_t bytes) = 0;
+
+  // Lane kReduce: slot[i] = slot[i] OP source[i]; `source` is user or slot
+  // memory. With finish_size > 0 also the finishing step of `op` (the division
+  // of kAverage) by that many ranks. Type and op are valid.
+  virtual Ticket Reduce(DataType type, ReduceOp op, void* slot,
+                        const void* source, std::size_t count,
+                        int finish_size) = 0;
+
+  // What has become of an operation; does not wait. What an operation wrote is
+  // visible to the caller after kDone. After kFailed the accelerator is
+  // unusable, what had not been polled done may have been done or not, and
+  // error() says why.
+  virtual Progress Poll(Ticket ticket) = 0;
+  virtual Status error() const = 0;
+
+  // Waits until nothing that was started can touch user memory or slots any
+  // more. The destructors do so too.
+  virtual void Drain() = 0;
+};
+
+// Host memory: everything is done when the call returns. Owns every pointer.
+std::unique_ptr<Accelerator> CreateHostAccelerator();
+
+// The current CUDA device of the calling thread; later calls may come from
+// threads with another one, which they leave as it was. Owns device and managed
+// memory. kUnavailable where ringpipe was built without CUDA or there is no
+// device.
+Result<std::unique_ptr<Accelerator>> CreateCudaAccelerator();
+
+}  // namespace ringpipe
+
+#endif  // RINGPIPE_CUDA_ACCELERATOR_H_

@@ -1,0 +1,64 @@
+#include <cstring>
+
+#include "cuda/accelerator.h"
+#include "reduction/host_reduction.h"
+
+namespace ringpipe {
+namespace {
+
+// Works on the caller's thread; a ticket carries nothing, as what it stands for
+// is done before the caller has it.
+class HostAccelerator final : public Accelerator {
+ public:
+  std::string_view name() const override { return "host"; }
+  bool Owns(const void* /*pointer*/) const override { return true; }
+
+  Status PrepareSlots(void* /*slots*/, std::size_t /*bytes*/) override {
+    return Status::Ok();
+  }
+  void ReleaseSlots(void* /*slots*/) override {}
+
+  Ticket CopyIn(void* slot, const void* user, std::size_t bytes) override {
+    return Copy(Lane::kCopyIn, slot, user, bytes);
+  }
+  Ticket CopyOut(void* user, const void* slot, std::size_t bytes) override {
+    return Copy(Lane::kCopyOut, user, slot, bytes);
+  }
+  Ticket CopyWithin(void* target, const void* source,
+                    std::size_t bytes) override {
+    return Copy(Lane::kCopyOut, target, source, bytes);
+  }
+
+  Ticket Reduce(DataType type, ReduceOp op, void* slot, const void* source,
+                std::size_t count, int finish_size) override {
+    FindReduction(type, op)(slot, source, count);
+    if (finish_size > 0) {
+      if (const FinishFunction finish = FindFinish(type, op);
+          finish != nullptr) {
+        finish(slot, count, finish_size);
+      }
+    }
+    return {Lane::kReduce, 0};
+  }
+
+  Progress Poll(Ticket /*ticket*/) override { return Progress::kDone; }
+  Status error() const override { return Status::Ok(); }
+  void Drain() override {}
+
+ private:
+  static Ticket Copy(Lane lane, void* target, const void* source,
+                     std::size_t bytes) {
+    if (bytes > 0) {  // memcpy must not see the null pointers of no bytes
+      std::memcpy(target, source, bytes);
+    }
+    return {lane, 0};
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Accelerator> CreateHostAccelerator() {
+  return std::make_unique<HostAccelerator>();
+}
+
+}  // namespace ringpipe

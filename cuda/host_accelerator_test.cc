@@ -1,0 +1,74 @@
+#include <memory>
+#include <vector>
+
+#include "cuda/accelerator.h"
+#include "gtest/gtest.h"
+
+namespace ringpipe {
+namespace {
+
+using Progress = Accelerator::Progress;
+
+class HostAcceleratorTest : public testing::Test {
+ protected:
+  const std::unique_ptr<Accelerator> accelerator_ = CreateHostAccelerator();
+};
+
+TEST_F(HostAcceleratorTest, EveryCopyIsDoneWhenItReturns) {
+  const std::vector<float> user = {1, 2, 3};
+  std::vector<float> slot(3);
+  std::vector<float> within(3);
+  std::vector<float> out(3);
+  const std::size_t bytes = 3 * sizeof(float);
+  EXPECT_EQ(
+      accelerator_->Poll(accelerator_->CopyIn(slot.data(), user.data(), bytes)),
+      Progress::kDone);
+  EXPECT_EQ(slot, user);
+  EXPECT_EQ(accelerator_->Poll(
+                accelerator_->CopyWithin(within.data(), slot.data(), bytes)),
+            Progress::kDone);
+  EXPECT_EQ(within, user);
+  EXPECT_EQ(accelerator_->Poll(
+                accelerator_->CopyOut(out.data(), within.data(), bytes)),
+            Progress::kDone);
+  EXPECT_EQ(out, user);
+  EXPECT_TRUE(accelerator_->error().ok());
+}
+
+TEST_F(HostAcceleratorTest, ReduceAverageDividesOnlyWhenItIsTold) {
+  const std::vector<double> source = {1, 2, 3};
+  std::vector<double> slot = {2, 3, 5};
+  accelerator_->Reduce(DataType::kFloat64, ReduceOp::kAverage, slot.data(),
+                       source.data(), 3, 0);
+  EXPECT_EQ(slot, (std::vector<double>{3, 5, 8}));
+  accelerator_->Reduce(DataType::kFloat64, ReduceOp::kAverage, slot.data(),
+                       source.data(), 3, 2);
+  EXPECT_EQ(slot, (std::vector<double>{2, 3.5, 5.5}));
+}
+
+TEST_F(HostAcceleratorTest, FinishSizeChangesNothingForASum) {
+  const std::vector<double> source = {1};
+  std::vector<double> slot = {2};
+  accelerator_->Reduce(DataType::kFloat64, ReduceOp::kSum, slot.data(),
+                       source.data(), 1, 2);
+  EXPECT_EQ(slot[0], 3);
+}
+
+TEST_F(HostAcceleratorTest, NullPointersOfNoElementsAreFine) {
+  accelerator_->CopyIn(nullptr, nullptr, 0);
+  accelerator_->CopyOut(nullptr, nullptr, 0);
+  accelerator_->Reduce(DataType::kInt8, ReduceOp::kAverage, nullptr, nullptr, 0,
+                       3);
+  accelerator_->Drain();
+  EXPECT_TRUE(accelerator_->error().ok());
+}
+
+TEST_F(HostAcceleratorTest, OwnsEveryPointerAndPreparesAnySlots) {
+  int value = 0;
+  EXPECT_TRUE(accelerator_->Owns(&value));
+  EXPECT_TRUE(accelerator_->PrepareSlots(&value, sizeof(value)).ok());
+  accelerator_->ReleaseSlots(&value);
+}
+
+}  // namespace
+}  // namespace ringpipe

@@ -1,0 +1,374 @@
+#include "cuda/thread_accelerator.h"
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <cstring>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "reduction/host_reduction.h"
+
+namespace ringpipe {
+
+// A copy or a reduction of `count` elements of `element_bytes`.
+struct ThreadAccelerator::Operation {
+  enum class Memory { kSlot, kUser, kEither };
+
+  void* target;
+  const void* source;
+  std::size_t count;
+  std::size_t element_bytes;
+  Memory target_memory;
+  Memory source_memory;
+  ReduceFunction reduce = nullptr;  // nullptr: copy
+  FinishFunction finish = nullptr;
+  int finish_size = 0;
+  const char* failure = nullptr;  // why it fails, if it does
+
+  std::size_t bytes() const { return count * element_bytes; }
+
+  // Elements [begin, end).
+  void Run(std::size_t begin, std::size_t end) const {
+    if (begin == end) {
+      return;
+    }
+    std::byte* const to =
+        static_cast<std::byte*>(target) + begin * element_bytes;
+    const std::byte* const from =
+        static_cast<const std::byte*>(source) + begin * element_bytes;
+    if (reduce == nullptr) {
+      std::memcpy(to, from, (end - begin) * element_bytes);
+      return;
+    }
+    reduce(to, from, end - begin);
+    if (finish != nullptr) {
+      finish(to, end - begin, finish_size);
+    }
+  }
+};
+
+// One thread that executes a queue in order.
+//
+// It takes all that is queued at once and then, until that is done, no lock:
+// each would order the operation after whatever the driver did before it
+// unlocked last, and so hide the driver's races from ThreadSanitizer.
+class ThreadAccelerator::Worker {
+ public:
+  Worker(std::uint64_t seed, std::chrono::microseconds max_delay)
+      : random_(seed), max_delay_(max_delay), thread_([this] { Loop(); }) {}
+
+  // Executes what is queued first.
+  ~Worker() {
+    {
+      const std::lock_guard lock(mutex_);
+      stopping_ = true;
+      held_ = false;
+    }
+    changed_.notify_all();
+    thread_.join();
+  }
+
+  Worker(const Worker&) = delete;
+  Worker& operator=(const Worker&) = delete;
+
+  // Returns the operation's sequence number, from 1.
+  std::uint64_t Push(const Operation& operation) {
+    std::uint64_t sequence = 0;
+    {
+      const std::lock_guard lock(mutex_);
+      queue_.push_back(operation);
+      sequence = ++pushed_;
+    }
+    changed_.notify_all();
+    return sequence;
+  }
+
+  void SetHeld(bool held) {
+    {
+      const std::lock_guard lock(mutex_);
+      held_ = held;
+    }
+    changed_.notify_all();
+  }
+
+  // Lock-free: the acquire pairs with the release after the operation.
+  bool Done(std::uint64_t sequence) const {
+    return done_.load(std::memory_order_acquire) >= sequence;
+  }
+
+  bool failed() const { return failed_.load(std::memory_order_acquire); }
+
+  Status error() const {
+    const std::lock_guard lock(mutex_);
+    return error_;
+  }
+
+  void Drain() {
+    SetHeld(false);
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return queue_.empty() && !busy_; });
+  }
+
+ private:
+  void Loop() {
+    std::vector<Operation> taken;
+    std::unique_lock lock(mutex_);
+    while (true) {
+      changed_.wait(
+          lock, [this] { return queue_.empty() ? stopping_ : !held_.load(); });
+      if (queue_.empty()) {
+        return;
+      }
+      taken.swap(queue_);
+      busy_ = true;
+      lock.unlock();
+      for (const Operation& operation : taken) {
+        AwaitResume();
+        Execute(operation);
+      }
+      taken.clear();
+      lock.lock();
+      busy_ = false;
+      changed_.notify_all();
+    }
+  }
+
+  void AwaitResume() {
+    if (held_.load(std::memory_order_relaxed)) {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [this] { return !held_.load(); });
+    }
+  }
+
+  // In two parts, so that who looks too early sees half of it.
+  void Execute(const Operation& operation) {
+    if (failed_.load(std::memory_order_relaxed)) {
+      return;
+    }
+    if (operation.failure != nullptr) {
+      const std::lock_guard lock(mutex_);
+      error_ = Status(StatusCode::kDeviceError, operation.failure);
+      failed_.store(true, std::memory_order_release);
+      return;
+    }
+    const std::size_t middle = operation.count / 2;
+    Dawdle();
+    operation.Run(0, middle);
+    Dawdle();
+    operation.Run(middle, operation.count);
+    done_.fetch_add(1, std::memory_order_release);
+  }
+
+  // Not at all, for a few time slices, or up to max_delay_; never busily. This
+  // sleep waits for no state: it is the slowness of a device.
+  void Dawdle() {
+    const std::uint64_t kind = random_() % 4;
+    if (kind == 0) {
+      return;
+    }
+    if (kind == 1 || max_delay_.count() <= 0) {
+      for (std::uint64_t yields = random_() % 8; yields > 0; --yields) {
+        std::this_thread::yield();
+      }
+      return;
+    }
+    const auto most = static_cast<std::uint64_t>(max_delay_.count());
+    std::this_thread::sleep_for(
+        std::chrono::microseconds(random_() % (most + 1)));
+  }
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;  // of anything that mutex_ guards
+  std::vector<Operation> queue_;     // not yet taken
+  std::uint64_t pushed_ = 0;
+  bool busy_ = false;  // with what was taken
+  bool stopping_ = false;
+  Status error_;
+
+  std::atomic<bool> held_{false};  // written under mutex_
+  std::atomic<std::uint64_t> done_{0};
+  std::atomic<bool> failed_{false};
+
+  std::mt19937_64 random_;  // the thread's alone
+  const std::chrono::microseconds max_delay_;
+
+  std::thread thread_;  // last: it uses all of the above
+};
+
+ThreadAccelerator::ThreadAccelerator(const Options& options) {
+  std::uint64_t seed = options.seed * workers_.size();
+  for (std::unique_ptr<Worker>& worker : workers_) {
+    worker = std::make_unique<Worker>(seed++, options.max_delay);
+  }
+}
+
+ThreadAccelerator::~ThreadAccelerator() { Drain(); }
+
+void* ThreadAccelerator::Allocate(std::size_t bytes) {
+  const std::lock_guard lock(mutex_);
+  // At least one, so that even no bytes have an address that is owned.
+  const std::size_t size = std::max<std::size_t>(bytes, 1);
+  memory_.push_back(std::make_unique<std::byte[]>(size));
+  owned_.push_back({memory_.back().get(), size});
+  return memory_.back().get();
+}
+
+void ThreadAccelerator::Free(void* memory) {
+  const std::lock_guard lock(mutex_);
+  for (std::size_t i = 0; i < memory_.size(); ++i) {
+    if (memory_[i].get() == memory) {
+      memory_.erase(memory_.begin() + static_cast<std::ptrdiff_t>(i));
+      owned_.erase(owned_.begin() + static_cast<std::ptrdiff_t>(i));
+      return;
+    }
+  }
+}
+
+void ThreadAccelerator::FailAfter(std::uint64_t count) {
+  const std::lock_guard lock(mutex_);
+  operations_left_ = count;
+}
+
+void ThreadAccelerator::Hold(Lane lane) { worker(lane).SetHeld(true); }
+
+void ThreadAccelerator::Resume(Lane lane) { worker(lane).SetHeld(false); }
+
+bool ThreadAccelerator::Owns(const void* pointer) const {
+  const std::lock_guard lock(mutex_);
+  return Contains(owned_, pointer, 1);
+}
+
+Status ThreadAccelerator::PrepareSlots(void* slots, std::size_t bytes) {
+  const std::lock_guard lock(mutex_);
+  slots_.push_back({static_cast<const std::byte*>(slots), bytes});
+  return Status::Ok();
+}
+
+void ThreadAccelerator::ReleaseSlots(void* slots) {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(slots_,
+                [slots](const Range& range) { return range.begin == slots; });
+}
+
+Accelerator::Ticket ThreadAccelerator::CopyIn(void* slot, const void* user,
+                                              std::size_t bytes) {
+  return Start(Lane::kCopyIn, {.target = slot,
+                               .source = user,
+                               .count = bytes,
+                               .element_bytes = 1,
+                               .target_memory = Operation::Memory::kSlot,
+                               .source_memory = Operation::Memory::kUser});
+}
+
+Accelerator::Ticket ThreadAccelerator::CopyOut(void* user, const void* slot,
+                                               std::size_t bytes) {
+  return Start(Lane::kCopyOut, {.target = user,
+                                .source = slot,
+                                .count = bytes,
+                                .element_bytes = 1,
+                                .target_memory = Operation::Memory::kUser,
+                                .source_memory = Operation::Memory::kSlot});
+}
+
+Accelerator::Ticket ThreadAccelerator::CopyWithin(void* target,
+                                                  const void* source,
+                                                  std::size_t bytes) {
+  return Start(Lane::kCopyOut, {.target = target,
+                                .source = source,
+                                .count = bytes,
+                                .element_bytes = 1,
+                                .target_memory = Operation::Memory::kUser,
+                                .source_memory = Operation::Memory::kUser});
+}
+
+Accelerator::Ticket ThreadAccelerator::Reduce(DataType type, ReduceOp op,
+                                              void* slot, const void* source,
+                                              std::size_t count,
+                                              int finish_size) {
+  return Start(Lane::kReduce,
+               {.target = slot,
+                .source = source,
+                .count = count,
+                .element_bytes = SizeOf(type),
+                .target_memory = Operation::Memory::kSlot,
+                .source_memory = Operation::Memory::kEither,
+                .reduce = FindReduction(type, op),
+                .finish = finish_size > 0 ? FindFinish(type, op) : nullptr,
+                .finish_size = finish_size});
+}
+
+Accelerator::Ticket ThreadAccelerator::Start(Lane lane,
+                                             const Operation& operation) {
+  Operation checked = operation;
+  {
+    const std::lock_guard lock(mutex_);
+    checked.failure = Objection(operation);
+    if (operations_left_ == 0) {
+      checked.failure = "thread accelerator: injected failure";
+    } else if (operations_left_ != UINT64_MAX) {
+      --operations_left_;
+    }
+  }
+  return {lane, worker(lane).Push(checked)};
+}
+
+const char* ThreadAccelerator::Objection(const Operation& operation) const {
+  using Memory = Operation::Memory;
+  const auto is = [&](Memory memory, const void* pointer) {
+    return (memory != Memory::kSlot &&
+            Contains(owned_, pointer, operation.bytes())) ||
+           (memory != Memory::kUser &&
+            Contains(slots_, pointer, operation.bytes()));
+  };
+  if (operation.count == 0) {
+    return nullptr;
+  }
+  if (!is(operation.target_memory, operation.target)) {
+    return "thread accelerator: the target of an operation is not (all) of "
+           "the kind of memory that the operation writes";
+  }
+  if (!is(operation.source_memory, operation.source)) {
+    return "thread accelerator: the source of an operation is not (all) of "
+           "the kind of memory that the operation reads";
+  }
+  return nullptr;
+}
+
+bool ThreadAccelerator::Contains(const std::vector<Range>& ranges,
+                                 const void* pointer, std::size_t bytes) {
+  const auto begin = reinterpret_cast<std::uintptr_t>(pointer);
+  return std::any_of(ranges.begin(), ranges.end(), [&](const Range& range) {
+    const auto first = reinterpret_cast<std::uintptr_t>(range.begin);
+    return begin >= first && begin - first < range.bytes &&
+           bytes <= range.bytes - (begin - first);
+  });
+}
+
+Accelerator::Progress ThreadAccelerator::Poll(Ticket ticket) {
+  if (worker(ticket.lane).Done(ticket.sequence)) {
+    return Progress::kDone;
+  }
+  const bool failed =
+      std::any_of(workers_.begin(), workers_.end(),
+                  [](const std::unique_ptr<Worker>& w) { return w->failed(); });
+  return failed ? Progress::kFailed : Progress::kPending;
+}
+
+Status ThreadAccelerator::error() const {
+  for (const std::unique_ptr<Worker>& worker : workers_) {
+    if (worker->failed()) {
+      return worker->error();
+    }
+  }
+  return Status::Ok();
+}
+
+void ThreadAccelerator::Drain() {
+  for (const std::unique_ptr<Worker>& worker : workers_) {
+    worker->Drain();
+  }
+}
+
+}  // namespace ringpipe

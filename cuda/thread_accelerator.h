@@ -1,0 +1,109 @@
+// An accelerator for tests, whose asynchrony is real although it is no device.
+#ifndef RINGPIPE_CUDA_THREAD_ACCELERATOR_H_
+#define RINGPIPE_CUDA_THREAD_ACCELERATOR_H_
+
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "base/status.h"
+#include "cuda/accelerator.h"
+
+namespace ringpipe {
+
+// Runs each lane on a thread of its own. Before an operation reads its source,
+// and again in its middle, it dawdles for a seeded random time: who reuses a
+// slot too early, or reads one too soon, gets wrong results, and a report from
+// ThreadSanitizer (Poll() == kDone happens after the operation, and nothing
+// else does).
+//
+// Stricter than it has to be, as a GPU is: an operation whose slot was not
+// prepared, or whose user memory is not this accelerator's, fails.
+//
+// Thread-safety as for every Accelerator; Allocate, Free, Owns, FailAfter,
+// Hold and Resume may be called from any thread.
+class ThreadAccelerator final : public Accelerator {
+ public:
+  struct Options {
+    // Of the delays; the same seed gives the same delays in each lane.
+    std::uint64_t seed = 1;
+    // The longest wait at one point; 0 only yields.
+    std::chrono::microseconds max_delay{100};
+  };
+
+  explicit ThreadAccelerator(const Options& options);
+  ThreadAccelerator() : ThreadAccelerator(Options()) {}
+
+  // Waits like Drain.
+  ~ThreadAccelerator() override;
+
+  ThreadAccelerator(const ThreadAccelerator&) = delete;
+  ThreadAccelerator& operator=(const ThreadAccelerator&) = delete;
+
+  // "Device" memory: at least `bytes` zeroes, aligned for every element type.
+  // Never nullptr. Freed by Free or with the accelerator.
+  void* Allocate(std::size_t bytes);
+
+  // Only what Allocate returned, and only when no operation uses it.
+  void Free(void* memory);
+
+  // The next `count` operations succeed; those started after them fail without
+  // touching memory.
+  void FailAfter(std::uint64_t count);
+
+  // Nothing in `lane` that has not begun begins before Resume. Drain resumes.
+  void Hold(Lane lane);
+  void Resume(Lane lane);
+
+  std::string_view name() const override { return "thread"; }
+  bool Owns(const void* pointer) const override;
+  Status PrepareSlots(void* slots, std::size_t bytes) override;
+  void ReleaseSlots(void* slots) override;
+  Ticket CopyIn(void* slot, const void* user, std::size_t bytes) override;
+  Ticket CopyOut(void* user, const void* slot, std::size_t bytes) override;
+  Ticket CopyWithin(void* target, const void* source,
+                    std::size_t bytes) override;
+  Ticket Reduce(DataType type, ReduceOp op, void* slot, const void* source,
+                std::size_t count, int finish_size) override;
+  Progress Poll(Ticket ticket) override;
+  Status error() const override;
+  void Drain() override;
+
+ private:
+  class Worker;      // a lane's thread and its queue
+  struct Operation;  // what waits there
+
+  struct Range {
+    const std::byte* begin;
+    std::size_t bytes;
+  };
+
+  // Checks the memory, applies FailAfter, queues.
+  Ticket Start(Lane lane, const Operation& operation);
+  // Why `operation` must fail; nullptr if it need not.
+  const char* Objection(const Operation& operation) const;
+
+  static bool Contains(const std::vector<Range>& ranges, const void* pointer,
+                       std::size_t bytes);
+
+  Worker& worker(Lane lane) const {
+    return *workers_[static_cast<std::size_t>(lane)];
+  }
+
+  // Guards what follows. No worker thread takes it.
+  mutable std::mutex mutex_;
+  std::vector<std::unique_ptr<std::byte[]>> memory_;
+  std::vector<Range> owned_;  // parallel to memory_
+  std::vector<Range> slots_;
+  std::uint64_t operations_left_ = UINT64_MAX;  // until FailAfter strikes
+
+  std::array<std::unique_ptr<Worker>, 3> workers_;  // by Lane
+};
+
+}  // namespace ringpipe
+
+#endif  // RINGPIPE_CUDA_THREAD_ACCELERATOR_H_

@@ -1,0 +1,297 @@
+#include "cuda/thread_accelerator.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/deadline.h"
+#include "gtest/gtest.h"
+
+namespace ringpipe {
+namespace {
+
+using Lane = Accelerator::Lane;
+using Progress = Accelerator::Progress;
+using Ticket = Accelerator::Ticket;
+
+// A bound on every wait of this file, for a machine that is very busy.
+constexpr std::chrono::seconds kBound{20};
+
+// kPending only if the bound was met.
+Progress Await(Accelerator& accelerator, Ticket ticket) {
+  const Deadline deadline = Deadline::After(kBound);
+  Progress progress = accelerator.Poll(ticket);
+  while (progress == Progress::kPending && !deadline.expired()) {
+    std::this_thread::yield();
+    progress = accelerator.Poll(ticket);
+  }
+  return progress;
+}
+
+class ThreadAcceleratorTest : public testing::Test {
+ protected:
+  static constexpr std::size_t kCount = 1000;
+  static constexpr std::size_t kBytes = kCount * sizeof(std::int32_t);
+  static constexpr std::size_t kSlots = 4;
+
+  ThreadAcceleratorTest() : slots_(kSlots * kCount) {
+    EXPECT_TRUE(
+        accelerator_
+            .PrepareSlots(slots_.data(), slots_.size() * sizeof(std::int32_t))
+            .ok());
+  }
+
+  std::int32_t* slot(std::size_t index) {
+    return slots_.data() + index * kCount;
+  }
+
+  // User memory full of `value`.
+  std::int32_t* User(std::int32_t value) {
+    auto* const memory =
+        static_cast<std::int32_t*>(accelerator_.Allocate(kBytes));
+    std::fill_n(memory, kCount, value);
+    return memory;
+  }
+
+  static bool AllAre(const std::int32_t* memory, std::int32_t value) {
+    return std::all_of(memory, memory + kCount,
+                       [value](std::int32_t v) { return v == value; });
+  }
+
+  std::vector<std::int32_t> slots_;  // outlives the accelerator's threads
+  ThreadAccelerator accelerator_;
+};
+
+TEST_F(ThreadAcceleratorTest, CopyInHasFilledTheSlotOnceItIsDone) {
+  for (std::int32_t round = 1; round <= 100; ++round) {
+    std::int32_t* const user = User(round);
+    const Ticket ticket = accelerator_.CopyIn(slot(0), user, kBytes);
+    ASSERT_EQ(Await(accelerator_, ticket), Progress::kDone);
+    ASSERT_TRUE(AllAre(slot(0), round));
+    accelerator_.Free(user);
+  }
+}
+
+TEST_F(ThreadAcceleratorTest, CopyOutAndCopyWithinFillUserMemory) {
+  std::fill_n(slot(1), kCount, 7);
+  std::int32_t* const first = User(0);
+  std::int32_t* const second = User(0);
+  accelerator_.CopyOut(first, slot(1), kBytes);
+  const Ticket ticket = accelerator_.CopyWithin(second, first, kBytes);
+  ASSERT_EQ(Await(accelerator_, ticket), Progress::kDone);
+  EXPECT_TRUE(AllAre(first, 7));
+  EXPECT_TRUE(AllAre(second, 7));
+}
+
+TEST_F(ThreadAcceleratorTest, ReduceAddsUserMemoryAndSlotsAndDivides) {
+  std::fill_n(slot(0), kCount, 10);
+  std::fill_n(slot(1), kCount, 20);
+  accelerator_.Reduce(DataType::kInt32, ReduceOp::kSum, slot(0), slot(1),
+                      kCount, 0);
+  const Ticket ticket = accelerator_.Reduce(
+      DataType::kInt32, ReduceOp::kAverage, slot(0), User(-130), kCount, 3);
+  ASSERT_EQ(Await(accelerator_, ticket), Progress::kDone);
+  EXPECT_TRUE(AllAre(slot(0), -33));  // -100 / 3, toward zero
+}
+
+TEST_F(ThreadAcceleratorTest, FinishSizeChangesNothingForOtherOperations) {
+  std::fill_n(slot(0), kCount, 10);
+  const Ticket ticket = accelerator_.Reduce(DataType::kInt32, ReduceOp::kMax,
+                                            slot(0), User(12), kCount, 3);
+  ASSERT_EQ(Await(accelerator_, ticket), Progress::kDone);
+  EXPECT_TRUE(AllAre(slot(0), 12));
+}
+
+TEST_F(ThreadAcceleratorTest, OperationsOfALaneCompleteInTheirOrder) {
+  std::vector<std::int32_t*> users;
+  std::vector<Ticket> tickets;
+  for (std::int32_t i = 0; i < 50; ++i) {
+    users.push_back(User(i));
+    tickets.push_back(accelerator_.CopyIn(slot(0), users.back(), kBytes));
+  }
+  const Deadline deadline = Deadline::After(kBound);
+  while (accelerator_.Poll(tickets.back()) != Progress::kDone) {
+    ASSERT_FALSE(deadline.expired());
+    // From the back: what is done after a later one was not is no violation.
+    bool later_done = false;
+    for (auto ticket = tickets.rbegin(); ticket != tickets.rend(); ++ticket) {
+      const bool done = accelerator_.Poll(*ticket) == Progress::kDone;
+      ASSERT_TRUE(done || !later_done);
+      later_done = done;
+    }
+    std::this_thread::yield();
+  }
+  EXPECT_TRUE(AllAre(slot(0), 49));
+}
+
+TEST_F(ThreadAcceleratorTest, LanesOverlap) {
+  accelerator_.Hold(Lane::kCopyIn);
+  const Ticket held = accelerator_.CopyIn(slot(0), User(1), kBytes);
+  const Ticket reduced = accelerator_.Reduce(DataType::kInt32, ReduceOp::kSum,
+                                             slot(1), User(2), kCount, 0);
+  const Ticket copied = accelerator_.CopyOut(User(0), slot(2), kBytes);
+  EXPECT_EQ(Await(accelerator_, reduced), Progress::kDone);
+  EXPECT_EQ(Await(accelerator_, copied), Progress::kDone);
+  EXPECT_EQ(accelerator_.Poll(held), Progress::kPending);
+  EXPECT_TRUE(AllAre(slot(0), 0)) << "before its turn";
+  accelerator_.Resume(Lane::kCopyIn);
+  EXPECT_EQ(Await(accelerator_, held), Progress::kDone);
+  EXPECT_TRUE(AllAre(slot(0), 1));
+}
+
+TEST_F(ThreadAcceleratorTest, TheSourceIsReadLate) {
+  // Held, so that this test does not depend on luck; the rewriting is ordered
+  // by Resume and is no race.
+  accelerator_.Hold(Lane::kCopyIn);
+  std::int32_t* const user = User(1);
+  const Ticket ticket = accelerator_.CopyIn(slot(0), user, kBytes);
+  std::fill_n(user, kCount, 2);
+  accelerator_.Resume(Lane::kCopyIn);
+  ASSERT_EQ(Await(accelerator_, ticket), Progress::kDone);
+  EXPECT_TRUE(AllAre(slot(0), 2));
+}
+
+TEST_F(ThreadAcceleratorTest, WithoutHoldACopyIsSometimesPendingAfterItsCall) {
+  bool pending = false;
+  for (int i = 0; i < 1000 && !pending; ++i) {
+    const Ticket ticket = accelerator_.CopyIn(slot(0), User(i), kBytes);
+    pending = accelerator_.Poll(ticket) == Progress::kPending;
+    ASSERT_EQ(Await(accelerator_, ticket), Progress::kDone);
+  }
+  EXPECT_TRUE(pending);
+}
+
+TEST_F(ThreadAcceleratorTest, FailAfterLetsThatManySucceed) {
+  accelerator_.FailAfter(2);
+  const Ticket first = accelerator_.CopyIn(slot(0), User(1), kBytes);
+  EXPECT_EQ(Await(accelerator_, first), Progress::kDone);
+  const Ticket second = accelerator_.CopyIn(slot(1), User(2), kBytes);
+  EXPECT_EQ(Await(accelerator_, second), Progress::kDone);
+  EXPECT_TRUE(accelerator_.error().ok());
+  const Ticket third = accelerator_.CopyIn(slot(2), User(3), kBytes);
+  EXPECT_EQ(Await(accelerator_, third), Progress::kFailed);
+  EXPECT_EQ(accelerator_.error().code(), StatusCode::kDeviceError);
+  EXPECT_NE(accelerator_.error().message(), "");
+  EXPECT_TRUE(AllAre(slot(2), 0)) << "a failed operation wrote";
+}
+
+TEST_F(ThreadAcceleratorTest, AfterAFailureNothingThatIsStartedSucceeds) {
+  accelerator_.FailAfter(0);
+  const Ticket ticket = accelerator_.CopyOut(User(0), slot(0), kBytes);
+  ASSERT_EQ(Await(accelerator_, ticket), Progress::kFailed);
+  const Ticket later = accelerator_.CopyIn(slot(0), User(1), kBytes);
+  EXPECT_EQ(Await(accelerator_, later), Progress::kFailed);
+  accelerator_.Drain();
+  EXPECT_TRUE(AllAre(slot(0), 0));
+}
+
+TEST_F(ThreadAcceleratorTest, AfterDrainEverythingStartedIsDone) {
+  std::vector<Ticket> tickets;
+  std::int32_t* const out = User(0);
+  std::fill_n(slot(2), kCount, 5);
+  for (std::int32_t i = 0; i < 20; ++i) {
+    tickets.push_back(accelerator_.CopyIn(slot(0), User(i), kBytes));
+    tickets.push_back(accelerator_.Reduce(DataType::kInt32, ReduceOp::kSum,
+                                          slot(1), User(1), kCount, 0));
+    tickets.push_back(accelerator_.CopyOut(out, slot(2), kBytes));
+  }
+  accelerator_.Drain();
+  for (const Ticket ticket : tickets) {
+    EXPECT_EQ(accelerator_.Poll(ticket), Progress::kDone);
+  }
+  EXPECT_TRUE(AllAre(slot(0), 19));
+  EXPECT_TRUE(AllAre(slot(1), 20));
+  EXPECT_TRUE(AllAre(out, 5));
+}
+
+TEST_F(ThreadAcceleratorTest, DrainLiftsAHold) {
+  accelerator_.Hold(Lane::kReduce);
+  const Ticket ticket = accelerator_.Reduce(DataType::kInt32, ReduceOp::kSum,
+                                            slot(0), User(3), kCount, 0);
+  accelerator_.Drain();
+  EXPECT_EQ(accelerator_.Poll(ticket), Progress::kDone);
+  EXPECT_TRUE(AllAre(slot(0), 3));
+}
+
+TEST_F(ThreadAcceleratorTest, OwnsWhatItAllocatedUntilItIsFreed) {
+  auto* const memory = static_cast<std::byte*>(accelerator_.Allocate(100));
+  EXPECT_TRUE(accelerator_.Owns(memory));
+  EXPECT_TRUE(accelerator_.Owns(memory + 99));
+  EXPECT_FALSE(accelerator_.Owns(memory + 100));
+  EXPECT_FALSE(accelerator_.Owns(slot(0)));
+  EXPECT_FALSE(accelerator_.Owns(nullptr));
+  const void* const empty = accelerator_.Allocate(0);
+  EXPECT_TRUE(accelerator_.Owns(empty));
+  accelerator_.Free(memory);
+  EXPECT_FALSE(accelerator_.Owns(memory));
+}
+
+TEST_F(ThreadAcceleratorTest, ASlotThatWasNotPreparedFails) {
+  std::vector<std::int32_t> other(kCount);
+  const Ticket ticket = accelerator_.CopyIn(other.data(), User(1), kBytes);
+  EXPECT_EQ(Await(accelerator_, ticket), Progress::kFailed);
+  EXPECT_NE(accelerator_.error().message().find("target"), std::string::npos);
+}
+
+TEST_F(ThreadAcceleratorTest, ASlotThatWasReleasedFails) {
+  accelerator_.ReleaseSlots(slots_.data());
+  const Ticket ticket = accelerator_.CopyOut(User(1), slot(0), kBytes);
+  EXPECT_EQ(Await(accelerator_, ticket), Progress::kFailed);
+  EXPECT_NE(accelerator_.error().message().find("source"), std::string::npos);
+}
+
+TEST_F(ThreadAcceleratorTest, UserMemoryThatIsTooSmallFails) {
+  const Ticket ticket =
+      accelerator_.CopyIn(slot(0), User(1), kBytes + sizeof(std::int32_t));
+  EXPECT_EQ(Await(accelerator_, ticket), Progress::kFailed);
+}
+
+TEST_F(ThreadAcceleratorTest, NothingIsDoneForNoBytes) {
+  const Ticket copied = accelerator_.CopyIn(nullptr, nullptr, 0);
+  EXPECT_EQ(Await(accelerator_, copied), Progress::kDone);
+  const Ticket reduced = accelerator_.Reduce(DataType::kFloat64, ReduceOp::kSum,
+                                             nullptr, nullptr, 0, 2);
+  EXPECT_EQ(Await(accelerator_, reduced), Progress::kDone);
+}
+
+TEST_F(ThreadAcceleratorTest, ReduceHandlesEveryTypeAndOperation) {
+  for (const DataType type : kDataTypes) {
+    for (const ReduceOp op : kReduceOps) {
+      // Zero is zero in every type, and 0 OP 0 is 0.
+      const Ticket ticket = accelerator_.Reduce(type, op, slot(0), User(0),
+                                                kBytes / SizeOf(type), 2);
+      ASSERT_EQ(Await(accelerator_, ticket), Progress::kDone)
+          << Name(type) << " " << Name(op);
+      ASSERT_TRUE(AllAre(slot(0), 0)) << Name(type) << " " << Name(op);
+    }
+  }
+}
+
+TEST_F(ThreadAcceleratorTest, OtherThreadsMayAskForOwnershipMeanwhile) {
+  std::vector<std::thread> threads;
+  const void* const user = User(1);
+  for (int i = 0; i < 3; ++i) {
+    threads.emplace_back([this, user] {
+      for (int j = 0; j < 200; ++j) {
+        void* const mine = accelerator_.Allocate(16);
+        EXPECT_TRUE(accelerator_.Owns(mine));
+        EXPECT_TRUE(accelerator_.Owns(user));
+        accelerator_.Free(mine);
+      }
+    });
+  }
+  for (int i = 0; i < 50; ++i) {
+    accelerator_.CopyIn(slot(0), user, kBytes);
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  accelerator_.Drain();
+  EXPECT_TRUE(AllAre(slot(0), 1));
+}
+
+}  // namespace
+}  // namespace ringpipe

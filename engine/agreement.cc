@@ -1,0 +1,94 @@
+#include "engine/agreement.h"
+
+#include <sys/stat.h>
+
+#include <cstddef>
+#include <fstream>
+
+#include "engine/communicator.h"
+
+namespace ringpipe {
+
+std::string HostId() {
+  std::ifstream file("/proc/sys/kernel/random/boot_id");
+  std::string boot_id;
+  std::getline(file, boot_id);
+  struct stat net = {};
+  stat("/proc/self/ns/net", &net);
+  return boot_id + "/" + std::to_string(net.st_ino);
+}
+
+Introduction Introduce(const Environment& environment,
+                       const verbs::DeviceInfo& device) {
+  return {Version(),
+          device.name + (device.software ? " (software device)"
+                                         : " (RDMA device)"),
+          device.software,
+          environment.host_id.empty() ? HostId() : environment.host_id,
+          "RINGPIPE_SUBCHUNK_BYTES=" +
+              std::to_string(environment.subchunk_bytes) +
+              " RINGPIPE_DEPTH=" + std::to_string(environment.depth)};
+}
+
+// One value a line; a host id from the environment may hold anything else.
+std::string Introduction::Serialize() const {
+  return version + "\n" + device + "\n" + (software ? "1" : "0") + "\n" +
+         chunking + "\n" + host;
+}
+
+Result<Introduction> Introduction::Parse(const std::string& text) {
+  Introduction introduction;
+  std::string software;
+  std::size_t begin = 0;
+  for (std::string* value :
+       {&introduction.version, &introduction.device, &software,
+        &introduction.chunking}) {
+    const std::size_t end = text.find('\n', begin);
+    if (end == std::string::npos) {
+      return Status(StatusCode::kMismatch,
+                    "a rank introduces itself in an unknown way: do all ranks "
+                    "run the same version of ringpipe?");
+    }
+    *value = text.substr(begin, end - begin);
+    begin = end + 1;
+  }
+  introduction.host = text.substr(begin);
+  introduction.software = software == "1";
+  return introduction;
+}
+
+Status CheckAgreement(const std::vector<Introduction>& ranks) {
+  for (std::size_t rank = 1; rank < ranks.size(); ++rank) {
+    const auto differ = [&](const std::string& what, const std::string& first,
+                            const std::string& other,
+                            const std::string& advice) {
+      return Status(StatusCode::kMismatch,
+                    what + " differs: rank 0 has " + first + ", rank " +
+                        std::to_string(rank) + " has " + other + "; " + advice);
+    };
+    const Introduction& first = ranks[0];
+    const Introduction& other = ranks[rank];
+    if (first.version != other.version) {
+      return differ("ringpipe's version", first.version, other.version,
+                    "install the same one everywhere");
+    }
+    if (first.software != other.software) {
+      return differ("the kind of device", first.device, other.device,
+                    "set RINGPIPE_DEVICE alike on all ranks (soft: the "
+                    "software device on all)");
+    }
+    if (first.chunking != other.chunking) {
+      return differ("the chunking", first.chunking, other.chunking,
+                    "set these variables alike on all ranks");
+    }
+    if (first.software && first.host != other.host) {
+      return differ("the host", first.host, other.host,
+                    "the software device connects processes of one host and "
+                    "network namespace; use an RDMA device between hosts "
+                    "(RINGPIPE_HOST_ID overrides what a host is)");
+    }
+  }
+  return Status::Ok();
+}
+
+}  // namespace ringpipe

@@ -1,0 +1,39 @@
+// What all ranks of a communicator must have in common.
+#ifndef RINGPIPE_ENGINE_AGREEMENT_H_
+#define RINGPIPE_ENGINE_AGREEMENT_H_
+
+#include <string>
+#include <vector>
+
+#include "base/environment.h"
+#include "base/status.h"
+#include "verbs/device.h"
+
+namespace ringpipe {
+
+// What a rank says of itself when it joins.
+struct Introduction {
+  std::string version;
+  std::string device;  // "soft0 (software device)"
+  bool software = false;
+  std::string host;  // ranks with the same one share memory
+  std::string chunking;
+
+  std::string Serialize() const;
+  static Result<Introduction> Parse(const std::string& text);
+};
+
+Introduction Introduce(const Environment& environment,
+                       const verbs::DeviceInfo& device);
+
+// kMismatch, naming two ranks and both values, where they differ in anything
+// that matters; also where the software device is to connect several hosts.
+Status CheckAgreement(const std::vector<Introduction>& ranks);
+
+// "BOOT_ID/NETWORK_NAMESPACE": the same for processes that can share memory and
+// reach each other's abstract sockets.
+std::string HostId();
+
+}  // namespace ringpipe
+
+#endif  // RINGPIPE_ENGINE_AGREEMENT_H_

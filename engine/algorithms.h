@@ -1,0 +1,94 @@
+// The collective algorithms, each a pure function to a schedule, and the table
+// in which the engine finds them.
+//
+// To add one: write its function in algorithms.cc beside the others, give it a
+// row in kAlgorithms there (with the smallest number of slots, argued) and a
+// line in the table below. The executor, the checker and its tests over every
+// size, and the simulator take it from the table.
+//
+// p ranks, S bytes of message, steps as messages that follow one another:
+//
+//   collective      name                steps             bytes sent per rank
+//   allreduce       ring                2 (p-1)           2 S (p-1)/p
+//   allreduce       recursive_doubling  log2 p [+ 2]      S log2 p [+ S]
+//   reduce-scatter  ring                p-1               S (p-1)/p
+//   all-gather      ring                p-1               S (p-1)/p
+//   broadcast       ring                p-1, pipelined    S (the last: 0)
+//   barrier         recursive_doubling  log2 p [+ 2]      0
+//
+// [+ ...] where p is not a power of two; log2 p is then rounded down. S is the
+// larger of a rank's two buffers: reduce-scatter's input, all-gather's output.
+#ifndef RINGPIPE_ENGINE_ALGORITHMS_H_
+#define RINGPIPE_ENGINE_ALGORITHMS_H_
+
+#include <span>
+#include <string_view>
+
+#include "base/status.h"
+#include "pipeline/schedule.h"
+
+namespace ringpipe {
+
+enum class Collective {
+  kAllReduce,
+  kReduceScatter,
+  kAllGather,
+  kBroadcast,
+  kBarrier,
+};
+
+// "allreduce", "reduce-scatter", ...
+const char* CollectiveName(Collective collective);
+
+struct AlgorithmInfo {
+  std::string_view name;
+  Collective collective = Collective::kAllReduce;
+  Algorithm algorithm = nullptr;
+  // The smallest number of slots a rank with which the algorithm cannot
+  // deadlock, whichever memory is registered, with `depth` sub-chunks a round.
+  int (*slots)(int size, int depth) = nullptr;
+};
+
+// Every algorithm; the first of a collective is its default.
+std::span<const AlgorithmInfo> Algorithms();
+
+// The algorithm of that name; kInvalidArgument, with the names that there are,
+// where the collective has none of it. The default where `name` is empty.
+Result<AlgorithmInfo> FindAlgorithm(Collective collective,
+                                    std::string_view name = {});
+
+// Allreduce around a ring, bandwidth-optimal: p-1 steps that reduce, after
+// which each rank has one chunk's result, and p-1 that hand the results around.
+// Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of
+// workstations" (J. Parallel Distrib. Comput. 69, 2009), the logical ring; the
+// pipeline over it as in PFN, "Technologies behind Distributed Deep Learning:
+// AllReduce" (2018).
+Schedule RingAllReduce(int rank, int size, int root);
+
+// The first half of the above, turned by one so that rank r ends with
+// output[r], the only chunk of output that it has.
+Schedule RingReduceScatter(int rank, int size, int root);
+
+// The second half: rank r begins with input[r], the only chunk of input that it
+// has. Thakur, Rabenseifner and Gropp, "Optimization of Collective
+// Communication Operations in MPICH" (Int. J. High Perform. Comput. Appl. 19,
+// 2005), the section on allgather.
+Schedule RingAllGather(int rank, int size, int root);
+
+// Broadcast along the chain root, root + 1, ..., root - 1: sub-chunks follow
+// each other, so that a long message takes the time of one transfer. Patarasuk,
+// Faraj and Yuan, "Pipelined broadcast on Ethernet switched clusters" (IPDPS
+// 2006), linear tree.
+Schedule RingBroadcast(int rank, int size, int root);
+
+// Allreduce in log2 p exchanges of the whole message: for short ones, and as a
+// barrier for empty ones. Rank r's partner in exchange k is r XOR 2^k; ranks
+// beyond the largest power of two fold their value into another's first and get
+// the result last. Both partners reduce the same two values, so the result is
+// the same bits on all ranks where the operation commutes. Thakur, Rabenseifner
+// and Gropp 2005 (above), the section on allreduce.
+Schedule RecursiveDoublingAllReduce(int rank, int size, int root);
+
+}  // namespace ringpipe
+
+#endif  // RINGPIPE_ENGINE_ALGORITHMS_H_

@@ -1,0 +1,216 @@
+#include "engine/communicator.h"
+
+#include <utility>
+
+#include "bootstrap/launcher.h"
+#include "engine/call.h"
+#include "engine/call_order.h"
+#include "engine/request_state.h"
+#include "engine/ringpipe.h"
+#include "engine/session.h"
+
+#define RINGPIPE_STRING_(x) #x
+#define RINGPIPE_STRING(x) RINGPIPE_STRING_(x)
+
+namespace ringpipe {
+
+const char* Version() {
+  return RINGPIPE_STRING(RINGPIPE_VERSION_MAJOR) "." RINGPIPE_STRING(
+      RINGPIPE_VERSION_MINOR) "." RINGPIPE_STRING(RINGPIPE_VERSION_PATCH);
+}
+
+Result<CommunicatorOptions> CommunicatorOptions::FromProcess() {
+  CommunicatorOptions options;
+  RINGPIPE_ASSIGN_OR_RETURN(options.environment, Environment::FromProcess());
+  return options;
+}
+
+class Communicator::State {
+ public:
+  explicit State(std::unique_ptr<Session> session)
+      : session_(std::move(session)) {}
+
+  Session& session() { return *session_; }
+
+  Status RunNow(const Call& call, Timeout timeout) {
+    RINGPIPE_ASSIGN_OR_RETURN(const CallBuffers buffers, Check(call));
+    const Deadline deadline = DeadlineFor(timeout);
+    return order_.RunNow([&](std::uint64_t sequence) {
+      return session_->Run(call, buffers, sequence, deadline);
+    });
+  }
+
+  Result<Request> RunLater(const Call& call, Timeout timeout) {
+    RINGPIPE_ASSIGN_OR_RETURN(const CallBuffers buffers, Check(call));
+    const Deadline deadline = DeadlineFor(timeout);
+    auto request = std::make_shared<Request::State>();
+    RINGPIPE_RETURN_IF_ERROR(order_.RunLater(
+        [this, call, buffers, deadline](std::uint64_t sequence) {
+          return session_->Run(call, buffers, sequence, deadline);
+        },
+        [request](const Status& status) { request->End(status); }));
+    return Request(std::move(request));
+  }
+
+  // Ends what is pending, so that the progress thread can be joined.
+  void AbortPending() {
+    if (order_.pending()) {
+      session_->Fail({StatusCode::kAborted,
+                      "rank " + std::to_string(session_->rank()) +
+                          " destroyed its communicator while calls were "
+                          "pending; wait for them first"});
+    }
+  }
+
+ private:
+  Result<CallBuffers> Check(const Call& call) const {
+    if (const Status failure = session_->failure(); !failure.ok()) {
+      return failure;
+    }
+    return CheckCall(call, session_->rank(), session_->size());
+  }
+
+  Deadline DeadlineFor(Timeout timeout) const {
+    return Deadline::After(timeout.value_or(
+        std::chrono::milliseconds(session_->environment().timeout_ms)));
+  }
+
+  const std::unique_ptr<Session> session_;
+  CallOrder order_;  // ends before the session does
+};
+
+Communicator::Communicator(std::unique_ptr<State> state)
+    : state_(std::move(state)) {}
+
+Communicator::~Communicator() { state_->AbortPending(); }
+
+Result<std::unique_ptr<Communicator>> Communicator::Create(
+    const CommunicatorOptions& options) {
+  Environment environment = options.environment;
+  if (options.rank.has_value()) {
+    environment.rank = options.rank;
+  }
+  if (options.size.has_value()) {
+    environment.size = options.size;
+  }
+  if (!options.root.empty()) {
+    environment.root = options.root;
+  }
+  if (!options.job_id.empty()) {
+    environment.job_id = options.job_id;
+  }
+  RINGPIPE_ASSIGN_OR_RETURN(const Launch launch, DetectLaunch(environment));
+  const std::string prefix = "rank " + std::to_string(launch.rank);
+  const Logger logger =
+      options.log ? Logger(environment.log_level, options.log, prefix)
+                  : Logger(environment.log_level, prefix);
+  RINGPIPE_ASSIGN_OR_RETURN(
+      std::unique_ptr<Session> session,
+      Session::Create(environment, launch, logger, options.accelerator));
+  return std::unique_ptr<Communicator>(
+      new Communicator(std::make_unique<State>(std::move(session))));
+}
+
+int Communicator::rank() const { return state_->session().rank(); }
+int Communicator::size() const { return state_->session().size(); }
+
+Result<void*> Communicator::Allocate(std::size_t bytes) {
+  return state_->session().memory().Allocate(bytes);
+}
+
+Status Communicator::Free(void* memory) {
+  return state_->session().memory().Free(memory);
+}
+
+Status Communicator::AllReduce(const void* send, void* receive,
+                               std::size_t count, DataType type, ReduceOp op,
+                               Timeout timeout) {
+  return state_->RunNow(
+      {Collective::kAllReduce, send, receive, count, type, op}, timeout);
+}
+
+Status Communicator::ReduceScatter(const void* send, void* receive,
+                                   std::size_t count, DataType type,
+                                   ReduceOp op, Timeout timeout) {
+  return state_->RunNow(
+      {Collective::kReduceScatter, send, receive, count, type, op}, timeout);
+}
+
+Status Communicator::AllGather(const void* send, void* receive,
+                               std::size_t count, DataType type,
+                               Timeout timeout) {
+  return state_->RunNow({Collective::kAllGather, send, receive, count, type},
+                        timeout);
+}
+
+Status Communicator::Broadcast(const void* send, void* receive,
+                               std::size_t count, DataType type, int root,
+                               Timeout timeout) {
+  return state_->RunNow({Collective::kBroadcast, send, receive, count, type,
+                         ReduceOp::kSum, root},
+                        timeout);
+}
+
+Status Communicator::Barrier(Timeout timeout) {
+  return state_->RunNow({Collective::kBarrier}, timeout);
+}
+
+Result<Request> Communicator::AllReduceAsync(const void* send, void* receive,
+                                             std::size_t count, DataType type,
+                                             ReduceOp op, Timeout timeout) {
+  return state_->RunLater(
+      {Collective::kAllReduce, send, receive, count, type, op}, timeout);
+}
+
+Result<Request> Communicator::ReduceScatterAsync(
+    const void* send, void* receive, std::size_t count, DataType type,
+    ReduceOp op, Timeout timeout) {
+  return state_->RunLater(
+      {Collective::kReduceScatter, send, receive, count, type, op}, timeout);
+}
+
+Result<Request> Communicator::AllGatherAsync(const void* send, void* receive,
+                                             std::size_t count, DataType type,
+                                             Timeout timeout) {
+  return state_->RunLater({Collective::kAllGather, send, receive, count, type},
+                          timeout);
+}
+
+Result<Request> Communicator::BroadcastAsync(const void* send, void* receive,
+                                             std::size_t count, DataType type,
+                                             int root, Timeout timeout) {
+  return state_->RunLater({Collective::kBroadcast, send, receive, count, type,
+                           ReduceOp::kSum, root},
+                          timeout);
+}
+
+Result<Request> Communicator::BarrierAsync(Timeout timeout) {
+  return state_->RunLater({Collective::kBarrier}, timeout);
+}
+
+void Communicator::Abort(const std::string& reason) {
+  state_->session().Fail({StatusCode::kAborted,
+                          "rank " + std::to_string(rank()) +
+                              " aborted the communicator: " + reason});
+}
+
+Result<std::vector<std::string>> Communicator::Exchange(
+    const std::string& blob) {
+  Session& session = state_->session();
+  return session.bootstrap().AllGather(
+      blob, Deadline::After(std::chrono::milliseconds(
+                session.environment().timeout_ms)));
+}
+
+Status Communicator::failure() const { return state_->session().failure(); }
+std::string Communicator::device() const { return state_->session().device(); }
+
+std::vector<StageCounters> Communicator::stage_counters() const {
+  return state_->session().stage_counters();
+}
+
+SlotCounters Communicator::slot_counters() const {
+  return state_->session().slot_counters();
+}
+
+}  // namespace ringpipe

@@ -1,0 +1,142 @@
+/* ringpipe's C interface. What a call does, its buffers and its thread-safety
+ * are described in communicator.h; this is the same, for C and for languages
+ * that call C. */
+#ifndef RINGPIPE_ENGINE_RINGPIPE_H_
+#define RINGPIPE_ENGINE_RINGPIPE_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define RINGPIPE_VERSION_MAJOR 0
+#define RINGPIPE_VERSION_MINOR 1
+#define RINGPIPE_VERSION_PATCH 0
+
+#define RINGPIPE_API __attribute__((visibility("default")))
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* What every call that can fail returns: 0, or why not (status.h). The message
+ * of the calling thread's last failed call is ringpipe_error_message(). */
+typedef enum {
+  RINGPIPE_OK = 0,
+  RINGPIPE_INVALID_ARGUMENT = 1,
+  RINGPIPE_MISMATCH = 2,
+  RINGPIPE_TIMEOUT = 3,
+  RINGPIPE_PEER_LOST = 4,
+  RINGPIPE_ABORTED = 5,
+  RINGPIPE_UNAVAILABLE = 6,
+  RINGPIPE_RESOURCE_EXHAUSTED = 7,
+  RINGPIPE_PERMISSION_DENIED = 8,
+  RINGPIPE_DEVICE_ERROR = 9,
+  RINGPIPE_INTERNAL = 10
+} ringpipe_status;
+
+typedef enum {
+  RINGPIPE_FLOAT32 = 0,
+  RINGPIPE_FLOAT64 = 1,
+  RINGPIPE_INT32 = 2,
+  RINGPIPE_INT64 = 3,
+  RINGPIPE_INT8 = 4,
+  RINGPIPE_UINT8 = 5
+} ringpipe_data_type;
+
+typedef enum {
+  RINGPIPE_SUM = 0,
+  RINGPIPE_MIN = 1,
+  RINGPIPE_MAX = 2,
+  RINGPIPE_PROD = 3,
+  RINGPIPE_AVERAGE = 4
+} ringpipe_reduce_op;
+
+typedef enum {
+  RINGPIPE_LOG_ERROR = 0,
+  RINGPIPE_LOG_WARNING = 1,
+  RINGPIPE_LOG_INFO = 2,
+  RINGPIPE_LOG_DEBUG = 3
+} ringpipe_log_level;
+
+typedef struct ringpipe_communicator ringpipe_communicator;
+typedef struct ringpipe_request ringpipe_request;
+
+/* A line of the log, without its newline; from any thread of ringpipe's. */
+typedef void (*ringpipe_log_callback)(ringpipe_log_level level,
+                                      const char* line, void* context);
+
+/* Zero-initialise. rank < 0 or size <= 0 with `explicit_rank` 0: the launcher's
+ * variables say. Strings may be NULL. */
+typedef struct {
+  int explicit_rank; /* non-zero: rank and size below are meant */
+  int rank;
+  int size;
+  const char* root;
+  const char* job_id;
+  ringpipe_log_callback log; /* NULL: to stderr */
+  void* log_context;
+} ringpipe_options;
+
+/* Milliseconds; this one means RINGPIPE_TIMEOUT_MS of the environment. */
+#define RINGPIPE_DEFAULT_TIMEOUT INT64_MIN
+
+/* "0.1.0", and as a number major * 10000 + minor * 100 + patch: of the library
+ * at run time. */
+RINGPIPE_API const char* ringpipe_version(void);
+RINGPIPE_API int ringpipe_version_number(void);
+
+/* Of the last failed call of the calling thread; "" if there was none. Valid
+ * until that thread's next failed call. */
+RINGPIPE_API const char* ringpipe_error_message(void);
+RINGPIPE_API const char* ringpipe_status_name(ringpipe_status status);
+
+/* `options` NULL: all from the environment. */
+RINGPIPE_API ringpipe_status ringpipe_create(
+    const ringpipe_options* options, ringpipe_communicator** communicator);
+/* NULL is allowed. */
+RINGPIPE_API void ringpipe_destroy(ringpipe_communicator* communicator);
+
+RINGPIPE_API int ringpipe_rank(const ringpipe_communicator* communicator);
+RINGPIPE_API int ringpipe_size(const ringpipe_communicator* communicator);
+
+RINGPIPE_API ringpipe_status
+ringpipe_allocate(ringpipe_communicator* communicator, size_t bytes,
+                  void** memory);
+RINGPIPE_API ringpipe_status
+ringpipe_free(ringpipe_communicator* communicator, void* memory);
+
+/* With `request` NULL: blocking. Otherwise started, and *request is to be given
+ * to ringpipe_wait and ringpipe_request_free. */
+RINGPIPE_API ringpipe_status ringpipe_all_reduce(
+    ringpipe_communicator* communicator, const void* send, void* receive,
+    size_t count, ringpipe_data_type type, ringpipe_reduce_op op,
+    int64_t timeout_ms, ringpipe_request** request);
+RINGPIPE_API ringpipe_status ringpipe_reduce_scatter(
+    ringpipe_communicator* communicator, const void* send, void* receive,
+    size_t count, ringpipe_data_type type, ringpipe_reduce_op op,
+    int64_t timeout_ms, ringpipe_request** request);
+RINGPIPE_API ringpipe_status ringpipe_all_gather(
+    ringpipe_communicator* communicator, const void* send, void* receive,
+    size_t count, ringpipe_data_type type, int64_t timeout_ms,
+    ringpipe_request** request);
+RINGPIPE_API ringpipe_status ringpipe_broadcast(
+    ringpipe_communicator* communicator, const void* send, void* receive,
+    size_t count, ringpipe_data_type type, int root, int64_t timeout_ms,
+    ringpipe_request** request);
+RINGPIPE_API ringpipe_status ringpipe_barrier(
+    ringpipe_communicator* communicator, int64_t timeout_ms,
+    ringpipe_request** request);
+
+/* RINGPIPE_TIMEOUT after timeout_ms (negative: never): the call runs on. */
+RINGPIPE_API ringpipe_status ringpipe_wait(ringpipe_request* request,
+                                           int64_t timeout_ms);
+/* Does not end the call. NULL is allowed. */
+RINGPIPE_API void ringpipe_request_free(ringpipe_request* request);
+
+RINGPIPE_API void ringpipe_abort(ringpipe_communicator* communicator,
+                                 const char* reason);
+
+#ifdef __cplusplus
+} /* extern "C" */
+#endif
+
+#endif /* RINGPIPE_ENGINE_RINGPIPE_H_ */

@@ -1,0 +1,355 @@
+#include "engine/session.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "engine/agreement.h"
+#include "engine/algorithms.h"
+#include "verbs/soft/soft_library.h"
+
+namespace ringpipe {
+namespace {
+
+// Below this a copy into a slot is cheaper than to register the source.
+constexpr std::size_t kRegisterBytes = 256 * 1024;
+// Sub-chunks of short messages: not so small that posting costs more than the
+// wire.
+constexpr std::uint64_t kLeastSubchunkBytes = 16 * 1024;
+constexpr std::chrono::seconds kLeaveTimeout(5);
+
+// All ranks compute the same from the same call.
+std::uint64_t SubchunkElements(const Environment& environment,
+                               std::uint64_t elements, int chunks,
+                               std::size_t element_bytes) {
+  const std::uint64_t most = environment.subchunk_bytes;
+  const std::uint64_t depth = environment.depth;
+  const std::uint64_t chunk_bytes =
+      (elements / chunks + (elements % chunks != 0)) * element_bytes;
+  const std::uint64_t even = (chunk_bytes / depth + 63) / 64 * 64;
+  const std::uint64_t bytes =
+      std::clamp(even, std::min(kLeastSubchunkBytes, most), most);
+  return std::max<std::uint64_t>(bytes / element_bytes, 1);
+}
+
+int DataSlotsNeeded(int size, int depth) {
+  int needed = 1;
+  for (const AlgorithmInfo& info : Algorithms()) {
+    needed = std::max(needed, info.slots(size, depth));
+  }
+  return needed;
+}
+
+std::string DescribeOperation(const Digest& digest) {
+  return "call number " + std::to_string(digest.sequence) + ", " +
+         Describe(digest) + ",";
+}
+
+}  // namespace
+
+Session::Session(const Environment& environment, const Launch& launch,
+                 const Logger& logger, std::shared_ptr<Accelerator> accelerator)
+    : environment_(environment),
+      launch_(launch),
+      logger_(logger),
+      host_(CreateHostAccelerator()),
+      accelerator_(std::move(accelerator)) {}
+
+Result<std::unique_ptr<Session>> Session::Create(
+    const Environment& environment, const Launch& launch, const Logger& logger,
+    std::shared_ptr<Accelerator> accelerator) {
+  std::unique_ptr<Session> session(
+      new Session(environment, launch, logger, std::move(accelerator)));
+  const Deadline deadline = Deadline::After(
+      std::chrono::milliseconds(environment.join_timeout_ms));
+  RINGPIPE_ASSIGN_OR_RETURN(session->abort_, AbortSignal::Create());
+  RINGPIPE_RETURN_IF_ERROR(session->Join(deadline));
+  Status status = session->OpenDevice();
+  if (status.ok()) {
+    status = session->CreateExecutor();
+  }
+  if (status.ok()) {
+    status = session->ConnectAll(deadline);
+  }
+  if (status.ok()) {
+    status = session->PrepareAccelerators();
+  }
+  if (!status.ok()) {
+    session->Fail(status);
+    return session->failure();
+  }
+  return session;
+}
+
+Status Session::Join(Deadline deadline) {
+  Bootstrap::Options options;
+  options.launch = launch_;
+  options.secret = environment_.secret;
+  options.deadline = deadline;
+  options.logger = logger_;
+  options.on_failure = [abort = abort_.get(),
+                        logger = logger_](const Status& reason) {
+    if (abort->Raise(reason).message() == reason.message()) {
+      logger.Info("the communicator has failed: " + reason.ToString());
+    }
+  };
+  RINGPIPE_ASSIGN_OR_RETURN(bootstrap_, Bootstrap::Join(options));
+  return Status::Ok();
+}
+
+Status Session::OpenDevice() {
+  verbs::soft::Options soft;
+  // Different on each rank, all from one seed.
+  soft.adversary_seed =
+      environment_.soft_adversary_seed == 0
+          ? 0
+          : environment_.soft_adversary_seed * 1'000'003 + launch_.rank + 1;
+  RINGPIPE_ASSIGN_OR_RETURN(const verbs::DeviceRequest request,
+                            verbs::DeviceRequest::Parse(environment_.device));
+  RINGPIPE_ASSIGN_OR_RETURN(
+      device_, verbs::Device::Open(request, verbs::LoadSystemLibrary(),
+                                   verbs::soft::CreateSoftLibrary(soft)));
+  RINGPIPE_ASSIGN_OR_RETURN(pd_, verbs::ProtectionDomain::Create(device_));
+  memory_ = std::make_unique<RegisteredMemory>(pd_);
+  logger_.Info("device " + device());
+  return Status::Ok();
+}
+
+Status Session::CreateExecutor() {
+  const int depth = static_cast<int>(environment_.depth);
+  const int control = Executor::ControlSlots(size());
+  const int needed = DataSlotsNeeded(size(), depth);
+  // Twice what a round needs, so that rounds follow each other without a gap.
+  int data_slots = std::max(needed, 4 * depth + 2);
+  if (environment_.slots > 0) {
+    data_slots = static_cast<int>(environment_.slots) - control;
+    if (data_slots < needed) {
+      return {StatusCode::kInvalidArgument,
+              "RINGPIPE_SLOTS=" + std::to_string(environment_.slots) + ": " +
+                  std::to_string(size()) + " ranks at RINGPIPE_DEPTH=" +
+                  std::to_string(depth) + " need at least " +
+                  std::to_string(needed + control) + " slots (" +
+                  std::to_string(needed) + " for data, " +
+                  std::to_string(control) +
+                  " for control messages), or they could block each other"};
+    }
+  }
+  Executor::Options options;
+  options.rank = rank();
+  options.size = size();
+  options.subchunk_bytes = environment_.subchunk_bytes;
+  options.data_slots = data_slots;
+  options.spin = std::chrono::microseconds(environment_.spin_us);
+  options.abort = abort_.get();
+  options.describe = &Describe;
+  options.on_error = [this](const Status& error) {
+    (void)bootstrap_->Abort(error);  // the reason is on its way to all
+  };
+  RINGPIPE_ASSIGN_OR_RETURN(executor_, Executor::Create(pd_, options));
+  return Status::Ok();
+}
+
+Status Session::ConnectAll(Deadline deadline) {
+  RINGPIPE_ASSIGN_OR_RETURN(
+      const std::vector<std::string> introductions,
+      bootstrap_->AllGather(
+          Introduce(environment_, device_->info()).Serialize(), deadline));
+  std::vector<Introduction> ranks;
+  for (const std::string& text : introductions) {
+    RINGPIPE_ASSIGN_OR_RETURN(Introduction introduction,
+                              Introduction::Parse(text));
+    ranks.push_back(std::move(introduction));
+  }
+  RINGPIPE_RETURN_IF_ERROR(CheckAgreement(ranks));
+
+  std::vector<Connection::Address> mine(size());
+  for (int peer = 0; peer < size(); ++peer) {
+    if (peer != rank()) {
+      mine[peer] = executor_->AddressFor(peer);
+    }
+  }
+  const std::size_t bytes = mine.size() * sizeof(Connection::Address);
+  RINGPIPE_ASSIGN_OR_RETURN(
+      const std::vector<std::string> addresses,
+      bootstrap_->AllGather(
+          std::string(reinterpret_cast<const char*>(mine.data()), bytes),
+          deadline));
+  for (int peer = 0; peer < size(); ++peer) {
+    if (peer == rank()) {
+      continue;
+    }
+    if (addresses[peer].size() != bytes) {
+      return {StatusCode::kMismatch, "rank " + std::to_string(peer) +
+                                         " sent addresses of another format"};
+    }
+    Connection::Address address;
+    std::memcpy(&address,
+                addresses[peer].data() + rank() * sizeof(Connection::Address),
+                sizeof address);
+    RINGPIPE_RETURN_IF_ERROR(executor_->Connect(peer, address));
+  }
+  // Nobody sends before every receiver is ready.
+  return bootstrap_->Barrier(deadline);
+}
+
+Status Session::PrepareAccelerators() {
+  if (accelerator_ == nullptr) {
+    auto cuda = CreateCudaAccelerator();
+    if (!cuda.ok()) {
+      logger_.Debug("host memory only: " + cuda.status().ToString());
+      return Status::Ok();
+    }
+    accelerator_ = std::move(cuda).value();
+  }
+  const SlotPool& pool = executor_->pool();
+  RINGPIPE_RETURN_IF_ERROR(
+      accelerator_->PrepareSlots(pool.memory(), pool.memory_bytes()));
+  accelerator_prepared_ = true;
+  return Status::Ok();
+}
+
+Session::~Session() {
+  if (executor_ != nullptr && bootstrap_ != nullptr && failure().ok()) {
+    // Peers may still acknowledge, or tell grants: leave together.
+    const Status together =
+        bootstrap_->Barrier(Deadline::After(kLeaveTimeout));
+    if (!together.ok()) {
+      logger_.Debug("leaving alone: " + together.ToString());
+    }
+  }
+  if (accelerator_prepared_) {
+    accelerator_->ReleaseSlots(executor_->pool().memory());
+  }
+  executor_.reset();
+}
+
+void Session::Fail(const Status& reason) {
+  (void)bootstrap_->Abort(abort_->Raise(reason));
+}
+
+std::string Session::device() const {
+  const verbs::DeviceInfo& info = device_->info();
+  return info.name + (info.software ? " (software device): " : ": ") +
+         info.reason;
+}
+
+SlotCounters Session::slot_counters() const {
+  const std::lock_guard<std::mutex> lock(counters_mutex_);
+  return slot_counters_;
+}
+
+// --- A call ------------------------------------------------------------------
+
+Result<Accelerator*> Session::ChooseAccelerator(const Call& call,
+                                                const CallBuffers& buffers) {
+  if (accelerator_ == nullptr || call.count == 0) {
+    return host_.get();
+  }
+  const bool receive = accelerator_->Owns(call.receive);
+  const bool send = buffers.reads_send ? accelerator_->Owns(call.send) : receive;
+  if (send != receive) {
+    return Status(StatusCode::kInvalidArgument,
+                  std::string(CollectiveName(call.collective)) +
+                      ": one buffer is memory of " +
+                      std::string(accelerator_->name()) +
+                      " and the other is not; use one kind for both");
+  }
+  return receive ? accelerator_.get() : host_.get();
+}
+
+Result<const Plan*> Session::FindPlan(Collective collective, int root,
+                                      const PlanOptions& options) {
+  const PlanKey key(collective, root, options.in_place,
+                    options.input_registered, options.output_registered);
+  const auto found = plans_.find(key);
+  if (found != plans_.end()) {
+    return &found->second;
+  }
+  RINGPIPE_ASSIGN_OR_RETURN(const AlgorithmInfo info,
+                            FindAlgorithm(collective));
+  RINGPIPE_ASSIGN_OR_RETURN(
+      Plan plan, Compile(info.algorithm(rank(), size(), root), rank(), size(),
+                         options));
+  return &plans_.emplace(key, std::move(plan)).first->second;
+}
+
+Result<UserBuffer> Session::FindMemory(std::uintptr_t base, const void* begin,
+                                       std::size_t bytes,
+                                       verbs::MemoryRegion* temporary) {
+  UserBuffer buffer;
+  buffer.base = base;
+  if (bytes == 0) {
+    return buffer;
+  }
+  if (const auto lkey = memory_->Find(begin, bytes)) {
+    buffer.registered = true;
+    buffer.lkey = *lkey;
+  } else if (temporary != nullptr && device_->info().software &&
+             bytes >= kRegisterBytes) {
+    RINGPIPE_ASSIGN_OR_RETURN(
+        *temporary, verbs::MemoryRegion::Register(pd_, begin, bytes, 0));
+    buffer.registered = true;
+    buffer.lkey = temporary->lkey();
+  }
+  return buffer;
+}
+
+Status Session::Run(const Call& call, const CallBuffers& buffers,
+                    std::uint64_t sequence, Deadline deadline) {
+  if (abort_->raised()) {
+    return abort_->reason();
+  }
+  const Status status = Execute(call, buffers, sequence, deadline);
+  if (!status.ok()) {
+    // The other ranks have made this call, or will: they must not wait.
+    Fail(status);
+  }
+  const std::lock_guard<std::mutex> lock(counters_mutex_);
+  slot_counters_ = executor_->slot_counters();
+  return status;
+}
+
+Status Session::Execute(const Call& call, const CallBuffers& buffers,
+                        std::uint64_t sequence, Deadline deadline) {
+  Operation operation;
+  RINGPIPE_ASSIGN_OR_RETURN(operation.accelerator,
+                            ChooseAccelerator(call, buffers));
+  // Device memory is reached by the accelerator, not by the RDMA device.
+  const bool host = operation.accelerator == host_.get();
+  verbs::MemoryRegion temporary;
+  RINGPIPE_ASSIGN_OR_RETURN(
+      operation.input,
+      FindMemory(buffers.input_base, call.send,
+                 host && buffers.reads_send ? buffers.send_bytes : 0,
+                 &temporary));
+  RINGPIPE_ASSIGN_OR_RETURN(
+      operation.output, FindMemory(buffers.output_base, call.receive,
+                                   host ? buffers.receive_bytes : 0, nullptr));
+  RINGPIPE_ASSIGN_OR_RETURN(
+      operation.plan,
+      FindPlan(call.collective, call.root,
+               {buffers.in_place, operation.input.registered,
+                operation.output.registered}));
+  const std::uint64_t subchunk_elements =
+      SubchunkElements(environment_, buffers.elements, operation.plan->chunks,
+                       SizeOf(call.type));
+  operation.type = call.type;
+  operation.op = call.op;
+  operation.depth = static_cast<int>(environment_.depth);
+  operation.chunking = Chunking(buffers.elements, operation.plan->chunks,
+                                subchunk_elements);
+  operation.deadline = deadline;
+  operation.digest = {.sequence = sequence,
+                      .count = call.count,
+                      .collective = static_cast<std::uint32_t>(call.collective),
+                      .algorithm = 0,
+                      .type = static_cast<std::uint32_t>(call.type),
+                      .op = static_cast<std::uint32_t>(call.op),
+                      .root = static_cast<std::uint32_t>(call.root),
+                      .depth = static_cast<std::uint32_t>(operation.depth),
+                      .subchunk_elements = subchunk_elements};
+  operation.name = &DescribeOperation;
+  return executor_->Run(operation);
+}
+
+}  // namespace ringpipe

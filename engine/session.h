@@ -1,0 +1,112 @@
+#ifndef RINGPIPE_ENGINE_SESSION_H_
+#define RINGPIPE_ENGINE_SESSION_H_
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "base/counters.h"
+#include "base/deadline.h"
+#include "base/environment.h"
+#include "base/log.h"
+#include "base/status.h"
+#include "bootstrap/bootstrap.h"
+#include "bootstrap/launcher.h"
+#include "cuda/accelerator.h"
+#include "engine/call.h"
+#include "memory_pool/registered_memory.h"
+#include "pipeline/abort_signal.h"
+#include "pipeline/executor.h"
+#include "verbs/device.h"
+#include "verbs/memory_region.h"
+
+namespace ringpipe {
+
+// What a communicator owns on one rank: its place in the job, the device, the
+// pipeline; and how a call becomes an operation of the pipeline. Thread-safe,
+// except that Run takes one call at a time.
+class Session {
+ public:
+  static Result<std::unique_ptr<Session>> Create(
+      const Environment& environment, const Launch& launch,
+      const Logger& logger, std::shared_ptr<Accelerator> accelerator);
+
+  // Tells the other ranks, waits for them a short time, and lets go.
+  ~Session();
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+  int rank() const { return launch_.rank; }
+  int size() const { return launch_.size; }
+
+  // Runs a checked call to its end.
+  Status Run(const Call& call, const CallBuffers& buffers,
+             std::uint64_t sequence, Deadline deadline);
+
+  RegisteredMemory& memory() { return *memory_; }
+  Bootstrap& bootstrap() { return *bootstrap_; }
+  const Environment& environment() const { return environment_; }
+
+  // Ends the job with `reason`, unless it has failed before.
+  void Fail(const Status& reason);
+  Status failure() const { return abort_->reason(); }
+
+  std::string device() const;
+  std::vector<StageCounters> stage_counters() const {
+    return executor_->stage_counters();
+  }
+  SlotCounters slot_counters() const;
+
+ private:
+  Session(const Environment& environment, const Launch& launch,
+          const Logger& logger, std::shared_ptr<Accelerator> accelerator);
+
+  Status Join(Deadline deadline);
+  Status OpenDevice();
+  Status CreateExecutor();
+  Status ConnectAll(Deadline deadline);
+  Status PrepareAccelerators();
+
+  Status Execute(const Call& call, const CallBuffers& buffers,
+                 std::uint64_t sequence, Deadline deadline);
+  Result<Accelerator*> ChooseAccelerator(const Call& call,
+                                         const CallBuffers& buffers);
+  Result<const Plan*> FindPlan(Collective collective, int root,
+                               const PlanOptions& options);
+  // The lkey of user memory: of RegisteredMemory; or, where the device
+  // registers for nothing, of `temporary`, for the length of one call.
+  Result<UserBuffer> FindMemory(std::uintptr_t base, const void* begin,
+                                std::size_t bytes,
+                                verbs::MemoryRegion* temporary);
+
+  const Environment environment_;
+  const Launch launch_;
+  const Logger logger_;
+
+  // In the order of construction; destroyed in reverse.
+  std::unique_ptr<AbortSignal> abort_;
+  std::unique_ptr<Bootstrap> bootstrap_;
+  std::shared_ptr<verbs::Device> device_;
+  std::shared_ptr<verbs::ProtectionDomain> pd_;
+  std::unique_ptr<RegisteredMemory> memory_;
+  std::unique_ptr<Accelerator> host_;
+  std::shared_ptr<Accelerator> accelerator_;  // besides the host's; may be null
+  bool accelerator_prepared_ = false;
+  std::unique_ptr<Executor> executor_;
+
+  // Collective, root, in place, input and output registered.
+  using PlanKey = std::tuple<Collective, int, bool, bool, bool>;
+  std::map<PlanKey, Plan> plans_;
+
+  mutable std::mutex counters_mutex_;
+  SlotCounters slot_counters_;  // as of the last call; guarded by the mutex
+};
+
+}  // namespace ringpipe
+
+#endif  // RINGPIPE_ENGINE_SESSION_H_

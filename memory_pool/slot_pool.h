@@ -1,0 +1,61 @@
+#ifndef RINGPIPE_MEMORY_POOL_SLOT_POOL_H_
+#define RINGPIPE_MEMORY_POOL_SLOT_POOL_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "base/status.h"
+#include "memory_pool/slot_list.h"
+#include "verbs/device.h"
+#include "verbs/memory_region.h"
+
+namespace ringpipe {
+
+// Registered memory cut into slots of one size, allocated and registered once:
+//
+//     | slot 0 | slot 1 | ... | slot n-1 |      one allocation, one region
+//
+// Acquire and release (list()) neither allocate nor lock; none free is
+// back-pressure, never an error. One thread at a time.
+class SlotPool {
+ public:
+  // `slot_bytes` is a multiple of 64. kResourceExhausted where memory, or the
+  // permission to pin it, is short.
+  static Result<std::unique_ptr<SlotPool>> Create(
+      std::shared_ptr<verbs::ProtectionDomain> pd, std::size_t slot_bytes,
+      int slots);
+
+  // Where the device still uses the memory (a peer stopped in the middle of a
+  // write), it stays allocated for good.
+  ~SlotPool();
+  SlotPool(const SlotPool&) = delete;
+  SlotPool& operator=(const SlotPool&) = delete;
+
+  SlotList& list() { return list_; }
+  const SlotList& list() const { return list_; }
+  std::byte* data(int slot) const {
+    return memory_.data() + slot * slot_bytes_;
+  }
+  std::size_t slot_bytes() const { return slot_bytes_; }
+  std::byte* memory() const { return memory_.data(); }
+  std::size_t memory_bytes() const { return memory_.bytes(); }
+  std::uint32_t lkey() const { return region_.lkey(); }
+
+ private:
+  SlotPool(verbs::Allocation memory, verbs::MemoryRegion region,
+           std::size_t slot_bytes, int slots)
+      : memory_(std::move(memory)),
+        region_(std::move(region)),
+        slot_bytes_(slot_bytes),
+        list_(slots) {}
+
+  verbs::Allocation memory_;
+  verbs::MemoryRegion region_;
+  std::size_t slot_bytes_;
+  SlotList list_;
+};
+
+}  // namespace ringpipe
+
+#endif  // RINGPIPE_MEMORY_POOL_SLOT_POOL_H_

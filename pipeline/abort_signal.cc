@@ -1,0 +1,38 @@
+#include "pipeline/abort_signal.h"
+
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdint>
+
+namespace ringpipe {
+
+Result<std::unique_ptr<AbortSignal>> AbortSignal::Create() {
+  const int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  if (fd < 0) {
+    return ErrnoStatus(StatusCode::kResourceExhausted, "eventfd", errno);
+  }
+  return std::unique_ptr<AbortSignal>(new AbortSignal(fd));
+}
+
+AbortSignal::~AbortSignal() { close(fd_); }
+
+Status AbortSignal::Raise(const Status& reason) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (reason_.ok()) {
+    reason_ = reason;
+    raised_.store(true, std::memory_order_release);
+    const std::uint64_t one = 1;
+    // Cannot fail: the counter is far from full.
+    [[maybe_unused]] const ssize_t written = write(fd_, &one, sizeof one);
+  }
+  return reason_;
+}
+
+Status AbortSignal::reason() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return reason_;
+}
+
+}  // namespace ringpipe

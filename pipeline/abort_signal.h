@@ -1,0 +1,43 @@
+#ifndef RINGPIPE_PIPELINE_ABORT_SIGNAL_H_
+#define RINGPIPE_PIPELINE_ABORT_SIGNAL_H_
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+
+#include "base/status.h"
+
+namespace ringpipe {
+
+// The one flag that every wait looks at, and the reason: the first one given
+// wins. Thread-safe.
+class AbortSignal {
+ public:
+  static Result<std::unique_ptr<AbortSignal>> Create();
+  ~AbortSignal();
+  AbortSignal(const AbortSignal&) = delete;
+  AbortSignal& operator=(const AbortSignal&) = delete;
+
+  // Returns the reason that won: `reason`, or an earlier one.
+  Status Raise(const Status& reason);
+
+  bool raised() const { return raised_.load(std::memory_order_acquire); }
+
+  // Ok until raised.
+  Status reason() const;
+
+  // For poll(): readable from the first Raise on. Nobody reads it.
+  int fd() const { return fd_; }
+
+ private:
+  explicit AbortSignal(int fd) : fd_(fd) {}
+
+  const int fd_;
+  std::atomic<bool> raised_ = false;
+  mutable std::mutex mutex_;
+  Status reason_;  // guarded by mutex_
+};
+
+}  // namespace ringpipe
+
+#endif  // RINGPIPE_PIPELINE_ABORT_SIGNAL_H_

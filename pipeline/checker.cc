@@ -1,0 +1,267 @@
+#include "pipeline/checker.h"
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "pipeline/symbolic_run.h"
+#include "pipeline/term_table.h"
+
+namespace ringpipe {
+namespace {
+
+using Buffer = Place::Buffer;
+using Contents = TermTable::Contents;
+using Piece = TermTable::Piece;
+
+// What a collective promises about places, not how it is done.
+class Contract {
+ public:
+  Contract(const CheckOptions& options, int size, int chunks)
+      : options_(options), size_(size), chunks_(chunks) {}
+
+  // Whether the rank has that part of its user memory.
+  bool Has(int rank, Place place) const {
+    const bool input = place.buffer == Buffer::kInput;
+    switch (options_.promise) {
+      case Promise::kAllReduce:
+      case Promise::kAllToAll:
+      case Promise::kBarrier:
+        return true;
+      case Promise::kReduceScatter:
+        return input || Owner(place.chunk) == rank;
+      case Promise::kAllGather:
+        return !input || Owner(place.chunk) == rank;
+      case Promise::kBroadcast:
+        return !input || rank == options_.root;
+    }
+    return false;
+  }
+
+  bool ChunksBelongToRanks() const {
+    return options_.promise == Promise::kReduceScatter ||
+           options_.promise == Promise::kAllGather ||
+           options_.promise == Promise::kAllToAll;
+  }
+
+  // Whether all ranks are promised the same in output[chunk].
+  bool SameOnAllRanks() const { return options_.promise != Promise::kAllToAll; }
+
+  bool Keeps(int rank, int chunk, std::uint64_t subchunk,
+             const Contents& found) const {
+    if (options_.promise != Promise::kBarrier) {
+      return found == Promised(rank, chunk, subchunk);
+    }
+    std::vector<bool> heard(size_);
+    for (const auto& [piece, times] : found.pieces) {
+      heard[piece.rank] = true;
+    }
+    return std::count(heard.begin(), heard.end(), true) == size_;
+  }
+
+  // kBarrier: at least that.
+  Contents Promised(int rank, int chunk, std::uint64_t subchunk) const {
+    Contents promised;
+    switch (options_.promise) {
+      case Promise::kAllReduce:
+      case Promise::kReduceScatter:
+      case Promise::kBarrier:
+        for (int other = 0; other < size_; ++other) {
+          promised.pieces[{other, chunk, subchunk}] = 1;
+        }
+        promised.finished = size_ > 1 && options_.promise != Promise::kBarrier;
+        break;
+      case Promise::kAllGather:
+        promised.pieces[{Owner(chunk), chunk, subchunk}] = 1;
+        break;
+      case Promise::kBroadcast:
+        promised.pieces[{options_.root, chunk, subchunk}] = 1;
+        break;
+      case Promise::kAllToAll: {
+        const int each = chunks_ / size_;
+        promised.pieces[{Owner(chunk), rank * each + chunk % each, subchunk}] =
+            1;
+        break;
+      }
+    }
+    return promised;
+  }
+
+ private:
+  int Owner(int chunk) const {
+    return static_cast<int>(std::int64_t{chunk} * size_ / chunks_);
+  }
+
+  const CheckOptions& options_;
+  const int size_;
+  const int chunks_;
+};
+
+std::string Name(Place place, std::uint64_t subchunk) {
+  return std::string(place.buffer == Buffer::kInput ? "input" : "output") +
+         "[" + std::to_string(place.chunk) + "], sub-chunk " +
+         std::to_string(subchunk);
+}
+
+Status Wrong(const std::string& message) {
+  return {StatusCode::kInternal, message};
+}
+
+Status CheckPlaces(const std::vector<Plan>& plans, const Contract& contract) {
+  const int size = static_cast<int>(plans.size());
+  for (int rank = 0; rank < size; ++rank) {
+    const std::string who = "rank " + std::to_string(rank);
+    if (plans[rank].chunks != plans[0].chunks) {
+      return Wrong(who + " divides the message into " +
+                   std::to_string(plans[rank].chunks) +
+                   " chunks, rank 0 into " + std::to_string(plans[0].chunks));
+    }
+    for (const Step& step : plans[rank].steps) {
+      const Transfer& transfer = step.transfer;
+      for (const auto& [used, place] :
+           {std::pair(transfer.reads(), transfer.source),
+            std::pair(transfer.writes(), transfer.target)}) {
+        if (used && place.buffer != Buffer::kScratch &&
+            !contract.Has(rank, place)) {
+          return Wrong(who + ": \"" + ToString(transfer) +
+                       "\" uses memory that the user does not give");
+        }
+      }
+    }
+  }
+  if (contract.ChunksBelongToRanks() && plans[0].chunks % size != 0) {
+    return Wrong(std::to_string(plans[0].chunks) + " chunks for " +
+                 std::to_string(size) + " ranks");
+  }
+  return Status::Ok();
+}
+
+void WriteInputs(const Contract& contract, int size, int chunks,
+                 std::uint64_t subchunks, SymbolicRun& run) {
+  for (int rank = 0; rank < size; ++rank) {
+    for (int chunk = 0; chunk < chunks; ++chunk) {
+      if (!contract.Has(rank, Input(chunk))) {
+        continue;
+      }
+      for (std::uint64_t subchunk = 0; subchunk < subchunks; ++subchunk) {
+        run.Memory(rank, Input(chunk), subchunk) =
+            run.terms().Input({rank, chunk, subchunk});
+      }
+    }
+  }
+}
+
+Status CheckOutput(const Contract& contract, int rank, int chunk,
+                   std::uint64_t subchunk, const Contents& found) {
+  if (contract.Keeps(rank, chunk, subchunk, found)) {
+    return Status::Ok();
+  }
+  return Wrong("rank " + std::to_string(rank) + ", " +
+               Name(Output(chunk), subchunk) + ": expected " +
+               ToString(contract.Promised(rank, chunk, subchunk)) + "; found " +
+               ToString(found));
+}
+
+// Compares all output with the promise; hashes it into `data_flow`.
+Status CheckOutputs(const Contract& contract, const CheckOptions& options,
+                    int size, int chunks, SymbolicRun& run,
+                    std::uint64_t& data_flow) {
+  for (int chunk = 0; chunk < chunks; ++chunk) {
+    for (std::uint64_t subchunk = 0; subchunk < options.subchunks; ++subchunk) {
+      // The first rank's, and the last that was found to be as promised.
+      std::optional<TermTable::Term> first, good;
+      for (int rank = 0; rank < size; ++rank) {
+        if (!contract.Has(rank, Output(chunk))) {
+          continue;
+        }
+        const TermTable::Term found = run.Memory(rank, Output(chunk), subchunk);
+        data_flow = HashPair(data_flow, run.terms().Hash(found));
+        if (!contract.SameOnAllRanks() || good != found) {
+          RINGPIPE_RETURN_IF_ERROR(CheckOutput(contract, rank, chunk, subchunk,
+                                               run.terms().Expand(found)));
+          good = found;
+        }
+        first = first.value_or(found);
+        if (options.promise == Promise::kAllReduce && options.same_bits &&
+            found != *first) {
+          return Wrong("rank " + std::to_string(rank) + ", " +
+                       Name(Output(chunk), subchunk) +
+                       ": reduced in another order than on rank 0, so not the "
+                       "same bits");
+        }
+      }
+    }
+  }
+  return Status::Ok();
+}
+
+}  // namespace
+
+Status CheckPlans(const std::vector<Plan>& plans, const CheckOptions& given,
+                  std::uint64_t* data_flow) {
+  if (plans.empty() || given.depth < 1 || given.slots < 0) {
+    return {StatusCode::kInvalidArgument,
+            "the checker needs a rank, a depth from 1, slots from 0"};
+  }
+  CheckOptions options = given;
+  if (options.subchunks == 0) {
+    options.subchunks = 3 * static_cast<std::uint64_t>(options.depth) + 1;
+  }
+  const int size = static_cast<int>(plans.size());
+  const int chunks = plans[0].chunks;
+  const Contract contract(options, size, chunks);
+  RINGPIPE_RETURN_IF_ERROR(CheckPlaces(plans, contract));
+  SymbolicRun run(plans, options);
+  WriteInputs(contract, size, chunks, options.subchunks, run);
+  RINGPIPE_RETURN_IF_ERROR(run.Run());
+  std::uint64_t hash = run.MessageHash();
+  RINGPIPE_RETURN_IF_ERROR(
+      CheckOutputs(contract, options, size, chunks, run, hash));
+  if (data_flow != nullptr) {
+    *data_flow = hash;
+  }
+  return Status::Ok();
+}
+
+Status Check(const std::vector<Schedule>& schedules,
+             const CheckOptions& options, std::uint64_t* data_flow) {
+  const int size = static_cast<int>(schedules.size());
+  std::vector<Plan> plans;
+  for (int rank = 0; rank < size; ++rank) {
+    RINGPIPE_ASSIGN_OR_RETURN(
+        Plan plan, Compile(schedules[rank], rank, size, options.plan));
+    plans.push_back(std::move(plan));
+  }
+  return CheckPlans(plans, options, data_flow);
+}
+
+std::vector<Schedule> SchedulesOf(Algorithm algorithm, int size, int root) {
+  std::vector<Schedule> schedules;
+  for (int rank = 0; rank < size; ++rank) {
+    schedules.push_back(algorithm(rank, size, root));
+  }
+  return schedules;
+}
+
+Result<int> SmallestSlots(const std::vector<Schedule>& schedules,
+                          const CheckOptions& options) {
+  // A slot for every instance in flight is always enough. More slots never
+  // hurt, so the smallest number that is enough is found by halving.
+  std::size_t steps = 0;
+  for (const Schedule& schedule : schedules) {
+    steps = std::max(steps, schedule.transfers.size());
+  }
+  int too_few = -1;
+  int enough = 2 * options.depth * static_cast<int>(steps);
+  CheckOptions attempt = options;
+  attempt.slots = enough;
+  RINGPIPE_RETURN_IF_ERROR(Check(schedules, attempt));
+  while (enough - too_few > 1) {
+    attempt.slots = too_few + (enough - too_few) / 2;
+    (Check(schedules, attempt).ok() ? enough : too_few) = attempt.slots;
+  }
+  return enough;
+}
+
+}  // namespace ringpipe

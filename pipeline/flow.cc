@@ -1,0 +1,266 @@
+#include "pipeline/flow.h"
+
+#include <algorithm>
+
+namespace ringpipe {
+
+using Kind = Transfer::Kind;
+
+void Flow::Start(const Plan& plan, std::uint64_t subchunks, int depth,
+                 int size) {
+  plan_ = &plan;
+  subchunks_ = subchunks;
+  depth_ = depth;
+  lanes_ = static_cast<int>(
+      std::min<std::uint64_t>(2 * static_cast<std::uint64_t>(depth),
+                              subchunks));
+  round_ = 0;
+  next_step_ = 0;
+  lane_in_round_ = 0;
+  remaining_lanes_ = plan.steps.empty() ? 0 : subchunks;
+  const std::size_t instances = lanes_ * plan.steps.size();
+  if (cells_.size() < instances) {
+    cells_.resize(instances);
+  }
+  lane_subchunk_.assign(lanes_, 0);
+  lane_open_steps_.assign(lanes_, 0);
+  for (Fifo<Instance>* fifo :
+       {&to_post_, &to_copy_in_, &to_reduce_, &to_copy_out_}) {
+    fifo->Reset(instances);
+  }
+  sends_.resize(size);
+  receives_.resize(size);
+  for (int peer = 0; peer < size; ++peer) {
+    sends_[peer].Reset(0);
+    receives_[peer].Reset(0);
+  }
+  for (const Step& step : plan.steps) {
+    if (step.transfer.kind == Kind::kSend) {
+      sends_[step.transfer.peer].Reset(instances);
+    } else if (step.transfer.receives()) {
+      receives_[step.transfer.peer].Reset(instances);
+    }
+  }
+}
+
+void Flow::OpenLane(std::uint32_t lane, std::uint64_t subchunk) {
+  lane_open_steps_[lane] = plan_->steps.size();
+  lane_subchunk_[lane] = subchunk;
+  for (std::size_t i = 0; i < plan_->steps.size(); ++i) {
+    const Step& step = plan_->steps[i];
+    cells_[lane * plan_->steps.size() + i] = {
+        .references = step.readers + (step.to_memory ? 1 : 0),
+        .read_waits = step.read_waits,
+        .write_waits = step.write_waits};
+  }
+}
+
+void Flow::Advance() {
+  const std::uint64_t in_round =
+      std::min<std::uint64_t>(depth_, subchunks_ - round_ * depth_);
+  if (++lane_in_round_ < in_round) {
+    return;
+  }
+  lane_in_round_ = 0;
+  if (++next_step_ < plan_->steps.size()) {
+    return;
+  }
+  next_step_ = 0;
+  ++round_;
+}
+
+Flow::Issued Flow::Issue(SlotList& slots) {
+  const std::uint64_t subchunk = round_ * depth_ + lane_in_round_;
+  if (plan_->steps.empty() || subchunk >= subchunks_) {
+    return Issued::kNothing;
+  }
+  const Instance instance = {static_cast<std::uint32_t>(subchunk % lanes_),
+                             next_step_};
+  if (next_step_ == 0 && lane_open_steps_[instance.lane] != 0) {
+    return Issued::kWindow;
+  }
+  int slot = SlotList::kNone;
+  if (plan_->steps[next_step_].takes_slot) {
+    slot = slots.Acquire();
+    if (slot == SlotList::kNone) {
+      return Issued::kNoSlot;
+    }
+  }
+  if (next_step_ == 0) {
+    OpenLane(instance.lane, subchunk);
+  }
+  cell(instance).slot = slot;
+  cell(instance).issued = true;
+  Queue(instance);
+  Advance();
+  return Issued::kIssued;
+}
+
+void Flow::Queue(Instance instance) {
+  const Transfer& transfer = step(instance).transfer;
+  if (transfer.receives()) {
+    receives_[transfer.peer].push(instance);
+    to_post_.push(instance);
+    return;
+  }
+  if (transfer.kind == Kind::kSend) {
+    sends_[transfer.peer].push(instance);
+  }
+  MayRead(instance);
+}
+
+// The source may have become readable: starts what waited for it.
+void Flow::MayRead(Instance instance) {
+  Cell& state = cell(instance);
+  if (!state.issued || state.read_waits > 0) {
+    return;
+  }
+  const Step& at = step(instance);
+  switch (at.transfer.kind) {
+    case Kind::kSend:
+      if (at.copies_in) {
+        to_copy_in_.push(instance);
+      } else {
+        state.ready = true;
+      }
+      break;
+    case Kind::kReceiveReduce:
+      if (state.arrived) {
+        to_reduce_.push(instance);
+      }
+      break;
+    case Kind::kLocalCopy:
+      MayWrite(instance);
+      break;
+    case Kind::kReceiveCopy:
+      break;
+  }
+}
+
+// The target in user memory may have become writable.
+void Flow::MayWrite(Instance instance) {
+  Cell& state = cell(instance);
+  const Step& at = step(instance);
+  if (!state.issued || state.write_waits > 0) {
+    return;
+  }
+  if (at.transfer.kind == Kind::kLocalCopy) {
+    if (state.read_waits > 0) {
+      return;
+    }
+    (at.to_memory ? to_copy_out_ : to_copy_in_).push(instance);
+  } else if (at.to_memory && state.ready) {
+    to_copy_out_.push(instance);
+  }
+}
+
+// The value in the instance's slot is complete.
+void Flow::Complete(Instance instance, SlotList& slots) {
+  Cell& state = cell(instance);
+  const Step& at = step(instance);
+  state.ready = true;
+  for (const Step::Dependent& dependent : at.on_value) {
+    const Instance other = {instance.lane,
+                            static_cast<std::uint32_t>(dependent.step)};
+    --cell(other).read_waits;
+    MayRead(other);
+  }
+  if (at.to_memory) {
+    MayWrite(instance);
+    return;
+  }
+  if (state.references == 0) {
+    slots.Release(state.slot);
+    state.slot = SlotList::kNone;
+  }
+  Done(instance);
+}
+
+// The instance no longer touches user memory.
+void Flow::Done(Instance instance) {
+  for (const Step::Dependent& dependent : step(instance).on_done) {
+    const Instance other = {instance.lane,
+                            static_cast<std::uint32_t>(dependent.step)};
+    if (dependent.write) {
+      --cell(other).write_waits;
+      MayWrite(other);
+    } else {
+      --cell(other).read_waits;
+      MayRead(other);
+    }
+  }
+  if (--lane_open_steps_[instance.lane] == 0) {
+    --remaining_lanes_;
+  }
+}
+
+void Flow::Unreference(Instance holder, SlotList& slots) {
+  Cell& state = cell(holder);
+  if (--state.references == 0) {
+    slots.Release(state.slot);
+    state.slot = SlotList::kNone;
+  }
+}
+
+void Flow::UnreferenceSource(Instance instance, SlotList& slots) {
+  const int source = step(instance).source_step;
+  if (source >= 0) {
+    Unreference({instance.lane, static_cast<std::uint32_t>(source)}, slots);
+  }
+}
+
+int Flow::source_slot(Instance instance) const {
+  const int source = step(instance).source_step;
+  return source < 0 ? SlotList::kNone
+                    : slot({instance.lane, static_cast<std::uint32_t>(source)});
+}
+
+const Instance* Flow::NextSend(int peer) {
+  Fifo<Instance>& sends = sends_[peer];
+  return !sends.empty() && cell(sends.front()).ready ? &sends.front() : nullptr;
+}
+
+void Flow::Received(Instance instance, SlotList& slots) {
+  Cell& state = cell(instance);
+  state.arrived = true;
+  if (step(instance).transfer.kind == Kind::kReceiveCopy) {
+    Complete(instance, slots);
+  } else if (state.read_waits == 0) {
+    to_reduce_.push(instance);
+  }
+}
+
+void Flow::CopiedIn(Instance instance, SlotList& slots) {
+  if (step(instance).transfer.kind == Kind::kSend) {
+    cell(instance).ready = true;
+  } else {
+    Complete(instance, slots);
+  }
+}
+
+void Flow::Reduced(Instance instance, SlotList& slots) {
+  UnreferenceSource(instance, slots);
+  Complete(instance, slots);
+}
+
+void Flow::CopiedOut(Instance instance, SlotList& slots) {
+  if (step(instance).transfer.kind == Kind::kLocalCopy) {
+    UnreferenceSource(instance, slots);
+  } else {
+    Unreference(instance, slots);
+  }
+  Done(instance);
+}
+
+void Flow::Sent(Instance instance, SlotList& slots) {
+  Cell& state = cell(instance);
+  if (state.slot != SlotList::kNone) {
+    slots.Release(state.slot);
+    state.slot = SlotList::kNone;
+  } else {
+    UnreferenceSource(instance, slots);
+  }
+  Done(instance);
+}
+
+}  // namespace ringpipe

@@ -1,0 +1,176 @@
+// The order in which a plan's steps run for all sub-chunks: a state machine
+// that knows neither time nor bytes. The executor feeds it with what the device
+// and the accelerator have done; the checker with what they might do.
+#ifndef RINGPIPE_PIPELINE_FLOW_H_
+#define RINGPIPE_PIPELINE_FLOW_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "memory_pool/slot_list.h"
+#include "pipeline/plan.h"
+
+namespace ringpipe {
+
+// A fixed-capacity queue whose storage is kept between uses.
+template <typename T>
+class Fifo {
+ public:
+  // Empties it; at least `capacity` elements fit from now on.
+  void Reset(std::size_t capacity) {
+    if (items_.size() < capacity) {
+      items_.resize(capacity);
+    }
+    head_ = count_ = 0;
+  }
+  bool empty() const { return count_ == 0; }
+  std::size_t size() const { return count_; }
+  T& front() { return items_[head_]; }
+  void push(const T& item) {
+    items_[(head_ + count_) % items_.size()] = item;
+    ++count_;
+  }
+  T pop() {
+    const T item = items_[head_];
+    head_ = (head_ + 1) % items_.size();
+    --count_;
+    return item;
+  }
+
+ private:
+  std::vector<T> items_;
+  std::size_t head_ = 0;
+  std::size_t count_ = 0;
+};
+
+// One step for one sub-chunk in flight.
+struct Instance {
+  std::uint32_t lane = 0;  // below Flow::lanes()
+  std::uint32_t step = 0;  // of the plan
+};
+
+// Issue order. The sub-chunks are walked in rounds of `depth`; within a round
+// steps come in schedule order, and within a step the round's sub-chunks:
+//
+//     for round, for step, for sub-chunk of the round: issue
+//
+// Slots are acquired in exactly this order and receives posted in it, so that
+// no later use of a slot can starve an earlier one, and so that both ends of a
+// connection count the same messages. A round may start while the one before it
+// still runs: 2 * depth sub-chunks ("lanes") are in flight at most.
+//
+// Smallest number of slots. Every wait is for a definite earlier event (a slot
+// for the next instance in issue order, a value, a credit) and no wait is a
+// choice, so whether a run gets stuck does not depend on timing: one run by
+// the checker decides it. For the ring, depth + 1: each of the `depth`
+// sub-chunks of a step holds one slot with its value, on which the next rank
+// waits, and with one more slot the first of the next step can be received,
+// which frees the slot of its predecessor at the sender, and so on around the
+// ring. With only `depth`, all ranks hold values and none can receive.
+//
+// Not thread-safe. Nothing allocates after Start, and Start only where a plan
+// is larger than all before it.
+class Flow {
+ public:
+  // Begins `plan` (kept by reference until the next Start) for `subchunks`
+  // sub-chunks, `depth` a round, between `size` ranks.
+  void Start(const Plan& plan, std::uint64_t subchunks, int depth, int size);
+
+  bool finished() const { return remaining_lanes_ == 0; }
+  int lanes() const { return lanes_; }
+
+  // What Issue did: kIssued one instance; kNoSlot: the next one needs a slot
+  // and `slots` has none; kWindow: it is of a round for which the one two
+  // before must end first; kNothing is left to issue.
+  enum class Issued { kIssued, kNoSlot, kWindow, kNothing };
+  Issued Issue(SlotList& slots);
+
+  // Work that is ready, in order. The driver takes an instance from the front,
+  // does the work and reports it below.
+  Fifo<Instance>& to_post() { return to_post_; }          // post a receive
+  Fifo<Instance>& to_copy_in() { return to_copy_in_; }    // user memory -> slot
+  Fifo<Instance>& to_reduce() { return to_reduce_; }
+  Fifo<Instance>& to_copy_out() { return to_copy_out_; }  // -> user memory
+
+  // The next send to `peer` in wire order, if it is ready: nullptr otherwise.
+  const Instance* NextSend(int peer);
+  void PopSend(int peer) { sends_[peer].pop(); }
+  bool HasSends(int peer) const { return !sends_[peer].empty(); }
+
+  // The instance to which the next message from `peer` belongs; only where
+  // HasReceives(peer).
+  bool HasReceives(int peer) const { return !receives_[peer].empty(); }
+  Instance PopReceive(int peer) { return receives_[peer].pop(); }
+
+  // Reports. Slots that nobody needs any more go back to `slots`.
+  void Received(Instance instance, SlotList& slots);
+  void CopiedIn(Instance instance, SlotList& slots);
+  void Reduced(Instance instance, SlotList& slots);
+  void CopiedOut(Instance instance, SlotList& slots);
+  void Sent(Instance instance, SlotList& slots);
+
+  const Step& step(Instance instance) const {
+    return plan_->steps[instance.step];
+  }
+  std::uint64_t subchunk(Instance instance) const {
+    return lane_subchunk_[instance.lane];
+  }
+  // The slot that the instance acquired, SlotList::kNone where it has none.
+  int slot(Instance instance) const { return cell(instance).slot; }
+  // A receive may land in another slot than its own (receives of one queue pair
+  // are interchangeable): exchanges them.
+  void set_slot(Instance instance, int slot) { cell(instance).slot = slot; }
+  // The slot from which the instance reads its source; kNone: user memory.
+  int source_slot(Instance instance) const;
+
+ private:
+  // What is still open of one instance.
+  struct Cell {
+    int slot = SlotList::kNone;
+    int references = 0;  // to the slot: readers, and the copy to user memory
+    int read_waits = 0;
+    int write_waits = 0;
+    bool issued = false;
+    bool arrived = false;  // received, or its value is complete
+    bool ready = false;    // a send that may go on the wire
+  };
+
+  Cell& cell(Instance instance) {
+    return cells_[instance.lane * plan_->steps.size() + instance.step];
+  }
+  const Cell& cell(Instance instance) const {
+    return cells_[instance.lane * plan_->steps.size() + instance.step];
+  }
+
+  void OpenLane(std::uint32_t lane, std::uint64_t subchunk);
+  void Advance();
+  void Queue(Instance instance);
+  void MayRead(Instance instance);
+  void MayWrite(Instance instance);
+  void Complete(Instance instance, SlotList& slots);
+  void Done(Instance instance);
+  void Unreference(Instance holder, SlotList& slots);
+  void UnreferenceSource(Instance instance, SlotList& slots);
+
+  const Plan* plan_ = nullptr;
+  std::uint64_t subchunks_ = 0;
+  int depth_ = 1;
+  int lanes_ = 0;
+
+  // The next instance to issue.
+  std::uint64_t round_ = 0;
+  std::uint32_t next_step_ = 0;
+  std::uint32_t lane_in_round_ = 0;
+  std::uint64_t remaining_lanes_ = 0;  // sub-chunks that have not ended
+
+  std::vector<Cell> cells_;                  // lane-major
+  std::vector<std::uint64_t> lane_subchunk_;
+  std::vector<std::size_t> lane_open_steps_;  // 0: the lane is free
+
+  Fifo<Instance> to_post_, to_copy_in_, to_reduce_, to_copy_out_;
+  std::vector<Fifo<Instance>> sends_, receives_;  // by peer
+};
+
+}  // namespace ringpipe
+
+#endif  // RINGPIPE_PIPELINE_FLOW_H_

@@ -1,0 +1,243 @@
+#include "pipeline/flow.h"
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "gtest/gtest.h"
+
+namespace ringpipe {
+namespace {
+
+constexpr int kSize = 4;
+
+class FlowTest : public testing::Test {
+ protected:
+  // Rank 0 among 4.
+  void Start(const Schedule& schedule, std::uint64_t subchunks, int depth,
+             const PlanOptions& options = {}) {
+    Result<Plan> plan = Compile(schedule, 0, kSize, options);
+    ASSERT_TRUE(plan.ok()) << plan.status().ToString();
+    plan_ = std::move(plan).value();
+    flow_.Start(plan_, subchunks, depth, kSize);
+  }
+
+  // Issues as much as it can and returns why it stopped.
+  Flow::Issued IssueAll() {
+    Flow::Issued issued;
+    do {
+      issued = flow_.Issue(slots_);
+    } while (issued == Flow::Issued::kIssued);
+    return issued;
+  }
+
+  // (sub-chunk, step) of all in the queue.
+  std::vector<std::pair<std::uint64_t, std::uint32_t>> Drain(
+      Fifo<Instance>& queue) {
+    std::vector<std::pair<std::uint64_t, std::uint32_t>> order;
+    while (!queue.empty()) {
+      const Instance instance = queue.pop();
+      order.emplace_back(flow_.subchunk(instance), instance.step);
+    }
+    return order;
+  }
+
+  // The next message from the peer arrives.
+  void Receive(int peer) { flow_.Received(flow_.PopReceive(peer), slots_); }
+
+  void Send(int peer) {
+    const Instance* next = flow_.NextSend(peer);
+    ASSERT_NE(next, nullptr);
+    const Instance instance = *next;
+    flow_.PopSend(peer);
+    flow_.Sent(instance, slots_);
+  }
+
+  std::uint64_t in_use() const { return slots_.counters().in_use; }
+
+  Plan plan_;
+  Flow flow_;
+  SlotList slots_{16};
+};
+
+const Schedule kTwoReceives = {
+    2,
+    0,
+    {Transfer::ReceiveCopy(Output(0), 1), Transfer::ReceiveCopy(Output(1), 2)}};
+const Schedule kForward = {
+    1,
+    1,
+    {Transfer::ReceiveCopy(Scratch(0), 1), Transfer::Send(Scratch(0), 2)}};
+
+TEST_F(FlowTest, IssuesRoundsThenStepsThenTheSubchunksOfARound) {
+  Start(kTwoReceives, 3, 2);
+  EXPECT_EQ(IssueAll(), Flow::Issued::kNothing);
+  const std::vector<std::pair<std::uint64_t, std::uint32_t>> expected = {
+      {0, 0}, {1, 0}, {0, 1}, {1, 1}, {2, 0}, {2, 1}};
+  EXPECT_EQ(Drain(flow_.to_post()), expected);
+}
+
+TEST_F(FlowTest, ARoundBeginsWhenTheOneTwoBeforeHasEnded) {
+  Start(kForward, 3, 1);
+  EXPECT_EQ(flow_.lanes(), 2);
+  EXPECT_EQ(IssueAll(), Flow::Issued::kWindow);
+  EXPECT_EQ(flow_.to_post().size(), 2u);
+  Receive(1);
+  EXPECT_EQ(flow_.Issue(slots_), Flow::Issued::kWindow);
+  Send(2);
+  EXPECT_EQ(IssueAll(), Flow::Issued::kNothing);
+  EXPECT_EQ(flow_.to_post().size(), 3u);
+}
+
+TEST_F(FlowTest, WithoutAFreeSlotNothingLaterIsIssued) {
+  slots_ = SlotList(1);
+  Start({1,
+         0,
+         {Transfer::Send(Input(0), 1), Transfer::ReceiveCopy(Output(0), 1),
+          Transfer::Send(Input(0), 2)}},
+        1, 1);
+  EXPECT_EQ(IssueAll(), Flow::Issued::kNoSlot);
+  EXPECT_TRUE(flow_.to_post().empty());
+  EXPECT_FALSE(flow_.HasSends(2));
+  flow_.CopiedIn(flow_.to_copy_in().pop(), slots_);
+  Send(1);
+  EXPECT_EQ(flow_.Issue(slots_), Flow::Issued::kIssued);
+  EXPECT_EQ(flow_.to_post().size(), 1u);
+}
+
+TEST_F(FlowTest, SendsToOnePeerKeepScheduleOrderAndOthersDoNotWait) {
+  Start({1,
+         1,
+         {Transfer::ReceiveCopy(Scratch(0), 1), Transfer::Send(Scratch(0), 2),
+          Transfer::Send(Input(0), 2), Transfer::Send(Input(0), 3)}},
+        1, 1, {false, true, false});
+  IssueAll();
+  // The second send to rank 2 is ready, the first is not.
+  EXPECT_EQ(flow_.NextSend(2), nullptr);
+  ASSERT_NE(flow_.NextSend(3), nullptr);
+  Receive(1);
+  ASSERT_NE(flow_.NextSend(2), nullptr);
+  EXPECT_EQ(flow_.NextSend(2)->step, 1u);
+  Send(2);
+  EXPECT_EQ(flow_.NextSend(2)->step, 2u);
+}
+
+TEST_F(FlowTest, ASlotIsFreeAfterItsLastReaderAndTheCopyToMemory) {
+  Start({1,
+         0,
+         {Transfer::ReceiveCopy(Output(0), 1), Transfer::Send(Output(0), 2),
+          Transfer::Send(Output(0), 3)}},
+        1, 1);
+  IssueAll();
+  EXPECT_EQ(in_use(), 1u);
+  Receive(1);
+  const Instance receive = flow_.to_copy_out().pop();
+  EXPECT_EQ(flow_.source_slot(*flow_.NextSend(2)), flow_.slot(receive));
+  Send(2);
+  flow_.CopiedOut(receive, slots_);
+  EXPECT_EQ(in_use(), 1u);
+  EXPECT_FALSE(flow_.finished());
+  Send(3);
+  EXPECT_EQ(in_use(), 0u);
+  EXPECT_TRUE(flow_.finished());
+}
+
+TEST_F(FlowTest, AValueThatNobodyReadsGivesItsSlotBackAtOnce) {
+  Start({1, 1, {Transfer::ReceiveCopy(Scratch(0), 1)}}, 1, 1);
+  IssueAll();
+  Receive(1);
+  EXPECT_EQ(in_use(), 0u);
+  EXPECT_TRUE(flow_.finished());
+}
+
+TEST_F(FlowTest, AReductionWaitsForItsMessageAndForItsSource) {
+  const Schedule schedule = {
+      1,
+      1,
+      {Transfer::ReceiveCopy(Scratch(0), 1),
+       Transfer::ReceiveReduce(Scratch(0), Output(0), 2)}};
+  for (const auto& [first, second] : {std::pair(1, 2), std::pair(2, 1)}) {
+    Start(schedule, 1, 1);
+    IssueAll();
+    Receive(first);
+    EXPECT_TRUE(flow_.to_reduce().empty());
+    Receive(second);
+    ASSERT_EQ(flow_.to_reduce().size(), 1u);
+    flow_.Reduced(flow_.to_reduce().pop(), slots_);
+    EXPECT_EQ(in_use(), 1u);  // the source's slot is free again
+    flow_.CopiedOut(flow_.to_copy_out().pop(), slots_);
+    EXPECT_TRUE(flow_.finished());
+  }
+}
+
+TEST_F(FlowTest, MemoryIsOverwrittenAfterTheSendFromItHasEnded) {
+  Start({1,
+         0,
+         {Transfer::Send(Input(0), 1), Transfer::ReceiveCopy(Output(0), 1)}},
+        1, 1, {true, false, true});
+  IssueAll();
+  Receive(1);
+  EXPECT_TRUE(flow_.to_copy_out().empty());
+  Send(1);
+  EXPECT_EQ(flow_.to_copy_out().size(), 1u);
+}
+
+TEST_F(FlowTest, ALocalCopyWaitsForWhatItReadsAndWhatItOverwrites) {
+  Start({2,
+         0,
+         {Transfer::ReceiveCopy(Output(0), 1), Transfer::Send(Input(1), 1),
+          Transfer::LocalCopy(Output(0), Output(1))}},
+        1, 1, {true, false, true});
+  IssueAll();
+  Receive(1);
+  flow_.CopiedOut(flow_.to_copy_out().pop(), slots_);
+  EXPECT_TRUE(flow_.to_copy_out().empty());
+  Send(1);
+  ASSERT_EQ(flow_.to_copy_out().size(), 1u);
+  const Instance copy = flow_.to_copy_out().pop();
+  EXPECT_NE(flow_.source_slot(copy), SlotList::kNone);
+  flow_.CopiedOut(copy, slots_);
+  EXPECT_TRUE(flow_.finished());
+  EXPECT_EQ(in_use(), 0u);
+}
+
+TEST_F(FlowTest, MessagesOfAPeerBelongToReceivesInScheduleOrder) {
+  Start({1,
+         2,
+         {Transfer::ReceiveCopy(Scratch(0), 1),
+          Transfer::ReceiveCopy(Scratch(1), 1)}},
+        2, 2);
+  IssueAll();
+  const std::vector<std::pair<std::uint64_t, std::uint32_t>> expected = {
+      {0, 0}, {1, 0}, {0, 1}, {1, 1}};
+  for (const auto& [subchunk, step] : expected) {
+    ASSERT_TRUE(flow_.HasReceives(1));
+    const Instance instance = flow_.PopReceive(1);
+    EXPECT_EQ(std::pair(flow_.subchunk(instance), instance.step),
+              std::pair(subchunk, step));
+    flow_.Received(instance, slots_);
+  }
+  EXPECT_FALSE(flow_.HasReceives(1));
+}
+
+TEST_F(FlowTest, AnEmptyPlanIsFinishedAtOnce) {
+  Start({1, 0, {}}, 5, 2);
+  EXPECT_TRUE(flow_.finished());
+  EXPECT_EQ(flow_.Issue(slots_), Flow::Issued::kNothing);
+}
+
+TEST_F(FlowTest, AStartForgetsARunThatWasNotFinished) {
+  Start(kTwoReceives, 8, 2);
+  IssueAll();
+  slots_ = SlotList(16);
+  Start(kForward, 1, 1);
+  EXPECT_TRUE(flow_.to_post().empty());
+  EXPECT_FALSE(flow_.HasReceives(2));
+  EXPECT_EQ(IssueAll(), Flow::Issued::kNothing);
+  Receive(1);
+  Send(2);
+  EXPECT_TRUE(flow_.finished());
+}
+
+}  // namespace
+}  // namespace ringpipe

@@ -1,0 +1,53 @@
+#ifndef RINGPIPE_PIPELINE_OPERATION_H_
+#define RINGPIPE_PIPELINE_OPERATION_H_
+
+#include <cstdint>
+#include <string>
+
+#include "base/deadline.h"
+#include "cuda/accelerator.h"
+#include "pipeline/chunking.h"
+#include "pipeline/message.h"
+#include "pipeline/plan.h"
+#include "reduction/data_type.h"
+
+namespace ringpipe {
+
+// User memory that holds the whole message, or those of its chunks that the
+// plan touches: `base` is where element 0 of the message is or would be.
+struct UserBuffer {
+  std::uintptr_t base = 0;
+  bool registered = false;
+  std::uint32_t lkey = 0;  // where registered
+};
+
+// One collective call on one rank, ready to run.
+struct Operation {
+  const Plan* plan = nullptr;
+  std::string (*name)(const Digest&) = nullptr;  // in words, for messages
+  Digest digest;
+  UserBuffer input;
+  UserBuffer output;
+  Accelerator* accelerator = nullptr;  // whose memory the buffers are
+  DataType type = DataType::kFloat32;
+  ReduceOp op = ReduceOp::kSum;
+  Chunking chunking;
+  int depth = 1;
+  Deadline deadline = Deadline::Infinite();
+
+  // Of a place in user memory, for one sub-chunk.
+  std::uint64_t Bytes(Place place, std::uint64_t subchunk) const {
+    return chunking.Subchunk(place.chunk, subchunk).count * SizeOf(type);
+  }
+  std::byte* Address(Place place, std::uint64_t subchunk) const {
+    const UserBuffer& buffer =
+        place.buffer == Place::Buffer::kInput ? input : output;
+    return reinterpret_cast<std::byte*>(
+        buffer.base +
+        chunking.Subchunk(place.chunk, subchunk).begin * SizeOf(type));
+  }
+};
+
+}  // namespace ringpipe
+
+#endif  // RINGPIPE_PIPELINE_OPERATION_H_

@@ -1,0 +1,39 @@
+#ifndef RINGPIPE_PIPELINE_SEND_STAGE_H_
+#define RINGPIPE_PIPELINE_SEND_STAGE_H_
+
+#include "base/status.h"
+#include "pipeline/pipeline_state.h"
+#include "pipeline/stage_meter.h"
+
+namespace ringpipe {
+
+// Posts what is ready, in wire order, as far as the peer's credit and the send
+// queue go.
+class SendStage {
+ public:
+  explicit SendStage(PipelineState& state) : state_(state) {}
+
+  // Returns whether anything was posted.
+  Result<bool> Advance();
+
+  // The device is done with the source.
+  void Completed(Instance instance) {
+    state_.flow.Sent(instance, state_.slots());
+  }
+
+  // Whether a message waits for nothing but the peer's credit.
+  Result<bool> Starved(Connection& connection);
+  // Before this rank sleeps: asks the peers whose credit is missing to wake it.
+  Status AnnounceSleep();
+
+  const StageMeter& meter() const { return meter_; }
+  StageMeter& meter() { return meter_; }
+
+ private:
+  PipelineState& state_;
+  StageMeter meter_{"send"};
+};
+
+}  // namespace ringpipe
+
+#endif  // RINGPIPE_PIPELINE_SEND_STAGE_H_

@@ -1,0 +1,321 @@
+// Every collective gives the right result: for all types and operations, rank
+// counts and element counts, in place and out of place, blocking and not, in
+// the software device's adversarial mode and not.
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "engine/communicator.h"
+#include "gtest/gtest.h"
+#include "tests/rank_threads.h"
+#include "tests/reference.h"
+
+namespace ringpipe::testing {
+namespace {
+
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+constexpr std::size_t kLargest = 1 << 17;
+#else
+constexpr std::size_t kLargest = 1 << 20;
+#endif
+
+constexpr std::byte kPoison{0xA5};
+
+struct Mode {
+  int size;
+  int adversary_seed;
+};
+
+std::string ModeName(const ::testing::TestParamInfo<Mode>& info) {
+  return std::to_string(info.param.size) + "ranks" +
+         (info.param.adversary_seed != 0 ? "_adversarial" : "");
+}
+
+template <typename T>
+std::vector<T> Inputs(int rank, std::size_t begin, std::size_t count,
+                      ReduceOp op) {
+  std::vector<T> values(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    values[i] = InputValue<T>(rank, begin + i, op);
+  }
+  return values;
+}
+
+template <typename T>
+std::vector<T> Results(int size, std::size_t begin, std::size_t count,
+                       ReduceOp op) {
+  std::vector<T> values(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    values[i] = ExpectedValue<T>(size, begin + i, op);
+  }
+  return values;
+}
+
+template <typename T>
+std::vector<T> Poisoned(std::size_t count) {
+  std::vector<T> values(count);
+  std::memset(values.data(), static_cast<int>(kPoison), count * sizeof(T));
+  return values;
+}
+
+template <typename T>
+Status Compare(const std::vector<T>& got, const std::vector<T>& expected,
+               const std::string& what) {
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    if (!(got[i] == expected[i])) {
+      return {StatusCode::kInternal,
+              what + ": element " + std::to_string(i) + " of " +
+                  std::to_string(expected.size()) + " is " +
+                  std::to_string(got[i]) + ", not " +
+                  std::to_string(expected[i])};
+    }
+  }
+  return Status::Ok();
+}
+
+template <typename T>
+Status TestAllReduce(Communicator& c, std::size_t count, DataType type,
+                     ReduceOp op) {
+  const auto expected = Results<T>(c.size(), 0, count, op);
+  const auto send = Inputs<T>(c.rank(), 0, count, op);
+  auto receive = Poisoned<T>(count);
+  RINGPIPE_RETURN_IF_ERROR(
+      c.AllReduce(send.data(), receive.data(), count, type, op));
+  RINGPIPE_RETURN_IF_ERROR(Compare(receive, expected, "allreduce"));
+  receive = send;
+  RINGPIPE_RETURN_IF_ERROR(
+      c.AllReduce(receive.data(), receive.data(), count, type, op));
+  return Compare(receive, expected, "allreduce in place");
+}
+
+template <typename T>
+Status TestReduceScatter(Communicator& c, std::size_t count, DataType type,
+                         ReduceOp op) {
+  const std::size_t mine = c.rank() * count;
+  const auto expected = Results<T>(c.size(), mine, count, op);
+  auto send = Inputs<T>(c.rank(), 0, count * c.size(), op);
+  auto receive = Poisoned<T>(count);
+  RINGPIPE_RETURN_IF_ERROR(
+      c.ReduceScatter(send.data(), receive.data(), count, type, op));
+  RINGPIPE_RETURN_IF_ERROR(Compare(receive, expected, "reduce-scatter"));
+  RINGPIPE_RETURN_IF_ERROR(
+      c.ReduceScatter(send.data(), send.data() + mine, count, type, op));
+  return Compare(std::vector<T>(send.begin() + mine, send.begin() + mine + count),
+                 expected, "reduce-scatter in place");
+}
+
+template <typename T>
+Status TestAllGather(Communicator& c, std::size_t count, DataType type) {
+  std::vector<T> expected;
+  for (int rank = 0; rank < c.size(); ++rank) {
+    const auto part = Inputs<T>(rank, 0, count, ReduceOp::kSum);
+    expected.insert(expected.end(), part.begin(), part.end());
+  }
+  const auto send = Inputs<T>(c.rank(), 0, count, ReduceOp::kSum);
+  auto receive = Poisoned<T>(count * c.size());
+  RINGPIPE_RETURN_IF_ERROR(
+      c.AllGather(send.data(), receive.data(), count, type));
+  RINGPIPE_RETURN_IF_ERROR(Compare(receive, expected, "all-gather"));
+  receive = Poisoned<T>(count * c.size());
+  T* const own = receive.data() + c.rank() * count;
+  std::copy(send.begin(), send.end(), own);
+  RINGPIPE_RETURN_IF_ERROR(c.AllGather(own, receive.data(), count, type));
+  return Compare(receive, expected, "all-gather in place");
+}
+
+template <typename T>
+Status TestBroadcast(Communicator& c, std::size_t count, DataType type,
+                     int root) {
+  const auto expected = Inputs<T>(root, 0, count, ReduceOp::kSum);
+  auto receive = Poisoned<T>(count);
+  RINGPIPE_RETURN_IF_ERROR(
+      c.Broadcast(c.rank() == root ? expected.data() : nullptr, receive.data(),
+                  count, type, root));
+  RINGPIPE_RETURN_IF_ERROR(Compare(receive, expected, "broadcast"));
+  receive = c.rank() == root ? expected : Poisoned<T>(count);
+  RINGPIPE_RETURN_IF_ERROR(
+      c.Broadcast(receive.data(), receive.data(), count, type, root));
+  return Compare(receive, expected, "broadcast in place");
+}
+
+class CollectivesTest : public ::testing::TestWithParam<Mode> {
+ protected:
+  void Expect(const RankBody& body) {
+    ExpectRanks(GetParam().size, body, [](int, CommunicatorOptions& options) {
+      options.environment.soft_adversary_seed = GetParam().adversary_seed;
+    });
+  }
+
+  static std::vector<std::size_t> Counts() {
+    const std::size_t p = GetParam().size;
+    return {0, 1, p - 1, p, p + 1, 250};
+  }
+};
+
+TEST_P(CollectivesTest, AllReduceIsRightForEveryTypeAndOperation) {
+  Expect([](Communicator& c) -> Status {
+    for (const DataType type : kDataTypes) {
+      for (const ReduceOp op : kReduceOps) {
+        RINGPIPE_RETURN_IF_ERROR(WithType(type, [&]<typename T>() {
+          return TestAllReduce<T>(c, 1000, type, op);
+        }).WithContext(std::string(Name(type)) + " " + std::string(Name(op))));
+      }
+    }
+    return Status::Ok();
+  });
+}
+
+TEST_P(CollectivesTest, AllReduceIsRightForEveryCount) {
+  Expect([](Communicator& c) -> Status {
+    for (const std::size_t count : Counts()) {
+      RINGPIPE_RETURN_IF_ERROR(
+          TestAllReduce<float>(c, count, DataType::kFloat32, ReduceOp::kSum));
+    }
+    return TestAllReduce<float>(c, kLargest, DataType::kFloat32,
+                                ReduceOp::kSum);
+  });
+}
+
+TEST_P(CollectivesTest, ReduceScatterIsRightForEveryCount) {
+  Expect([](Communicator& c) -> Status {
+    for (const std::size_t count : Counts()) {
+      RINGPIPE_RETURN_IF_ERROR(TestReduceScatter<double>(
+          c, count, DataType::kFloat64, ReduceOp::kAverage));
+    }
+    return TestReduceScatter<std::int32_t>(c, kLargest / c.size(),
+                                           DataType::kInt32, ReduceOp::kSum);
+  });
+}
+
+TEST_P(CollectivesTest, AllGatherIsRightForEveryCount) {
+  Expect([](Communicator& c) -> Status {
+    for (const std::size_t count : Counts()) {
+      RINGPIPE_RETURN_IF_ERROR(
+          TestAllGather<std::uint8_t>(c, count, DataType::kUint8));
+    }
+    return TestAllGather<std::int64_t>(c, kLargest / 2 / c.size(),
+                                       DataType::kInt64);
+  });
+}
+
+TEST_P(CollectivesTest, BroadcastIsRightFromEveryRoot) {
+  Expect([](Communicator& c) -> Status {
+    for (int root = 0; root < c.size(); ++root) {
+      for (const std::size_t count : Counts()) {
+        RINGPIPE_RETURN_IF_ERROR(
+            TestBroadcast<float>(c, count, DataType::kFloat32, root));
+      }
+    }
+    return TestBroadcast<float>(c, kLargest, DataType::kFloat32,
+                                c.size() / 2);
+  });
+}
+
+TEST_P(CollectivesTest, NoRankLeavesABarrierBeforeAllHaveEntered) {
+  std::atomic<int> entered = 0;
+  Expect([&](Communicator& c) -> Status {
+    for (int round = 1; round <= 20; ++round) {
+      ++entered;
+      RINGPIPE_RETURN_IF_ERROR(c.Barrier());
+      if (entered < round * c.size()) {
+        return {StatusCode::kInternal, "left the barrier early"};
+      }
+      RINGPIPE_RETURN_IF_ERROR(c.Barrier());
+    }
+    return Status::Ok();
+  });
+}
+
+TEST_P(CollectivesTest, AsynchronousCallsRunInTheirOrder) {
+  Expect([](Communicator& c) -> Status {
+    constexpr int kCalls = 10;
+    constexpr std::size_t kCount = 5000;
+    // Each call's input is the one before's output.
+    std::vector<std::vector<std::int64_t>> values(
+        kCalls + 1, Inputs<std::int64_t>(c.rank(), 0, kCount, ReduceOp::kSum));
+    std::vector<Request> requests;
+    for (int call = 0; call < kCalls; ++call) {
+      RINGPIPE_ASSIGN_OR_RETURN(
+          Request request,
+          c.AllReduceAsync(values[call].data(), values[call + 1].data(), kCount,
+                           DataType::kInt64, ReduceOp::kSum));
+      requests.push_back(request);
+    }
+    // A blocking call takes its turn behind them.
+    RINGPIPE_RETURN_IF_ERROR(c.Barrier());
+    for (Request& request : requests) {
+      if (!request.Done()) {
+        return {StatusCode::kInternal, "a later call overtook this one"};
+      }
+      RINGPIPE_RETURN_IF_ERROR(request.Wait());
+    }
+    auto expected = Results<std::int64_t>(c.size(), 0, kCount, ReduceOp::kSum);
+    for (std::int64_t& value : expected) {
+      for (int call = 1; call < kCalls; ++call) {
+        value *= c.size();
+      }
+    }
+    return Compare(values[kCalls], expected, "the last of the calls");
+  });
+}
+
+TEST_P(CollectivesTest, ResultsAreTheSameBitsOnEveryRankAndInEveryRun) {
+  const int size = GetParam().size;
+  constexpr std::size_t kCount = 100'003;
+  std::vector<std::vector<float>> results(2 * size);
+  for (int run = 0; run < 2; ++run) {
+    Expect([&](Communicator& c) -> Status {
+      std::vector<float> send(kCount);
+      for (std::size_t i = 0; i < kCount; ++i) {
+        // Sums of these round: another order would give other bits.
+        send[i] = 1.0F / static_cast<float>(1 + (i * 7 + c.rank() * 13) % 1001);
+      }
+      auto& receive = results[run * size + c.rank()];
+      receive.resize(kCount);
+      return c.AllReduce(send.data(), receive.data(), kCount,
+                         DataType::kFloat32, ReduceOp::kAverage);
+    });
+  }
+  for (const auto& result : results) {
+    EXPECT_EQ(std::memcmp(result.data(), results[0].data(),
+                          kCount * sizeof(float)),
+              0);
+  }
+}
+
+TEST_P(CollectivesTest, MemoryOfTheCommunicatorWorksAsBuffers) {
+  Expect([](Communicator& c) -> Status {
+    constexpr std::size_t kCount = 200'000;
+    RINGPIPE_ASSIGN_OR_RETURN(void* const send,
+                              c.Allocate(kCount * sizeof(float)));
+    RINGPIPE_ASSIGN_OR_RETURN(void* const receive,
+                              c.Allocate(kCount * sizeof(float)));
+    const auto input = Inputs<float>(c.rank(), 0, kCount, ReduceOp::kMax);
+    std::memcpy(send, input.data(), kCount * sizeof(float));
+    for (const bool in_place : {false, true}) {
+      void* const source = in_place ? send : receive;
+      RINGPIPE_RETURN_IF_ERROR(c.AllReduce(send, in_place ? send : receive,
+                                           kCount, DataType::kFloat32,
+                                           ReduceOp::kMax));
+      std::vector<float> got(kCount);
+      std::memcpy(got.data(), source, kCount * sizeof(float));
+      RINGPIPE_RETURN_IF_ERROR(Compare(
+          got, Results<float>(c.size(), 0, kCount, ReduceOp::kMax), "result"));
+    }
+    RINGPIPE_RETURN_IF_ERROR(c.Free(send));
+    return c.Free(receive);
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, CollectivesTest,
+                         ::testing::Values(Mode{1, 0}, Mode{2, 0}, Mode{3, 0},
+                                           Mode{5, 0}, Mode{8, 0}, Mode{16, 0},
+                                           Mode{1, 1}, Mode{2, 1}, Mode{3, 1},
+                                           Mode{5, 1}, Mode{8, 1},
+                                           Mode{16, 1}),
+                         ModeName);
+
+}  // namespace
+}  // namespace ringpipe::testing

@@ -1,0 +1,305 @@
+// What a user may get wrong gets a clear error, at every rank that it concerns,
+// and nothing hangs.
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "engine/communicator.h"
+#include "gtest/gtest.h"
+#include "tests/rank_threads.h"
+
+namespace ringpipe::testing {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+
+void ExpectError(const Status& status, StatusCode code,
+                 const std::vector<std::string>& words) {
+  EXPECT_EQ(status.code(), code) << status.ToString();
+  for (const std::string& word : words) {
+    EXPECT_NE(status.message().find(word), std::string::npos)
+        << "\"" << word << "\" is not in: " << status.ToString();
+  }
+}
+
+// --- One rank's arguments ------------------------------------------------------
+
+class ArgumentsTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    auto communicator = Communicator::Create(RankOptions(0, 1, NewJob()));
+    ASSERT_TRUE(communicator.ok()) << communicator.status().ToString();
+    communicator_ = std::move(communicator).value();
+  }
+
+  std::unique_ptr<Communicator> communicator_;
+  float a_[16] = {};
+  float b_[16] = {};
+};
+
+TEST_F(ArgumentsTest, ANullBufferIsRefusedUnlessCountIsZero) {
+  Communicator& c = *communicator_;
+  ExpectError(
+      c.AllReduce(nullptr, b_, 4, DataType::kFloat32, ReduceOp::kSum),
+      StatusCode::kInvalidArgument, {"allreduce", "send buffer is null"});
+  ExpectError(
+      c.AllReduce(a_, nullptr, 4, DataType::kFloat32, ReduceOp::kSum),
+      StatusCode::kInvalidArgument, {"receive buffer is null"});
+  EXPECT_TRUE(
+      c.AllReduce(nullptr, nullptr, 0, DataType::kFloat32, ReduceOp::kSum)
+          .ok());
+}
+
+TEST_F(ArgumentsTest, AnUnknownTypeOperationOrRootIsRefused) {
+  Communicator& c = *communicator_;
+  ExpectError(c.AllReduce(a_, b_, 4, static_cast<DataType>(99), ReduceOp::kSum),
+              StatusCode::kInvalidArgument, {"data type 99"});
+  ExpectError(
+      c.AllReduce(a_, b_, 4, DataType::kFloat32, static_cast<ReduceOp>(-1)),
+      StatusCode::kInvalidArgument, {"operation -1"});
+  ExpectError(c.Broadcast(a_, b_, 4, DataType::kFloat32, 1),
+              StatusCode::kInvalidArgument, {"root 1", "there are 1"});
+}
+
+TEST_F(ArgumentsTest, BuffersThatOverlapInPartAreRefused) {
+  ExpectError(communicator_->AllReduce(a_, a_ + 1, 4, DataType::kFloat32,
+                                       ReduceOp::kSum),
+              StatusCode::kInvalidArgument, {"overlap"});
+}
+
+TEST_F(ArgumentsTest, AMisalignedBufferIsRefused) {
+  ExpectError(
+      communicator_->AllReduce(reinterpret_cast<char*>(a_) + 2, b_, 4,
+                               DataType::kFloat32, ReduceOp::kSum),
+      StatusCode::kInvalidArgument, {"aligned", "float32"});
+}
+
+TEST_F(ArgumentsTest, ACountBeyondMemoryIsRefused) {
+  ExpectError(communicator_->AllReduce(a_, b_, SIZE_MAX / 2,
+                                       DataType::kFloat32, ReduceOp::kSum),
+              StatusCode::kInvalidArgument, {"count"});
+}
+
+TEST_F(ArgumentsTest, ARefusedCallLeavesTheCommunicatorUsable) {
+  EXPECT_FALSE(
+      communicator_->AllReduce(nullptr, b_, 4, DataType::kFloat32,
+                               ReduceOp::kSum)
+          .ok());
+  a_[0] = 3;
+  EXPECT_TRUE(
+      communicator_->AllReduce(a_, b_, 4, DataType::kFloat32, ReduceOp::kSum)
+          .ok());
+  EXPECT_EQ(b_[0], 3);
+}
+
+// --- How a communicator is created -----------------------------------------------
+
+TEST(CreateTest, TooFewSlotsAreRefusedAndTheNumberNeededIsNamed) {
+  for (const Status& status :
+       RunRanks(2, [](Communicator&) { return Status::Ok(); },
+                [](int, CommunicatorOptions& options) {
+                  options.environment.slots = 5;
+                })) {
+    ExpectError(status, StatusCode::kInvalidArgument,
+                {"RINGPIPE_SLOTS=5", "at least 9 slots"});
+  }
+}
+
+TEST(CreateTest, RanksWithDifferentChunkingAreRefusedWithBothValues) {
+  for (const Status& status :
+       RunRanks(2, [](Communicator&) { return Status::Ok(); },
+                [](int rank, CommunicatorOptions& options) {
+                  options.environment.depth = 2 + rank;
+                })) {
+    ExpectError(status, StatusCode::kMismatch,
+                {"RINGPIPE_DEPTH=2", "RINGPIPE_DEPTH=3", "rank 1"});
+  }
+}
+
+TEST(CreateTest, TheSoftwareDeviceBetweenTwoHostsIsRefused) {
+  for (const Status& status :
+       RunRanks(2, [](Communicator&) { return Status::Ok(); },
+                [](int rank, CommunicatorOptions& options) {
+                  options.environment.host_id = "host" + std::to_string(rank);
+                })) {
+    ExpectError(status, StatusCode::kMismatch, {"host0", "host1"});
+  }
+}
+
+TEST(CreateTest, ADeviceThatDoesNotExistIsNamed) {
+  for (const Status& status :
+       RunRanks(2, [](Communicator&) { return Status::Ok(); },
+                [](int, CommunicatorOptions& options) {
+                  options.environment.device = "mlx5_77";
+                })) {
+    ExpectError(status, StatusCode::kUnavailable, {"mlx5_77"});
+  }
+}
+
+TEST(CreateTest, AMissingRankEndsTheOthersByTheTimeoutAndIsNamed) {
+  const steady_clock::time_point start = steady_clock::now();
+  CommunicatorOptions options = RankOptions(0, 2, NewJob());
+  options.environment.join_timeout_ms = 300;
+  const auto communicator = Communicator::Create(options);
+  ASSERT_FALSE(communicator.ok());
+  ExpectError(communicator.status(), StatusCode::kTimeout, {"1"});
+  EXPECT_LT(steady_clock::now() - start, std::chrono::seconds(5));
+}
+
+// --- Ranks that disagree -----------------------------------------------------------
+
+// Both ranks make a call; their calls differ.
+void ExpectMismatch(const RankBody& body,
+                    const std::vector<std::string>& words) {
+  const steady_clock::time_point start = steady_clock::now();
+  for (const Status& status : RunRanks(2, body)) {
+    ExpectError(status, StatusCode::kMismatch, words);
+    ExpectError(status, StatusCode::kMismatch, {"rank 0", "rank 1"});
+  }
+  EXPECT_LT(steady_clock::now() - start, std::chrono::seconds(20));
+}
+
+class MismatchTest : public ::testing::Test {
+ protected:
+  static constexpr std::size_t kCount = 1000;
+  std::vector<float> in_ = std::vector<float>(2 * kCount, 1);
+  std::vector<float> out_[2] = {std::vector<float>(2 * kCount),
+                                std::vector<float>(2 * kCount)};
+  float* out(Communicator& c) { return out_[c.rank()].data(); }
+};
+
+TEST_F(MismatchTest, OfCountsIsAnErrorAtBothWithBothValues) {
+  ExpectMismatch(
+      [&](Communicator& c) {
+        return c.AllReduce(in_.data(), out(c), kCount + c.rank(),
+                           DataType::kFloat32, ReduceOp::kSum);
+      },
+      {"count 1000", "count 1001"});
+}
+
+TEST_F(MismatchTest, OfZeroAndSomeIsAnErrorAtBoth) {
+  ExpectMismatch(
+      [&](Communicator& c) {
+        return c.AllReduce(in_.data(), out(c), kCount * c.rank(),
+                           DataType::kFloat32, ReduceOp::kSum);
+      },
+      {"count 0", "count 1000"});
+}
+
+TEST_F(MismatchTest, OfTypesIsAnErrorAtBoth) {
+  ExpectMismatch(
+      [&](Communicator& c) {
+        return c.AllReduce(
+            in_.data(), out(c), kCount,
+            c.rank() == 0 ? DataType::kFloat32 : DataType::kInt32,
+            ReduceOp::kSum);
+      },
+      {"float32", "int32"});
+}
+
+TEST_F(MismatchTest, OfOperationsIsAnErrorAtBoth) {
+  ExpectMismatch(
+      [&](Communicator& c) {
+        return c.AllReduce(in_.data(), out(c), kCount, DataType::kFloat32,
+                           c.rank() == 0 ? ReduceOp::kMin : ReduceOp::kMax);
+      },
+      {"min", "max"});
+}
+
+TEST_F(MismatchTest, OfRootsIsAnErrorAtBoth) {
+  ExpectMismatch(
+      [&](Communicator& c) {
+        return c.Broadcast(in_.data(), out(c), kCount, DataType::kFloat32,
+                           c.rank());
+      },
+      {"root 0", "root 1"});
+}
+
+TEST_F(MismatchTest, OfTheOrderOfCallsIsAnErrorAtBoth) {
+  ExpectMismatch(
+      [&](Communicator& c) -> Status {
+        if (c.rank() == 0) {
+          RINGPIPE_RETURN_IF_ERROR(c.Barrier());
+        }
+        RINGPIPE_RETURN_IF_ERROR(c.AllReduce(in_.data(), out(c), kCount,
+                                             DataType::kFloat32,
+                                             ReduceOp::kSum));
+        return c.rank() == 1 ? c.Barrier() : Status::Ok();
+      },
+      {"allreduce", "barrier"});
+}
+
+TEST_F(MismatchTest, AfterOneEveryCallGivesTheFirstReason) {
+  RunRanks(2, [&](Communicator& c) -> Status {
+    const Status first =
+        c.AllReduce(in_.data(), out(c), kCount + c.rank(), DataType::kFloat32,
+                    ReduceOp::kSum);
+    EXPECT_EQ(c.Barrier().ToString(), first.ToString());
+    EXPECT_EQ(c.failure().ToString(), first.ToString());
+    return first;
+  });
+}
+
+// --- Time --------------------------------------------------------------------------
+
+TEST(DeadlineTest, ACallThatTheOthersDoNotMakeEndsByItsDeadline) {
+  const auto statuses = RunRanks(3, [](Communicator& c) -> Status {
+    if (c.rank() == 2) {
+      // Here until the job fails.
+      while (c.failure().ok()) {
+        std::this_thread::sleep_for(milliseconds(1));
+      }
+      return c.failure();
+    }
+    return c.Barrier(milliseconds(300));
+  });
+  for (const Status& status : statuses) {
+    ExpectError(status, StatusCode::kTimeout, {"barrier", "rank 2"});
+  }
+}
+
+TEST(DeadlineTest, AnExpiredWaitLeavesTheCallRunning) {
+  ExpectRanks(2, [](Communicator& c) -> Status {
+    if (c.rank() == 1) {
+      // Enters when rank 0's wait has expired: see the exchange.
+      RINGPIPE_RETURN_IF_ERROR(c.Exchange("").status());
+      return c.Barrier();
+    }
+    RINGPIPE_ASSIGN_OR_RETURN(Request request, c.BarrierAsync());
+    EXPECT_EQ(request.Wait(milliseconds(50)).code(), StatusCode::kTimeout);
+    EXPECT_FALSE(request.Done());
+    RINGPIPE_RETURN_IF_ERROR(c.Exchange("").status());
+    return request.Wait();
+  });
+}
+
+TEST(AbortTest, EndsPendingCallsOfEveryRankWithItsReason) {
+  for (const Status& status : RunRanks(3, [](Communicator& c) -> Status {
+         if (c.rank() == 1) {
+           c.Abort("the test says so");
+         }
+         return c.Barrier();
+       })) {
+    ExpectError(status, StatusCode::kAborted, {"rank 1", "the test says so"});
+  }
+}
+
+TEST(AbortTest, DestroyingACommunicatorEndsItsPendingCalls) {
+  RunRanks(2, [](Communicator& c) -> Status {
+    if (c.rank() == 0) {
+      return c.BarrierAsync().status();  // and leaves
+    }
+    while (c.failure().ok()) {
+      std::this_thread::sleep_for(milliseconds(1));
+    }
+    ExpectError(c.failure(), StatusCode::kAborted, {"rank 0", "pending"});
+    return Status::Ok();
+  });
+}
+
+}  // namespace
+}  // namespace ringpipe::testing

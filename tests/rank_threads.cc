@@ -1,0 +1,69 @@
+#include "tests/rank_threads.h"
+
+#include <unistd.h>
+
+#include <atomic>
+#include <thread>
+
+#include "gtest/gtest.h"
+
+namespace ringpipe::testing {
+
+std::string NewJob() {
+  static std::atomic<int> jobs = 0;
+  return "ringpipe-test-" + std::to_string(getpid()) + "-" +
+         std::to_string(jobs++);
+}
+
+CommunicatorOptions RankOptions(int rank, int size, const std::string& job) {
+  CommunicatorOptions options;
+  options.rank = rank;
+  options.size = size;
+  options.job_id = job;
+  options.root = "unix:@" + job;
+  options.environment.device = "soft";
+  options.environment.log_level = LogLevel::kError;
+  return options;
+}
+
+std::vector<Status> RunRanks(
+    int size, const RankBody& body,
+    const std::function<void(int, CommunicatorOptions&)>& adjust) {
+  const std::string job = NewJob();
+  std::vector<Status> statuses(size);
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < size; ++rank) {
+    threads.emplace_back([&, rank] {
+      CommunicatorOptions options = RankOptions(rank, size, job);
+      if (adjust) {
+        adjust(rank, options);
+      }
+      auto communicator = Communicator::Create(options);
+      if (!communicator.ok()) {
+        statuses[rank] = communicator.status();
+        return;
+      }
+      statuses[rank] = body(**communicator);
+      if (!statuses[rank].ok()) {
+        // The other ranks must not wait for this one.
+        (*communicator)->Abort(statuses[rank].ToString());
+      }
+    });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  return statuses;
+}
+
+void ExpectRanks(
+    int size, const RankBody& body,
+    const std::function<void(int, CommunicatorOptions&)>& adjust) {
+  const std::vector<Status> statuses = RunRanks(size, body, adjust);
+  for (int rank = 0; rank < size; ++rank) {
+    EXPECT_TRUE(statuses[rank].ok())
+        << "rank " << rank << ": " << statuses[rank].ToString();
+  }
+}
+
+}  // namespace ringpipe::testing

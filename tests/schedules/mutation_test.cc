@@ -1,0 +1,150 @@
+// The checker finds every single fault in every schedule, or the fault is none.
+//
+// A mutant is equivalent where every message, in the order of its connection,
+// and every output is the same expression of the inputs as without the mutation
+// (operands of one reduction in either order), and it runs with the same
+// slots, in every order tried, in place and not, at every depth tried. So
+// transfers that were swapped do not depend on each other, or a place was named
+// differently that holds the same.
+#include "tests/schedules/mutation.h"
+
+#include <array>
+#include <iomanip>
+#include <iostream>
+#include <optional>
+#include <utility>
+
+#include "gtest/gtest.h"
+#include "pipeline/checker.h"
+#include "pipeline/plan.h"
+#include "tests/schedules/test_algorithms.h"
+
+namespace ringpipe {
+namespace {
+
+#ifdef NDEBUG
+constexpr int kLargestSize = 8;
+#else
+constexpr int kLargestSize = 5;  // with sanitizers
+#endif
+
+enum class Verdict { kFound, kEquivalent, kMissed };
+
+// One way to run the schedules, and what they do there unharmed.
+struct Setting {
+  CheckOptions options;
+  std::vector<Plan> plans;
+  std::uint64_t data_flow = 0;
+};
+
+class Mutants {
+ public:
+  Mutants(const TestAlgorithm& algorithm, int size, int root)
+      : schedules_(SchedulesOf(algorithm.algorithm, size, root)) {
+    CheckOptions options;
+    options.promise = algorithm.promise;
+    options.root = root;
+    options.same_bits = algorithm.same_bits;
+    options.subchunks = 2;  // the first is the quickest, and finds most
+    Add(options);
+    options.subchunks = 0;
+    for (const int depth : {1, 2}) {
+      for (const bool in_place : {false, true}) {
+        for (const auto order :
+             {CheckOptions::Order::kEager, CheckOptions::Order::kLazy,
+              CheckOptions::Order::kRandom}) {
+          options.depth = depth;
+          options.plan.in_place = in_place;
+          options.order = order;
+          if (!in_place || algorithm.in_place) {
+            Add(options);
+          }
+        }
+      }
+    }
+  }
+
+  // Compares a mutation of one rank's schedule with the original.
+  Verdict Try(int rank, const Schedule& mutated) {
+    bool same = true;
+    for (Setting& setting : settings_) {
+      Result<Plan> plan = Compile(mutated, rank, size(), setting.options.plan);
+      if (!plan.ok()) {
+        return Verdict::kFound;
+      }
+      std::swap(setting.plans[rank], *plan);
+      std::uint64_t data_flow = 0;
+      const Status status =
+          CheckPlans(setting.plans, setting.options, &data_flow);
+      std::swap(setting.plans[rank], *plan);
+      if (!status.ok()) {
+        return Verdict::kFound;
+      }
+      same = same && data_flow == setting.data_flow;
+    }
+    return same ? Verdict::kEquivalent : Verdict::kMissed;
+  }
+
+  int size() const { return static_cast<int>(schedules_.size()); }
+  const std::vector<Schedule>& schedules() const { return schedules_; }
+
+ private:
+  void Add(CheckOptions options) {
+    Setting setting;
+    const Result<int> slots = SmallestSlots(schedules_, options);
+    ASSERT_TRUE(slots.ok()) << slots.status().ToString();
+    options.slots = slots.value();
+    setting.options = options;
+    for (int rank = 0; rank < size(); ++rank) {
+      Result<Plan> plan = Compile(schedules_[rank], rank, size(), options.plan);
+      ASSERT_TRUE(plan.ok());
+      setting.plans.push_back(std::move(plan).value());
+    }
+    ASSERT_TRUE(CheckPlans(setting.plans, options, &setting.data_flow).ok());
+    settings_.push_back(std::move(setting));
+  }
+
+  const std::vector<Schedule> schedules_;
+  std::vector<Setting> settings_;
+};
+
+class MutationTest : public testing::TestWithParam<TestAlgorithm> {};
+
+TEST_P(MutationTest, EverySingleMutationIsFoundOrEquivalent) {
+  const TestAlgorithm& algorithm = GetParam();
+  std::array<std::array<int, 3>, Mutation::kKinds> counts = {};
+  for (int size = 1; size <= kLargestSize; ++size) {
+    for (int root = 0; root < (algorithm.rooted ? size : 1); ++root) {
+      Mutants mutants(algorithm, size, root);
+      for (int rank = 0; rank < size; ++rank) {
+        for (const Mutation& mutation :
+             Mutations(mutants.schedules()[rank], rank, size)) {
+          const Verdict verdict = mutants.Try(rank, mutation.schedule);
+          ++counts[static_cast<int>(mutation.kind)][static_cast<int>(verdict)];
+          EXPECT_NE(verdict, Verdict::kMissed)
+              << algorithm.name << ", size " << size << ", root " << root
+              << ": " << mutation.what;
+        }
+      }
+    }
+  }
+  // Every transfer is needed, with its peer and its finish.
+  for (const auto kind : {Mutation::Kind::kDropped, Mutation::Kind::kPeer,
+                          Mutation::Kind::kFinish}) {
+    EXPECT_EQ(counts[static_cast<int>(kind)][1], 0) << MutationName(kind);
+  }
+  std::cout << std::left << std::setw(28) << algorithm.name;
+  for (int kind = 0; kind < Mutation::kKinds; ++kind) {
+    const auto& [found, equivalent, missed] = counts[kind];
+    std::cout << MutationName(static_cast<Mutation::Kind>(kind)) << " " << found
+              << " found + " << equivalent << " equivalent; ";
+  }
+  std::cout << "\n";
+}
+
+INSTANTIATE_TEST_SUITE_P(All, MutationTest,
+                         testing::ValuesIn(AllTestAlgorithms()),
+                         [](const auto& test) { return test.param.name; });
+
+}  // namespace
+}  // namespace ringpipe

@@ -1,0 +1,149 @@
+#!/usr/bin/python3
+"""Says how many test cases of one or more runs of "bazel test" passed.
+
+    bazel test --build_event_json_file=asan.json --config=asan //...
+    tools/test_summary.py [--failed=WHAT]... asan.json...
+
+Prints what failed or was skipped, and then, as the last line,
+"N passed, M failed" or "N passed, M failed, K skipped".  Exits 1 if anything
+failed or nothing passed.
+
+It counts the test cases of tests that list theirs, as GoogleTest's do, and any
+other test as one.  A target that does not build is one failure, and so is a run
+of Bazel that failed for a reason of its own or did not end.  The name of a file,
+less its suffix, is shown as the name of the run.
+"""
+
+import argparse
+import collections
+import json
+import pathlib
+import sys
+import urllib.parse
+import xml.etree.ElementTree
+
+# How Bazel ends when all is well, or when what went wrong is counted already.
+_EXPECTED_ENDS = {"SUCCESS", "TESTS_FAILED", "NO_TESTS_FOUND"}
+
+Outcome = collections.namedtuple("Outcome", "kind name detail")
+
+
+def read_cases(uri):
+    """Returns the test cases in a test.xml, or None where it can't be read."""
+    path = urllib.parse.unquote(urllib.parse.urlparse(uri).path)
+    try:
+        return list(xml.etree.ElementTree.parse(path).iter("testcase"))
+    except (OSError, xml.etree.ElementTree.ParseError):
+        return None
+
+
+def case_outcome(label, case):
+    # Bazel's own test.xml, for a test that wrote none, has no class name.
+    suite = case.get("classname")
+    name = f"{label} {suite}.{case.get('name')}" if suite else label
+    for kind, tag in (("failed", "failure"), ("failed", "error"), ("skipped", "skipped")):
+        found = case.find(tag)
+        if found is not None:
+            message = found.get("message") or found.text or ""
+            return Outcome(kind, name, " ".join(message.split())[:200])
+    if case.get("status") == "notrun":
+        return Outcome("skipped", name, "disabled")
+    return Outcome("passed", name, "")
+
+
+def test_outcomes(label, result):
+    """Yields the outcomes of one testResult event."""
+    passed = result.get("status") == "PASSED"
+    cases = None
+    for output in result.get("testActionOutput", []):
+        if output.get("name") == "test.xml":
+            cases = read_cases(output["uri"])
+    if cases is None:
+        cases = []
+        if passed:
+            yield Outcome("passed", label, "")
+    failures = 0
+    for case in cases:
+        outcome = case_outcome(label, case)
+        failures += outcome.kind == "failed"
+        yield outcome
+    if not passed and not failures:
+        # It crashed or ran out of time before it could list its cases.
+        yield Outcome("failed", label, result.get("status", "no status").lower())
+
+
+def run_outcomes(events):
+    """Yields the outcomes of one run of Bazel."""
+    tests = set()
+    results = {}
+    not_built = []
+    end = None
+    for event in events:
+        ident = event.get("id", {})
+        if "configured" in event:
+            if "testSize" in event["configured"]:
+                tests.add(ident["targetConfigured"]["label"])
+        elif "testResult" in event:
+            key = ident["testResult"]
+            # Of several attempts the last one counts.
+            attempt = (key["label"], key.get("configuration", {}).get("id"),
+                       key.get("run"), key.get("shard"))
+            results[attempt] = event["testResult"]
+        elif "targetCompleted" in ident:
+            label = ident["targetCompleted"]["label"]
+            reason = event.get("aborted", {}).get("reason")
+            if reason == "SKIPPED":
+                if label in tests:
+                    yield Outcome("skipped", label, "incompatible with this machine")
+            elif not event.get("completed", {}).get("success"):
+                not_built.append(label)
+        elif "finished" in event:
+            end = event["finished"].get("exitCode", {}).get("name", "SUCCESS")
+
+    for (label, *_), result in results.items():
+        yield from test_outcomes(label, result)
+    for label in not_built:
+        yield Outcome("failed", label, "does not build")
+    if end is None:
+        yield Outcome("failed", "bazel", "did not end")
+    elif end not in _EXPECTED_ENDS and not not_built:
+        yield Outcome("failed", "bazel", end)
+
+
+def read_events(path):
+    """Returns the events in a file; a last line that was cut off is left out."""
+    events = []
+    try:
+        with open(path, encoding="utf-8") as stream:
+            for line in stream:
+                events.append(json.loads(line))
+    except (OSError, json.JSONDecodeError):
+        pass
+    return events
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--failed", action="append", default=[], metavar="WHAT",
+                        help="one more failure, of something that is no test")
+    parser.add_argument("files", nargs="+", type=pathlib.Path)
+    args = parser.parse_args()
+
+    counts = collections.Counter(failed=len(args.failed))
+    lines = [f"FAILED {what}" for what in args.failed]
+    for path in args.files:
+        for outcome in run_outcomes(read_events(path)):
+            counts[outcome.kind] += 1
+            if outcome.kind != "passed":
+                detail = f": {outcome.detail}" if outcome.detail else ""
+                lines.append(f"{outcome.kind.upper()} {outcome.name} ({path.stem}){detail}")
+    for line in sorted(lines, reverse=True):  # What failed comes last, to be seen.
+        print(line)
+    skipped = f", {counts['skipped']} skipped" if counts["skipped"] else ""
+    print(f"{counts['passed']} passed, {counts['failed']} failed{skipped}")
+    sys.exit(1 if counts["failed"] or not counts["passed"] else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,167 @@
+#include "verbs/completion_queue.h"
+
+#include <fcntl.h>
+
+#include <cerrno>
+
+namespace ringpipe::verbs {
+namespace {
+
+Status CheckEntries(const Device& device, int entries) {
+  if (entries >= 1 && entries <= device.info().max_cqe) {
+    return Status::Ok();
+  }
+  return {StatusCode::kResourceExhausted,
+          device.info().name + ": a completion queue of " +
+              std::to_string(entries) +
+              " entries, of which the device has 1 "
+              "to " +
+              std::to_string(device.info().max_cqe) +
+              ": lower RINGPIPE_SLOTS or RINGPIPE_DEPTH"};
+}
+
+struct Cause {
+  const char* name;
+  const char* words;
+};
+
+Cause CauseOf(ibv_wc_status status) {
+  switch (status) {
+    case IBV_WC_SUCCESS:
+      return {"IBV_WC_SUCCESS", "no error"};
+    case IBV_WC_LOC_LEN_ERR:
+      return {"IBV_WC_LOC_LEN_ERR",
+              "a message is longer than the receive that it met, or than the "
+              "port allows"};
+    case IBV_WC_LOC_QP_OP_ERR:
+      return {"IBV_WC_LOC_QP_OP_ERR",
+              "the work request does not suit this queue pair"};
+    case IBV_WC_LOC_EEC_OP_ERR:
+      return {"IBV_WC_LOC_EEC_OP_ERR",
+              "the work request does not suit this end-to-end context"};
+    case IBV_WC_LOC_PROT_ERR:
+      return {"IBV_WC_LOC_PROT_ERR",
+              "local memory is not registered, or not for this"};
+    case IBV_WC_WR_FLUSH_ERR:
+      return {"IBV_WC_WR_FLUSH_ERR",
+              "the queue pair failed before; an earlier completion says why"};
+    case IBV_WC_MW_BIND_ERR:
+      return {"IBV_WC_MW_BIND_ERR", "a memory window could not be bound"};
+    case IBV_WC_BAD_RESP_ERR:
+      return {"IBV_WC_BAD_RESP_ERR", "the peer's response makes no sense"};
+    case IBV_WC_LOC_ACCESS_ERR:
+      return {"IBV_WC_LOC_ACCESS_ERR",
+              "the peer wrote with immediate where it may not"};
+    case IBV_WC_REM_INV_REQ_ERR:
+      return {
+          "IBV_WC_REM_INV_REQ_ERR",
+          "the peer's device refuses the request: too long for the receive, "
+          "or an operation that is not enabled"};
+    case IBV_WC_REM_ACCESS_ERR:
+      return {"IBV_WC_REM_ACCESS_ERR",
+              "the peer's memory is not registered for this access"};
+    case IBV_WC_REM_OP_ERR:
+      return {"IBV_WC_REM_OP_ERR", "the peer could not complete the request"};
+    case IBV_WC_RETRY_EXC_ERR:
+      return {"IBV_WC_RETRY_EXC_ERR",
+              "the peer does not answer: its process is gone or the network is "
+              "broken"};
+    case IBV_WC_RNR_RETRY_EXC_ERR:
+      return {"IBV_WC_RNR_RETRY_EXC_ERR", "the peer has no receive posted"};
+    case IBV_WC_LOC_RDD_VIOL_ERR:
+      return {"IBV_WC_LOC_RDD_VIOL_ERR", "reliable datagram domains differ"};
+    case IBV_WC_REM_INV_RD_REQ_ERR:
+      return {"IBV_WC_REM_INV_RD_REQ_ERR",
+              "the peer refuses a reliable datagram"};
+    case IBV_WC_REM_ABORT_ERR:
+      return {"IBV_WC_REM_ABORT_ERR", "the peer aborted the operation"};
+    case IBV_WC_INV_EECN_ERR:
+      return {"IBV_WC_INV_EECN_ERR", "no such end-to-end context"};
+    case IBV_WC_INV_EEC_STATE_ERR:
+      return {"IBV_WC_INV_EEC_STATE_ERR",
+              "the end-to-end context is in the wrong state"};
+    case IBV_WC_FATAL_ERR:
+      return {"IBV_WC_FATAL_ERR", "the device failed"};
+    case IBV_WC_RESP_TIMEOUT_ERR:
+      return {"IBV_WC_RESP_TIMEOUT_ERR", "the peer's response is late"};
+    case IBV_WC_GENERAL_ERR:
+      return {"IBV_WC_GENERAL_ERR", "an error of the device's own"};
+    case IBV_WC_TM_ERR:
+      return {"IBV_WC_TM_ERR", "tag matching failed"};
+    case IBV_WC_TM_RNDV_INCOMPLETE:
+      return {"IBV_WC_TM_RNDV_INCOMPLETE",
+              "a tag-matching rendezvous was left to software"};
+  }
+  return {nullptr, nullptr};
+}
+
+}  // namespace
+
+Result<std::shared_ptr<CompletionQueue>> CompletionQueue::Create(
+    std::shared_ptr<Device> device, int entries) {
+  RINGPIPE_RETURN_IF_ERROR(CheckEntries(*device, entries));
+  const Library& library = device->library();
+  errno = 0;
+  ibv_comp_channel* channel = library.create_comp_channel(device->context());
+  if (channel == nullptr) {
+    return device->CallFailed("ibv_create_comp_channel", errno);
+  }
+  const int flags = fcntl(channel->fd, F_GETFL);
+  if (flags < 0 || fcntl(channel->fd, F_SETFL, flags | O_NONBLOCK) < 0) {
+    const Status status =
+        device->CallFailed("O_NONBLOCK on the completion channel", errno);
+    library.destroy_comp_channel(channel);
+    return status;
+  }
+  errno = 0;
+  ibv_cq* cq =
+      library.create_cq(device->context(), entries, nullptr, channel, 0);
+  if (cq == nullptr) {
+    const Status status = device->CallFailed(
+        "ibv_create_cq of " + std::to_string(entries) + " entries", errno);
+    library.destroy_comp_channel(channel);
+    return status;
+  }
+  return std::shared_ptr<CompletionQueue>(
+      new CompletionQueue(std::move(device), channel, cq));
+}
+
+CompletionQueue::~CompletionQueue() {
+  // ibv_destroy_cq waits until every event that was taken is acknowledged:
+  // ConsumeEvents leaves none open.
+  device_->library().destroy_cq(cq_);
+  device_->library().destroy_comp_channel(channel_);
+}
+
+Status CompletionQueue::Arm() {
+  const int error = ibv_req_notify_cq(cq_, 0);
+  return error == 0 ? Status::Ok()
+                    : device_->CallFailed("ibv_req_notify_cq", error);
+}
+
+void CompletionQueue::ConsumeEvents() {
+  const Library& library = device_->library();
+  unsigned int taken = 0;
+  ibv_cq* cq = nullptr;
+  void* cq_context = nullptr;
+  // Until EAGAIN. Each event needs an Arm of its own, so there are few. EINTR
+  // ends the loop as well: what is left keeps fd() readable.
+  while (library.get_cq_event(channel_, &cq, &cq_context) == 0) {
+    ++taken;
+  }
+  if (taken > 0) {
+    // All at once, as each acknowledgement takes a lock.
+    library.ack_cq_events(cq_, taken);
+  }
+}
+
+std::string DescribeCompletion(ibv_wc_status status) {
+  const Cause cause = CauseOf(status);
+  if (cause.name == nullptr) {
+    return "completion status " + std::to_string(static_cast<int>(status)) +
+           " (unknown)";
+  }
+  return std::string(cause.name) + " (" + cause.words + ")";
+}
+
+}  // namespace ringpipe::verbs

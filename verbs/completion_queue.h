@@ -1,0 +1,59 @@
+#ifndef RINGPIPE_VERBS_COMPLETION_QUEUE_H_
+#define RINGPIPE_VERBS_COMPLETION_QUEUE_H_
+
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "base/status.h"
+#include "verbs/device.h"
+
+namespace ringpipe::verbs {
+
+// RAII over ibv_cq and its ibv_comp_channel, which it shares with no other
+// queue. One thread at a time.
+class CompletionQueue {
+ public:
+  // Room for at least `entries` completions, 1 or more. More outstanding work
+  // requests than that overrun it, after which nothing works.
+  // kResourceExhausted past the device's limit.
+  static Result<std::shared_ptr<CompletionQueue>> Create(
+      std::shared_ptr<Device> device, int entries);
+  ~CompletionQueue();
+  CompletionQueue(const CompletionQueue&) = delete;
+  CompletionQueue& operator=(const CompletionQueue&) = delete;
+
+  // Fills `out` from the front; returns how many, or a negative number after a
+  // CQ error (overrun). Hot path.
+  int Poll(std::span<ibv_wc> out) {
+    return ibv_poll_cq(cq_, static_cast<int>(out.size()), out.data());
+  }
+
+  // To sleep: Arm, Poll once more (what arrived before Arm raises no event),
+  // poll() on fd() for reading, ConsumeEvents.
+  Status Arm();
+  // Of the completion channel, non-blocking; the queue owns it.
+  int fd() const { return channel_->fd; }
+  // Takes and acknowledges the events that are there; never blocks.
+  void ConsumeEvents();
+
+  ibv_cq* get() const { return cq_; }
+
+ private:
+  CompletionQueue(std::shared_ptr<Device> device, ibv_comp_channel* channel,
+                  ibv_cq* cq)
+      : device_(std::move(device)), channel_(channel), cq_(cq) {}
+
+  std::shared_ptr<Device> device_;
+  ibv_comp_channel* channel_;
+  ibv_cq* cq_;
+};
+
+// "IBV_WC_RETRY_EXC_ERR (the peer does not answer)": the status by name and, in
+// words, its likely cause.
+std::string DescribeCompletion(ibv_wc_status status);
+
+}  // namespace ringpipe::verbs
+
+#endif  // RINGPIPE_VERBS_COMPLETION_QUEUE_H_

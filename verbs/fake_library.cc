@@ -1,0 +1,298 @@
+#include "verbs/fake_library.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
+namespace ringpipe::verbs {
+namespace {
+
+FakeMachine* machine = nullptr;
+
+// The verbs object first, so that one pointer serves for both.
+struct DeviceObject {
+  ibv_device verbs = {};
+  FakeDevice* fake = nullptr;
+};
+
+FakeDevice& Of(ibv_device* device) {
+  return *reinterpret_cast<DeviceObject*>(device)->fake;
+}
+FakeDevice& Of(ibv_context* context) { return Of(context->device); }
+
+ibv_device* NewDevice(FakeDevice* fake) {
+  auto* object = new DeviceObject;
+  object->fake = fake;
+  object->verbs.transport_type = fake->transport;
+  return &object->verbs;
+}
+
+ibv_device** List(const std::vector<FakeDevice*>& fakes, int* count) {
+  auto** list = new ibv_device*[fakes.size() + 1];
+  *count = 0;
+  for (FakeDevice* fake : fakes) {
+    list[(*count)++] = NewDevice(fake);
+  }
+  list[*count] = nullptr;
+  return list;
+}
+
+ibv_device** GetDeviceList(int* count) {
+  std::vector<FakeDevice*> fakes;
+  for (const auto& device : machine->devices) {
+    if (device->listed) {
+      fakes.push_back(device.get());
+    }
+  }
+  return List(fakes, count);
+}
+
+ibv_device** GetSoftDeviceList(int* count) {
+  return List({&machine->soft_device}, count);
+}
+
+void FreeDeviceList(ibv_device** list) {
+  for (int i = 0; list[i] != nullptr; ++i) {
+    delete reinterpret_cast<DeviceObject*>(list[i]);
+  }
+  delete[] list;
+}
+
+const char* GetDeviceName(ibv_device* device) {
+  return Of(device).name.c_str();
+}
+
+ibv_context* OpenDevice(ibv_device* device) {
+  if (Of(device).open_errno != 0) {
+    errno = Of(device).open_errno;
+    return nullptr;
+  }
+  ++machine->live;
+  auto* context = new ibv_context();
+  // A device outlives its list while it is open.
+  context->device = NewDevice(&Of(device));
+  context->async_fd = eventfd(0, EFD_CLOEXEC);
+  return context;
+}
+
+int CloseDevice(ibv_context* context) {
+  --machine->live;
+  close(context->async_fd);
+  delete reinterpret_cast<DeviceObject*>(context->device);
+  delete context;
+  return 0;
+}
+
+int QueryDevice(ibv_context* context, ibv_device_attr* attr) {
+  attr->phys_port_cnt = static_cast<std::uint8_t>(Of(context).ports.size());
+  attr->max_qp_wr = Of(context).max_qp_wr;
+  attr->max_cqe = 4096;
+  attr->max_sge = 4;
+  return 0;
+}
+
+int QueryPort(ibv_context* context, std::uint8_t port,
+              _compat_ibv_port_attr* compat_attr) {
+  auto* attr = reinterpret_cast<ibv_port_attr*>(compat_attr);
+  if (port < 1 || port > Of(context).ports.size()) {
+    return EINVAL;
+  }
+  const FakePort& fake = Of(context).ports[port - 1];
+  attr->state = fake.state;
+  attr->active_mtu = fake.mtu;
+  attr->gid_tbl_len = static_cast<int>(fake.gids.size());
+  attr->max_msg_sz = 1U << 30;
+  attr->lid = fake.lid;
+  attr->link_layer =
+      fake.ethernet ? IBV_LINK_LAYER_ETHERNET : IBV_LINK_LAYER_INFINIBAND;
+  return 0;
+}
+
+int QueryGid(ibv_context* context, std::uint8_t port, int index, ibv_gid* gid) {
+  const FakePort& fake = Of(context).ports[port - 1];
+  if (static_cast<std::size_t>(index) >= fake.gids.size()) {
+    return EINVAL;
+  }
+  std::memset(gid, 0, sizeof(*gid));
+  inet_pton(AF_INET6, fake.gids[index].c_str(), gid->raw);
+  return 0;
+}
+
+template <typename Object>
+Object* New() {
+  ++machine->live;
+  return new Object();
+}
+
+template <typename Object>
+int Delete(Object* object) {
+  --machine->live;
+  delete object;
+  return 0;
+}
+
+ibv_pd* AllocPd(ibv_context* context) {
+  ibv_pd* pd = New<ibv_pd>();
+  pd->context = context;
+  return pd;
+}
+
+ibv_mr* RegMr(ibv_pd* pd, void* address, std::size_t length, int) {
+  if (machine->register_errno != 0) {
+    errno = machine->register_errno;
+    return nullptr;
+  }
+  ibv_mr* mr = New<ibv_mr>();
+  mr->pd = pd;
+  mr->addr = address;
+  mr->length = length;
+  mr->lkey = 7;
+  mr->rkey = 8;
+  return mr;
+}
+
+ibv_comp_channel* CreateCompChannel(ibv_context* context) {
+  ibv_comp_channel* channel = New<ibv_comp_channel>();
+  channel->context = context;
+  channel->fd = eventfd(0, EFD_CLOEXEC);
+  return channel;
+}
+
+int DestroyCompChannel(ibv_comp_channel* channel) {
+  close(channel->fd);
+  return Delete(channel);
+}
+
+int GetCqEvent(ibv_comp_channel*, ibv_cq**, void**) {
+  errno = EAGAIN;
+  return -1;
+}
+
+void AckCqEvents(ibv_cq*, unsigned int) {}
+
+ibv_cq* CreateCq(ibv_context* context, int cqe, void*,
+                 ibv_comp_channel* channel, int) {
+  ibv_cq* cq = New<ibv_cq>();
+  cq->context = context;
+  cq->channel = channel;
+  cq->cqe = cqe;
+  return cq;
+}
+
+ibv_qp* CreateQp(ibv_pd* pd, ibv_qp_init_attr* attr) {
+  const int most = Of(pd->context).max_inline_bytes;
+  if (attr->cap.max_inline_data > static_cast<unsigned>(most)) {
+    errno = EINVAL;
+    return nullptr;
+  }
+  ibv_qp* qp = New<ibv_qp>();
+  qp->context = pd->context;
+  qp->qp_num = 0x123;
+  return qp;
+}
+
+int ModifyQp(ibv_qp*, ibv_qp_attr* attr, int mask) {
+  machine->modifications.push_back({*attr, mask});
+  return 0;
+}
+
+int QueryQp(ibv_qp*, ibv_qp_attr*, int, ibv_qp_init_attr*) { return ENOSYS; }
+
+int GetAsyncEvent(ibv_context* context, ibv_async_event* event) {
+  // As the kernel's: blocks unless the descriptor was made non-blocking.
+  if (machine->events.empty()) {
+    std::uint64_t ignored = 0;
+    return read(context->async_fd, &ignored, sizeof(ignored)) > 0 ? 0 : -1;
+  }
+  *event = machine->events.front();
+  machine->events.erase(machine->events.begin());
+  return 0;
+}
+
+void AckAsyncEvent(ibv_async_event*) { ++machine->events_acknowledged; }
+
+Library FakeTable() {
+  Library library = {};
+  library.get_device_list = GetDeviceList;
+  library.free_device_list = FreeDeviceList;
+  library.get_device_name = GetDeviceName;
+  library.open_device = OpenDevice;
+  library.close_device = CloseDevice;
+  library.query_device = QueryDevice;
+  library.query_port = QueryPort;
+  library.query_gid = QueryGid;
+  library.alloc_pd = AllocPd;
+  library.dealloc_pd = Delete<ibv_pd>;
+  library.reg_mr = RegMr;
+  library.dereg_mr = Delete<ibv_mr>;
+  library.create_comp_channel = CreateCompChannel;
+  library.destroy_comp_channel = DestroyCompChannel;
+  library.get_cq_event = GetCqEvent;
+  library.ack_cq_events = AckCqEvents;
+  library.create_cq = CreateCq;
+  library.destroy_cq = Delete<ibv_cq>;
+  library.create_qp = CreateQp;
+  library.modify_qp = ModifyQp;
+  library.query_qp = QueryQp;
+  library.destroy_qp = Delete<ibv_qp>;
+  library.get_async_event = GetAsyncEvent;
+  library.ack_async_event = AckAsyncEvent;
+  return library;
+}
+
+void WriteFile(const std::filesystem::path& path, const std::string& text) {
+  std::filesystem::create_directories(path.parent_path());
+  std::ofstream(path) << text << "\n";
+}
+
+std::string NewFolder() {
+  const char* parent = std::getenv("TEST_TMPDIR");
+  std::string path =
+      std::string(parent != nullptr ? parent : "/tmp") + "/fake_sysfs_XXXXXX";
+  return mkdtemp(path.data()) != nullptr ? path : "";
+}
+
+}  // namespace
+
+FakeMachine::FakeMachine()
+    : library_(std::make_shared<Library>(FakeTable())),
+      sysfs_class_(NewFolder()) {
+  Library soft = FakeTable();
+  soft.get_device_list = GetSoftDeviceList;
+  soft_ = std::make_shared<Library>(soft);
+  soft_device.name = "soft0";
+  machine = this;
+}
+
+FakeMachine::~FakeMachine() {
+  std::error_code ignored;
+  std::filesystem::remove_all(sysfs_class_, ignored);
+  machine = nullptr;
+}
+
+void FakeMachine::Add(FakeDevice device) {
+  int number = 0;
+  for (const FakePort& port : device.ports) {
+    ++number;
+    if (!device.in_sysfs) {
+      continue;
+    }
+    const auto folder = std::filesystem::path(sysfs_class_) / device.name /
+                        "ports" / std::to_string(number);
+    WriteFile(folder / "state", std::to_string(port.state) + ": STATE");
+    for (std::size_t i = 0; i < port.gid_types.size(); ++i) {
+      WriteFile(folder / "gid_attrs" / "types" / std::to_string(i),
+                port.gid_types[i]);
+    }
+  }
+  devices.push_back(std::make_unique<FakeDevice>(std::move(device)));
+}
+
+}  // namespace ringpipe::verbs

@@ -1,0 +1,75 @@
+// A verbs library over a machine that a test scripts.
+#ifndef RINGPIPE_VERBS_FAKE_LIBRARY_H_
+#define RINGPIPE_VERBS_FAKE_LIBRARY_H_
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "verbs/library.h"
+
+namespace ringpipe::verbs {
+
+struct FakePort {
+  ibv_port_state state = IBV_PORT_ACTIVE;
+  bool ethernet = false;
+  std::uint16_t lid = 1;
+  ibv_mtu mtu = IBV_MTU_4096;
+  std::vector<std::string> gids;       // as text; "": an empty entry
+  std::vector<std::string> gid_types;  // as sysfs has them: "RoCE v2"
+};
+
+struct FakeDevice {
+  std::string name;
+  std::vector<FakePort> ports = {FakePort{}};
+  ibv_transport_type transport = IBV_TRANSPORT_IB;
+  int open_errno = 0;  // ibv_open_device fails with it
+  bool listed = true;  // by ibv_get_device_list
+  bool in_sysfs = true;
+  int max_qp_wr = 1024;
+  int max_inline_bytes = 64;  // ibv_create_qp fails with EINVAL above
+};
+
+// The functions of a Library have no room for state: they find the machine in a
+// variable, so that one exists at a time. Its objects count themselves: live()
+// is what was not given back.
+class FakeMachine {
+ public:
+  FakeMachine();
+  ~FakeMachine();
+  FakeMachine(const FakeMachine&) = delete;
+  FakeMachine& operator=(const FakeMachine&) = delete;
+
+  // Also writes the device's part of sysfs.
+  void Add(FakeDevice device);
+  // Raises an asynchronous event on every open context.
+  void Raise(ibv_async_event event) { events.push_back(event); }
+
+  std::shared_ptr<const Library> library() const { return library_; }
+  // A library whose only device is "soft0".
+  std::shared_ptr<const Library> soft() const { return soft_; }
+  const std::string& sysfs_class() const { return sysfs_class_; }
+
+  // For the functions, and for tests to look at.
+  struct Modification {
+    ibv_qp_attr attr;
+    int mask;
+  };
+  std::vector<std::unique_ptr<FakeDevice>> devices;
+  FakeDevice soft_device;
+  std::vector<ibv_async_event> events;
+  std::vector<Modification> modifications;
+  int events_acknowledged = 0;
+  int register_errno = 0;  // ibv_reg_mr fails with it
+  int live = 0;            // contexts, domains, regions, channels, queues
+
+ private:
+  std::shared_ptr<const Library> library_;
+  std::shared_ptr<const Library> soft_;
+  std::string sysfs_class_;
+};
+
+}  // namespace ringpipe::verbs
+
+#endif  // RINGPIPE_VERBS_FAKE_LIBRARY_H_

@@ -1,0 +1,73 @@
+// The verbs functions that ringpipe calls, as a table of pointers: filled from
+// the system's libibverbs.so.1 at run time, or by the software device.
+#ifndef RINGPIPE_VERBS_LIBRARY_H_
+#define RINGPIPE_VERBS_LIBRARY_H_
+
+#include <infiniband/verbs.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "base/status.h"
+
+// Macros of verbs.h in the way of members of the same name.
+#undef ibv_query_port
+#undef ibv_reg_mr
+
+namespace ringpipe::verbs {
+
+// Each member has the signature and the contract of ibv_NAME. What verbs.h has
+// inline (ibv_post_send, ibv_post_recv, ibv_poll_cq, ibv_req_notify_cq) goes
+// through ibv_context and is called directly. Immutable once filled;
+// thread-safe as verbs is.
+struct Library {
+  ibv_device** (*get_device_list)(int* count);
+  void (*free_device_list)(ibv_device** list);
+  const char* (*get_device_name)(ibv_device* device);
+  ibv_context* (*open_device)(ibv_device* device);
+  int (*close_device)(ibv_context* context);
+  int (*query_device)(ibv_context* context, ibv_device_attr* attr);
+  // Writes the first 48 bytes of an ibv_port_attr, which is what the exported
+  // function does for programs older than the inline one: zero the rest.
+  int (*query_port)(ibv_context* context, std::uint8_t port,
+                    _compat_ibv_port_attr* attr);
+  int (*query_gid)(ibv_context* context, std::uint8_t port, int index,
+                   ibv_gid* gid);
+  ibv_pd* (*alloc_pd)(ibv_context* context);
+  int (*dealloc_pd)(ibv_pd* pd);
+  ibv_mr* (*reg_mr)(ibv_pd* pd, void* address, std::size_t length, int access);
+  int (*dereg_mr)(ibv_mr* mr);
+  ibv_comp_channel* (*create_comp_channel)(ibv_context* context);
+  int (*destroy_comp_channel)(ibv_comp_channel* channel);
+  int (*get_cq_event)(ibv_comp_channel* channel, ibv_cq** cq, void** context);
+  void (*ack_cq_events)(ibv_cq* cq, unsigned int count);
+  ibv_cq* (*create_cq)(ibv_context* context, int cqe, void* cq_context,
+                       ibv_comp_channel* channel, int comp_vector);
+  int (*destroy_cq)(ibv_cq* cq);
+  ibv_qp* (*create_qp)(ibv_pd* pd, ibv_qp_init_attr* attr);
+  int (*modify_qp)(ibv_qp* qp, ibv_qp_attr* attr, int mask);
+  int (*query_qp)(ibv_qp* qp, ibv_qp_attr* attr, int mask,
+                  ibv_qp_init_attr* init_attr);
+  int (*destroy_qp)(ibv_qp* qp);
+  int (*get_async_event)(ibv_context* context, ibv_async_event* event);
+  void (*ack_async_event)(ibv_async_event* event);
+
+  // Memory that the device likes, readable and writable, page-aligned, zeroed.
+  // The software device: shareable with peers on the host. nullptr in the
+  // system's table, where Device::Allocate maps huge pages itself.
+  void* (*allocate)(ibv_context* context, std::size_t bytes);
+  void (*free)(ibv_context* context, void* address, std::size_t bytes);
+};
+
+// The system's libibverbs.so.1. kUnavailable, with the loader's message, where
+// it cannot be loaded or lacks a function. Once loaded it stays, as the drivers
+// that it loads in turn cannot be unloaded.
+Result<std::shared_ptr<const Library>> LoadSystemLibrary();
+
+// A library by path, as LoadSystemLibrary does; for tests.
+Result<std::shared_ptr<const Library>> LoadLibrary(const char* path);
+
+}  // namespace ringpipe::verbs
+
+#endif  // RINGPIPE_VERBS_LIBRARY_H_

@@ -1,0 +1,71 @@
+#ifndef RINGPIPE_VERBS_MEMORY_REGION_H_
+#define RINGPIPE_VERBS_MEMORY_REGION_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+#include "base/status.h"
+#include "verbs/device.h"
+#include "verbs/memlock.h"  // CheckMemlock
+
+namespace ringpipe::verbs {
+
+// RAII over ibv_pd. Thread-safe.
+class ProtectionDomain {
+ public:
+  // kResourceExhausted past the device's limit.
+  static Result<std::shared_ptr<ProtectionDomain>> Create(
+      std::shared_ptr<Device> device);
+  ~ProtectionDomain();
+  ProtectionDomain(const ProtectionDomain&) = delete;
+  ProtectionDomain& operator=(const ProtectionDomain&) = delete;
+
+  ibv_pd* get() const { return pd_; }
+  const std::shared_ptr<Device>& device() const { return device_; }
+
+ private:
+  ProtectionDomain(std::shared_ptr<Device> device, ibv_pd* pd)
+      : device_(std::move(device)), pd_(pd) {}
+
+  std::shared_ptr<Device> device_;
+  ibv_pd* pd_;
+};
+
+// RAII over ibv_mr: memory that the device may use, from Register to the
+// destructor. Does not own the memory. Move-only; one thread at a time.
+class MemoryRegion {
+ public:
+  // `access` is of ibv_access_flags; 0: local read only. kInvalidArgument for
+  // no memory. On a device that pins, RLIMIT_MEMLOCK is checked first:
+  // kResourceExhausted says what is needed and how to raise it.
+  static Result<MemoryRegion> Register(std::shared_ptr<ProtectionDomain> pd,
+                                       const void* address, std::size_t bytes,
+                                       int access);
+  MemoryRegion() = default;
+  MemoryRegion(MemoryRegion&& other) noexcept;
+  MemoryRegion& operator=(MemoryRegion&& other) noexcept;
+  ~MemoryRegion();
+
+  // Deregisters now. An error (the device still uses the memory) leaves it
+  // registered for good: the memory must then never be reused. Ok where nothing
+  // is registered.
+  Status Deregister();
+
+  // Only where it is registered.
+  std::uint32_t lkey() const { return mr_->lkey; }
+  std::uint32_t rkey() const { return mr_->rkey; }
+  explicit operator bool() const { return mr_ != nullptr; }
+
+ private:
+  MemoryRegion(std::shared_ptr<ProtectionDomain> pd, ibv_mr* mr)
+      : pd_(std::move(pd)), mr_(mr) {}
+
+  std::shared_ptr<ProtectionDomain> pd_;
+  ibv_mr* mr_ = nullptr;
+};
+
+}  // namespace ringpipe::verbs
+
+#endif  // RINGPIPE_VERBS_MEMORY_REGION_H_

@@ -1,0 +1,264 @@
+#include "verbs/queue_pair.h"
+
+#include <arpa/inet.h>
+#include <sys/random.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <string>
+#include <utility>
+
+namespace ringpipe::verbs {
+namespace {
+
+constexpr std::uint32_t k24Bits = 0xff'ffff;
+// Routers that a RoCE packet may pass.
+constexpr std::uint8_t kHopLimit = 64;
+
+// Where a connection's packets are numbered from: at random, so that a late
+// packet of an earlier connection is not taken for one of this.
+std::uint32_t RandomPacketSequence() {
+  std::uint32_t value = 0;
+  if (getrandom(&value, sizeof(value), GRND_NONBLOCK) != sizeof(value)) {
+    value = static_cast<std::uint32_t>(
+        std::chrono::steady_clock::now().time_since_epoch().count());
+  }
+  return value & k24Bits;
+}
+
+Status CheckLimit(const DeviceInfo& info, const char* what, int value, int most,
+                  const char* advice) {
+  if (value <= most) {
+    return Status::Ok();
+  }
+  return {StatusCode::kResourceExhausted,
+          info.name + ": a queue pair with " + std::to_string(value) + " " +
+              what + ", of which the device has at most " +
+              std::to_string(most) + ": " + advice};
+}
+
+Status CheckOptions(const DeviceInfo& info, const QueuePair::Options& options) {
+  constexpr char kFewer[] = "lower RINGPIPE_SLOTS or RINGPIPE_DEPTH";
+  constexpr char kShorter[] = "use fewer pieces of memory in a work request";
+  RINGPIPE_RETURN_IF_ERROR(CheckLimit(
+      info, "sends outstanding", options.max_send, info.max_qp_wr, kFewer));
+  RINGPIPE_RETURN_IF_ERROR(CheckLimit(info, "receives outstanding",
+                                      options.max_receive, info.max_qp_wr,
+                                      kFewer));
+  RINGPIPE_RETURN_IF_ERROR(CheckLimit(info, "pieces of memory in a send",
+                                      options.max_send_sge, info.max_sge,
+                                      kShorter));
+  RINGPIPE_RETURN_IF_ERROR(CheckLimit(info, "pieces of memory in a receive",
+                                      options.max_receive_sge, info.max_sge,
+                                      kShorter));
+  const auto fits = [](int value, int most) {
+    return value >= 0 && value <= most;
+  };
+  if (!fits(options.timeout, 31) || !fits(options.retry_count, 7) ||
+      !fits(options.rnr_retry, 7) || !fits(options.min_rnr_timer, 31)) {
+    return {StatusCode::kInvalidArgument,
+            "timeout and min_rnr_timer are 0 to 31, retry_count and rnr_retry "
+            "0 to 7"};
+  }
+  return Status::Ok();
+}
+
+// nullptr, with errno, where the device refuses.
+ibv_qp* CreateReliableConnected(const Library& library, ibv_pd* pd, ibv_cq* cq,
+                                const QueuePair::Options& options,
+                                int inline_bytes, int* granted_inline_bytes) {
+  ibv_qp_init_attr attr = {};
+  attr.send_cq = cq;
+  attr.recv_cq = cq;
+  attr.qp_type = IBV_QPT_RC;
+  attr.cap.max_send_wr = static_cast<std::uint32_t>(options.max_send);
+  attr.cap.max_recv_wr = static_cast<std::uint32_t>(options.max_receive);
+  attr.cap.max_send_sge = static_cast<std::uint32_t>(options.max_send_sge);
+  attr.cap.max_recv_sge = static_cast<std::uint32_t>(options.max_receive_sge);
+  attr.cap.max_inline_data = static_cast<std::uint32_t>(inline_bytes);
+  errno = 0;
+  ibv_qp* qp = library.create_qp(pd, &attr);
+  *granted_inline_bytes = static_cast<int>(attr.cap.max_inline_data);
+  return qp;
+}
+
+const char* LinkLayerName(bool ethernet) {
+  return ethernet ? "Ethernet" : "InfiniBand";
+}
+
+// `remote` came over the network: nothing in it is believed.
+Status CheckRemote(const DeviceInfo& info, const Endpoint& remote) {
+  if (remote.ethernet > 1 || remote.qp_number > k24Bits ||
+      remote.packet_sequence > k24Bits || remote.mtu < IBV_MTU_256 ||
+      remote.mtu > IBV_MTU_4096) {
+    return {StatusCode::kMismatch,
+            info.name + ": the peer's endpoint is none (queue pair " +
+                std::to_string(remote.qp_number) + ", MTU code " +
+                std::to_string(remote.mtu) +
+                "): do all ranks run the same version?"};
+  }
+  if ((remote.ethernet != 0) != info.ethernet) {
+    return {StatusCode::kMismatch,
+            "link layers differ: " + info.name + " here is " +
+                LinkLayerName(info.ethernet) + ", the peer's device " +
+                LinkLayerName(remote.ethernet != 0) +
+                "; choose devices of one kind with RINGPIPE_DEVICE"};
+  }
+  return Status::Ok();
+}
+
+std::string AddressText(const Endpoint& end) {
+  if (end.ethernet == 0) {
+    return "LID " + std::to_string(end.lid);
+  }
+  char text[INET6_ADDRSTRLEN] = "";
+  inet_ntop(AF_INET6, end.gid, text, sizeof(text));
+  return std::string("GID ") + text;
+}
+
+ibv_ah_attr Address(const DeviceInfo& info, const Endpoint& remote) {
+  ibv_ah_attr address = {};
+  address.dlid = remote.lid;
+  address.port_num = static_cast<std::uint8_t>(info.port);
+  // Ethernet is addressed by GID; so is InfiniBand where a port has no LID.
+  if (info.ethernet || remote.lid == 0) {
+    address.is_global = 1;
+    std::memcpy(address.grh.dgid.raw, remote.gid, sizeof(remote.gid));
+    address.grh.sgid_index = static_cast<std::uint8_t>(info.gid_index);
+    address.grh.hop_limit = kHopLimit;
+  }
+  return address;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<QueuePair>> QueuePair::Create(
+    std::shared_ptr<ProtectionDomain> pd, std::shared_ptr<CompletionQueue> cq,
+    const Options& options) {
+  const Device& device = *pd->device();
+  RINGPIPE_RETURN_IF_ERROR(CheckOptions(device.info(), options));
+  int inline_bytes = 0;
+  ibv_qp* qp =
+      CreateReliableConnected(device.library(), pd->get(), cq->get(), options,
+                              options.max_inline_bytes, &inline_bytes);
+  if (qp == nullptr && options.max_inline_bytes > 0) {
+    // Some devices have no inline data, and none says so beforehand.
+    qp = CreateReliableConnected(device.library(), pd->get(), cq->get(),
+                                 options, 0, &inline_bytes);
+  }
+  if (qp == nullptr) {
+    const int error = errno;
+    return device.CallFailed(
+        "ibv_create_qp with " + std::to_string(options.max_send) +
+            " sends and " + std::to_string(options.max_receive) +
+            " receives (lower RINGPIPE_SLOTS or RINGPIPE_DEPTH; on a device "
+            "that pins, raise 'ulimit -l')",
+        error);
+  }
+  // From here on the destructor destroys it.
+  std::unique_ptr<QueuePair> created(
+      new QueuePair(std::move(pd), std::move(cq), options, qp, inline_bytes));
+  RINGPIPE_RETURN_IF_ERROR(created->ToInit());
+  return created;
+}
+
+QueuePair::QueuePair(std::shared_ptr<ProtectionDomain> pd,
+                     std::shared_ptr<CompletionQueue> cq,
+                     const Options& options, ibv_qp* qp, int max_inline_bytes)
+    : pd_(std::move(pd)),
+      cq_(std::move(cq)),
+      options_(options),
+      qp_(qp),
+      max_inline_bytes_(max_inline_bytes),
+      packet_sequence_(RandomPacketSequence()) {}
+
+QueuePair::~QueuePair() { device().library().destroy_qp(qp_); }
+
+Endpoint QueuePair::endpoint() const {
+  const DeviceInfo& info = device().info();
+  Endpoint endpoint;
+  endpoint.qp_number = qp_->qp_num;
+  endpoint.packet_sequence = packet_sequence_;
+  endpoint.lid = info.lid;
+  endpoint.mtu = static_cast<std::uint8_t>(info.mtu);
+  endpoint.ethernet = info.ethernet ? 1 : 0;
+  std::memcpy(endpoint.gid, info.gid.raw, sizeof(endpoint.gid));
+  return endpoint;
+}
+
+Status QueuePair::Connect(const Endpoint& remote) {
+  RINGPIPE_RETURN_IF_ERROR(CheckRemote(device().info(), remote));
+  RINGPIPE_RETURN_IF_ERROR(ToReadyToReceive(remote));
+  return ToReadyToSend();
+}
+
+Status QueuePair::Fail() {
+  ibv_qp_attr attr = {};
+  attr.qp_state = IBV_QPS_ERR;
+  const int error = device().library().modify_qp(qp_, &attr, IBV_QP_STATE);
+  return error == 0 ? Status::Ok()
+                    : device().CallFailed("ibv_modify_qp to ERR", error);
+}
+
+Status QueuePair::ToInit() {
+  ibv_qp_attr attr = {};
+  attr.qp_state = IBV_QPS_INIT;
+  attr.pkey_index = 0;
+  attr.port_num = static_cast<std::uint8_t>(device().info().port);
+  attr.qp_access_flags = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
+  const int error = device().library().modify_qp(
+      qp_, &attr,
+      IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
+  return error == 0 ? Status::Ok()
+                    : device().CallFailed("ibv_modify_qp to INIT", error);
+}
+
+Status QueuePair::ToReadyToReceive(const Endpoint& remote) {
+  const DeviceInfo& info = device().info();
+  ibv_qp_attr attr = {};
+  attr.qp_state = IBV_QPS_RTR;
+  attr.path_mtu = std::min(info.mtu, static_cast<ibv_mtu>(remote.mtu));
+  attr.dest_qp_num = remote.qp_number;
+  attr.rq_psn = remote.packet_sequence;
+  attr.max_dest_rd_atomic = 1;  // ringpipe reads nothing; 0 upsets some devices
+  attr.min_rnr_timer = static_cast<std::uint8_t>(options_.min_rnr_timer);
+  attr.ah_attr = Address(info, remote);
+  const int error = device().library().modify_qp(
+      qp_, &attr,
+      IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
+          IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+  if (error == 0) {
+    return Status::Ok();
+  }
+  const std::string what = "ibv_modify_qp to RTR, from " +
+                           AddressText(endpoint()) + " to " +
+                           AddressText(remote);
+  if (error == ETIMEDOUT || error == EHOSTUNREACH || error == ENETUNREACH) {
+    // RoCE looks the peer's Ethernet address up here.
+    return ErrnoStatus(
+        StatusCode::kUnavailable,
+        info.name + ": " + what + " (can the two addresses ping each other?)",
+        error);
+  }
+  return device().CallFailed(what, error);
+}
+
+Status QueuePair::ToReadyToSend() {
+  ibv_qp_attr attr = {};
+  attr.qp_state = IBV_QPS_RTS;
+  attr.timeout = static_cast<std::uint8_t>(options_.timeout);
+  attr.retry_cnt = static_cast<std::uint8_t>(options_.retry_count);
+  attr.rnr_retry = static_cast<std::uint8_t>(options_.rnr_retry);
+  attr.sq_psn = packet_sequence_;
+  attr.max_rd_atomic = 1;
+  const int error = device().library().modify_qp(
+      qp_, &attr,
+      IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+          IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC);
+  return error == 0 ? Status::Ok()
+                    : device().CallFailed("ibv_modify_qp to RTS", error);
+}
+
+}  // namespace ringpipe::verbs

@@ -1,0 +1,82 @@
+#include "verbs/soft/async_events.h"
+
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <cstdint>
+
+namespace ringpipe::verbs::soft {
+namespace {
+
+// `element` is a union of pointers for the events that are raised here.
+void* ObjectOf(const ibv_async_event& event) {
+  return event.event_type == IBV_EVENT_CQ_ERR
+             ? static_cast<void*>(event.element.cq)
+             : static_cast<void*>(event.element.qp);
+}
+
+}  // namespace
+
+bool AsyncEvents::Open() {
+  event_ = FileDescriptor(eventfd(0, EFD_CLOEXEC | EFD_SEMAPHORE));
+  return static_cast<bool>(event_);
+}
+
+void AsyncEvents::RaiseForQueuePair(ibv_qp* qp, ibv_event_type type) {
+  ibv_async_event event = {};
+  event.element.qp = qp;
+  event.event_type = type;
+  Raise(event);
+}
+
+void AsyncEvents::RaiseForCompletionQueue(ibv_cq* cq) {
+  ibv_async_event event = {};
+  event.element.cq = cq;
+  event.event_type = IBV_EVENT_CQ_ERR;
+  Raise(event);
+}
+
+void AsyncEvents::Raise(const ibv_async_event& event) {
+  {
+    std::lock_guard lock(mutex_);
+    waiting_.push_back(event);
+  }
+  const std::uint64_t one = 1;
+  [[maybe_unused]] const ssize_t written =
+      write(event_.get(), &one, sizeof one);
+}
+
+int AsyncEvents::Get(ibv_async_event* event) {
+  while (true) {
+    std::uint64_t count;
+    if (read(event_.get(), &count, sizeof count) != sizeof count) {
+      return -1;
+    }
+    std::lock_guard lock(mutex_);
+    if (!waiting_.empty()) {  // else it was dropped by Forget
+      *event = waiting_.front();
+      waiting_.pop_front();
+      ++taken_[ObjectOf(*event)];
+      return 0;
+    }
+  }
+}
+
+void AsyncEvents::Acknowledge(const ibv_async_event& event) {
+  std::lock_guard lock(mutex_);
+  const auto found = taken_.find(ObjectOf(event));
+  if (found != taken_.end() && --found->second == 0) {
+    taken_.erase(found);
+    acknowledged_.notify_all();
+  }
+}
+
+void AsyncEvents::Forget(void* object) {
+  std::unique_lock lock(mutex_);
+  std::erase_if(waiting_, [object](const ibv_async_event& event) {
+    return ObjectOf(event) == object;
+  });
+  acknowledged_.wait(lock, [&] { return !taken_.contains(object); });
+}
+
+}  // namespace ringpipe::verbs::soft

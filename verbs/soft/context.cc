@@ -1,0 +1,444 @@
+#include "verbs/soft/context.h"
+
+#include <errno.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <bit>
+#include <random>
+#include <utility>
+
+#include "verbs/soft/link_message.h"
+
+namespace ringpipe::verbs::soft {
+namespace {
+
+constexpr int kBindTries = 200;
+constexpr int kBacklog = 1024;
+constexpr std::chrono::milliseconds kDeregisterTimeout{2000};
+
+int PollCq(ibv_cq* cq, int count, ibv_wc* completions) {
+  return static_cast<CompletionQueue*>(cq)->Poll(count, completions);
+}
+
+int ReqNotifyCq(ibv_cq* cq, int solicited_only) {
+  return static_cast<CompletionQueue*>(cq)->RequestNotification(
+      solicited_only != 0);
+}
+
+int PostSend(ibv_qp* qp, ibv_send_wr* requests, ibv_send_wr** bad) {
+  return static_cast<QueuePair*>(qp)->PostSend(requests, bad);
+}
+
+int PostRecv(ibv_qp* qp, ibv_recv_wr* requests, ibv_recv_wr** bad) {
+  return static_cast<QueuePair*>(qp)->PostReceive(requests, bad);
+}
+
+template <typename T>
+T* FailWith(int error) {
+  errno = error;
+  return nullptr;
+}
+
+}  // namespace
+
+// --- Opening and closing -----------------------------------------------------
+
+Context::Context(ibv_device* device, std::uint64_t adversary_seed)
+    : verbs_context{}, adversary_seed_(adversary_seed), housekeeper_(this) {
+  sz = sizeof(verbs_context);
+  context.device = device;
+  context.abi_compat = __VERBS_ABI_IS_EXTENDED;
+  context.num_comp_vectors = 1;
+  context.cmd_fd = -1;
+  context.ops.poll_cq = PollCq;
+  context.ops.req_notify_cq = ReqNotifyCq;
+  context.ops.post_send = PostSend;
+  context.ops.post_recv = PostRecv;
+}
+
+std::unique_ptr<Context> Context::Open(ibv_device* device,
+                                       std::uint64_t adversary_seed) {
+  std::unique_ptr<Context> context(new Context(device, adversary_seed));
+  if (!context->Start().ok()) {
+    errno = errno != 0 ? errno : ENOMEM;
+    return nullptr;
+  }
+  return context;
+}
+
+Status Context::Start() {
+  RINGPIPE_ASSIGN_OR_RETURN(segment_, Segment::Create());
+  regions_ = std::make_unique<RegionTable>(segment_);
+  FileDescriptor listener;
+  if (!async_events_.Open() || !Bind(&listener)) {
+    return ErrnoStatus(StatusCode::kResourceExhausted, "cannot open soft0",
+                       errno);
+  }
+  context.async_fd = async_events_.fd();
+  return housekeeper_.Start(std::move(listener));
+}
+
+// To bind is to allocate the block: the kernel lets only one have a name.
+bool Context::Bind(FileDescriptor* listener) {
+  *listener = FileDescriptor(
+      socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  std::random_device random;
+  // 0 is left out: queue pairs 0 and 1 are special.
+  std::uniform_int_distribution<std::uint32_t> blocks(
+      1, (1u << kBlockBits) - 1);
+  for (int i = 0; i < kBindTries && *listener; ++i) {
+    block_ = blocks(random);
+    sockaddr_un address;
+    const socklen_t length = ContextAddress(block_, &address);
+    if (bind(listener->get(), reinterpret_cast<sockaddr*>(&address), length) ==
+        0) {
+      return listen(listener->get(), kBacklog) == 0;
+    }
+    if (errno != EADDRINUSE) {
+      break;
+    }
+  }
+  return false;
+}
+
+Context::~Context() {
+  housekeeper_.Stop();
+  // Also what the user forgot; nobody else looks any more.
+  for (std::shared_ptr<QueuePair>& qp : qps_) {
+    if (qp != nullptr) {
+      qp->Shut();
+    }
+  }
+  std::fill(qps_.begin(), qps_.end(), nullptr);
+  for (std::unique_ptr<CompletionQueue>& cq : cqs_) {
+    cq.reset();
+  }
+}
+
+ibv_gid Context::Gid() {
+  ibv_gid gid = {};  // ::ffff:127.0.0.1
+  gid.raw[10] = gid.raw[11] = 0xff;
+  gid.raw[12] = 127;
+  gid.raw[15] = 1;
+  return gid;
+}
+
+// --- Protection domains and memory -------------------------------------------
+
+ibv_pd* Context::AllocPd() {
+  auto pd = std::make_unique<ProtectionDomain>();
+  pd->context = &context;
+  std::lock_guard lock(objects_mutex_);
+  pd->id = pd->handle = ++last_pd_;
+  ibv_pd* const handle = pd.get();
+  pds_[handle] = std::move(pd);
+  return handle;
+}
+
+int Context::DeallocPd(ibv_pd* pd) {
+  std::lock_guard lock(objects_mutex_);
+  if (static_cast<ProtectionDomain*>(pd)->users > 0) {
+    return EBUSY;
+  }
+  pds_.erase(pd);
+  return 0;
+}
+
+ibv_mr* Context::RegMr(ibv_pd* pd, void* address, std::size_t length,
+                       int access) {
+  auto* domain = static_cast<ProtectionDomain*>(pd);
+  const std::uint32_t key = regions_->Register(
+      domain->id, address, length, static_cast<std::uint32_t>(access));
+  if (key == 0) {
+    return nullptr;
+  }
+  auto mr = std::make_unique<ibv_mr>();
+  *mr = {};
+  mr->context = &context;
+  mr->pd = pd;
+  mr->addr = address;
+  mr->length = length;
+  mr->handle = mr->lkey = mr->rkey = key;
+  ibv_mr* const handle = mr.get();
+  std::lock_guard lock(objects_mutex_);
+  mrs_[handle] = std::move(mr);
+  ++domain->users;
+  return handle;
+}
+
+int Context::DeregMr(ibv_mr* mr) {
+  regions_->Revoke(mr->lkey);
+  if (!WaitForUsers(Deadline::After(kDeregisterTimeout))) {
+    regions_->Restore(mr->lkey);
+    return EBUSY;
+  }
+  regions_->Release(mr->lkey);
+  std::lock_guard lock(objects_mutex_);
+  --static_cast<ProtectionDomain*>(mr->pd)->users;
+  mrs_.erase(mr);
+  return 0;
+}
+
+bool Context::WaitForUsers(Deadline deadline) {
+  for (const std::shared_ptr<QueuePair>& qp : QueuePairs()) {
+    qp->WaitForLocalUse();
+  }
+  std::uint32_t used;
+  {
+    std::lock_guard lock(objects_mutex_);
+    used = qps_used_;
+  }
+  // By index, which covers queue pairs that were destroyed under a peer.
+  for (std::uint32_t i = 0; i < used; ++i) {
+    if (!WaitForPeer(layout().queue_pairs[i], deadline)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+// --- Completion channels and queues ------------------------------------------
+
+ibv_comp_channel* Context::CreateCompChannel() {
+  std::lock_guard lock(objects_mutex_);
+  std::unique_ptr<CompletionChannel> channel =
+      CompletionChannel::Create(this, last_channel_ + 1);
+  if (channel == nullptr) {
+    return nullptr;
+  }
+  ++last_channel_;
+  ibv_comp_channel* const handle = channel.get();
+  channels_[handle] = std::move(channel);
+  return handle;
+}
+
+int Context::DestroyCompChannel(ibv_comp_channel* channel) {
+  if (static_cast<CompletionChannel*>(channel)->in_use()) {
+    return EBUSY;
+  }
+  std::lock_guard lock(objects_mutex_);
+  channels_.erase(channel);
+  return 0;
+}
+
+ibv_cq* Context::CreateCq(int entries, void* cq_context,
+                          ibv_comp_channel* channel, int vector) {
+  if (entries < 1 || entries > kMaxCqe || vector != 0) {
+    return FailWith<ibv_cq>(EINVAL);
+  }
+  std::lock_guard lock(objects_mutex_);
+  const auto free = std::find(cqs_.begin(), cqs_.end(), nullptr);
+  if (free == cqs_.end()) {
+    return FailWith<ibv_cq>(ENOMEM);
+  }
+  *free = std::make_unique<CompletionQueue>(
+      this, static_cast<std::uint32_t>(free - cqs_.begin()), entries,
+      cq_context, static_cast<CompletionChannel*>(channel), adversary_seed_);
+  return free->get();
+}
+
+int Context::DestroyCq(ibv_cq* cq) {
+  auto* queue = static_cast<CompletionQueue*>(cq);
+  if (queue->in_use()) {
+    return EBUSY;
+  }
+  queue->WaitForAcknowledgements();
+  async_events_.Forget(static_cast<ibv_cq*>(queue));
+  std::lock_guard lock(objects_mutex_);
+  cqs_[queue->index()].reset();
+  return 0;
+}
+
+// --- Queue pairs -------------------------------------------------------------
+
+bool Context::IsValid(const ibv_qp_init_attr& attr) const {
+  const ibv_qp_cap& cap = attr.cap;
+  return attr.send_cq != nullptr && attr.recv_cq != nullptr &&
+         cap.max_send_wr <= kMaxQueueDepth &&
+         cap.max_recv_wr <= kMaxQueueDepth && cap.max_send_sge <= kMaxSge &&
+         cap.max_recv_sge <= kMaxSge && cap.max_inline_data <= kMaxInline;
+}
+
+std::uint32_t Context::TakeQueuePairIndex() {
+  if (qps_used_ < kMaxQueuePairs) {
+    return qps_used_++;
+  }
+  if (qps_unused_.empty()) {
+    return kMaxQueuePairs;
+  }
+  const std::uint32_t index = qps_unused_.front();
+  qps_unused_.pop_front();
+  return index;
+}
+
+ibv_qp* Context::CreateQp(ibv_pd* pd, ibv_qp_init_attr* attr) {
+  if (attr->qp_type != IBV_QPT_RC || attr->srq != nullptr) {
+    return FailWith<ibv_qp>(EOPNOTSUPP);
+  }
+  if (!IsValid(*attr)) {
+    return FailWith<ibv_qp>(EINVAL);
+  }
+  std::lock_guard lock(objects_mutex_);
+  const std::uint32_t index = TakeQueuePairIndex();
+  if (index == kMaxQueuePairs) {
+    return FailWith<ibv_qp>(ENOMEM);
+  }
+  auto* domain = static_cast<ProtectionDomain*>(pd);
+  qps_[index] = std::make_shared<QueuePair>(this, index, domain, *attr,
+                                            adversary_seed_);
+  ++domain->users;
+  return qps_[index].get();
+}
+
+int Context::DestroyQp(ibv_qp* handle) {
+  auto* qp = static_cast<QueuePair*>(handle);
+  const std::uint32_t index = qp->index();
+  std::shared_ptr<QueuePair> last;
+  {
+    std::lock_guard lock(objects_mutex_);
+    last = std::move(qps_[index]);
+    qps_[index] = nullptr;
+  }
+  const bool alone = qp->Shut();
+  static_cast<CompletionQueue*>(qp->send_cq)->Detach(qp);
+  static_cast<CompletionQueue*>(qp->recv_cq)->Detach(qp);
+  async_events_.Forget(static_cast<ibv_qp*>(qp));
+  std::lock_guard lock(objects_mutex_);
+  --static_cast<ProtectionDomain*>(qp->pd)->users;
+  if (alone) {
+    qps_unused_.push_back(index);
+  }  // else the number is lost: a stopped peer may still write to its block
+  return 0;
+}
+
+std::shared_ptr<QueuePair> Context::FindQueuePair(std::uint32_t index) {
+  std::lock_guard lock(objects_mutex_);
+  return index < kMaxQueuePairs ? qps_[index] : nullptr;
+}
+
+std::vector<std::shared_ptr<QueuePair>> Context::QueuePairs() {
+  std::lock_guard lock(objects_mutex_);
+  std::vector<std::shared_ptr<QueuePair>> all;
+  for (std::uint32_t i = 0; i < qps_used_; ++i) {
+    if (qps_[i] != nullptr) {
+      all.push_back(qps_[i]);
+    }
+  }
+  return all;
+}
+
+Context::ChannelOf Context::ReceiveChannel(QueuePair& qp) {
+  std::lock_guard lock(objects_mutex_);
+  // A queue that is in the middle of its destruction has lost its receivers.
+  if (qps_[qp.index()].get() != &qp || qp.recv_cq->channel == nullptr) {
+    return {};
+  }
+  const auto* channel =
+      static_cast<const CompletionChannel*>(qp.recv_cq->channel);
+  return {channel->id(), channel->fd};
+}
+
+// --- Peers -------------------------------------------------------------------
+
+std::shared_ptr<PeerLink> Context::LinkTo(std::uint32_t block) {
+  std::lock_guard lock(links_mutex_);
+  std::weak_ptr<PeerLink>& known = links_[block];
+  std::shared_ptr<PeerLink> link = known.lock();
+  if (link == nullptr || link->dead()) {
+    link = PeerLink::Connect(block);
+    known = link;
+    if (link != nullptr) {
+      housekeeper_.Watch(link->socket());
+    } else {
+      links_.erase(block);
+    }
+  }
+  return link;
+}
+
+std::shared_ptr<PeerLink> Context::FindLink(int socket) {
+  std::lock_guard lock(links_mutex_);
+  for (const auto& [block, known] : links_) {
+    std::shared_ptr<PeerLink> link = known.lock();
+    if (link != nullptr && link->socket() == socket) {
+      return link;
+    }
+  }
+  return nullptr;
+}
+
+void Context::OnRequesterGone(std::uint32_t index,
+                              std::uint32_t requester_qpn) {
+  SharedQueuePair& shared = layout().queue_pairs[index];
+  if (shared.dest_qpn.load() != requester_qpn) {
+    return;
+  }
+  std::uint32_t busy = shared.busy.load(std::memory_order_acquire);
+  if ((busy & 1) != 0) {
+    shared.busy.compare_exchange_strong(busy, busy + 1);
+  }
+  if (const std::shared_ptr<QueuePair> qp = FindQueuePair(index)) {
+    qp->OnPeerDeath();
+  }
+}
+
+// --- Work that did not end at once -------------------------------------------
+
+void Context::SetStalled(std::uint32_t qp_index, bool stalled) {
+  const std::uint64_t bit = std::uint64_t{1} << qp_index % 64;
+  if (stalled) {
+    stalled_[qp_index / 64].fetch_or(bit);
+    stalled_count_.fetch_add(1);
+  } else {
+    stalled_[qp_index / 64].fetch_and(~bit);
+    stalled_count_.fetch_sub(1);
+  }
+}
+
+void Context::ProgressStalled() {
+  for (std::uint32_t word = 0; word < kMaxQueuePairs / 64; ++word) {
+    std::uint64_t bits = stalled_[word].load(std::memory_order_relaxed);
+    for (; bits != 0; bits &= bits - 1) {
+      const std::uint32_t index = word * 64 + std::countr_zero(bits);
+      if (const std::shared_ptr<QueuePair> qp = FindQueuePair(index)) {
+        qp->TryProgress();
+      }
+    }
+  }
+}
+
+Clock::time_point Context::ProgressByTimer() {
+  Clock::time_point next = Clock::time_point::max();
+  for (std::uint32_t word = 0; word < kMaxQueuePairs / 64; ++word) {
+    std::uint64_t bits = stalled_[word].load();
+    for (; bits != 0; bits &= bits - 1) {
+      const std::uint32_t index = word * 64 + std::countr_zero(bits);
+      if (const std::shared_ptr<QueuePair> qp = FindQueuePair(index)) {
+        next = std::min(next, qp->Progress(/*timer=*/true));
+      }
+    }
+  }
+  return next;
+}
+
+void Context::ReportOverruns() {
+  std::vector<std::uint32_t> failed;
+  {
+    std::lock_guard lock(objects_mutex_);
+    for (const std::unique_ptr<CompletionQueue>& cq : cqs_) {
+      if (cq != nullptr && cq->TakeOverrun()) {
+        async_events_.RaiseForCompletionQueue(cq.get());
+        const auto attached = cq->AttachedQueuePairs();
+        failed.insert(failed.end(), attached.begin(), attached.end());
+      }
+    }
+  }
+  for (const std::uint32_t index : failed) {
+    if (const std::shared_ptr<QueuePair> qp = FindQueuePair(index)) {
+      qp->Fail(IBV_EVENT_QP_FATAL);
+    }
+  }
+}
+
+}  // namespace ringpipe::verbs::soft

@@ -1,0 +1,142 @@
+#ifndef RINGPIPE_VERBS_SOFT_CONTEXT_H_
+#define RINGPIPE_VERBS_SOFT_CONTEXT_H_
+
+#include <infiniband/verbs.h>
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "base/deadline.h"
+#include "base/status.h"
+#include "verbs/soft/async_events.h"
+#include "verbs/soft/completion_queue.h"
+#include "verbs/soft/housekeeper.h"
+#include "verbs/soft/layout.h"
+#include "verbs/soft/peer_link.h"
+#include "verbs/soft/queue_pair.h"
+#include "verbs/soft/region_table.h"
+#include "verbs/soft/segment.h"
+
+namespace ringpipe::verbs::soft {
+
+struct ProtectionDomain : ibv_pd {
+  std::uint32_t id = 0;
+  std::uint32_t users = 0;  // regions and queue pairs
+};
+
+// An open soft0: its segment, its name (a block of queue pair numbers), its
+// objects and its housekeeper. Functions that are named after a verb have its
+// contract. Thread-safe as verbs is: an object's destruction may not race with
+// its use.
+class Context : public verbs_context {
+ public:
+  // nullptr, with errno.
+  static std::unique_ptr<Context> Open(ibv_device* device,
+                                       std::uint64_t adversary_seed);
+  // Ends the housekeeper. Objects that the user left go too.
+  ~Context();
+  Context(const Context&) = delete;
+  Context& operator=(const Context&) = delete;
+
+  static Context& From(ibv_context* context) {
+    return *static_cast<Context*>(verbs_get_ctx(context));
+  }
+  ibv_context& verbs() { return context; }
+
+  // The address of every context: all are on this host.
+  static ibv_gid Gid();
+
+  ibv_pd* AllocPd();
+  int DeallocPd(ibv_pd* pd);
+  ibv_mr* RegMr(ibv_pd* pd, void* address, std::size_t length, int access);
+  int DeregMr(ibv_mr* mr);
+  ibv_comp_channel* CreateCompChannel();
+  int DestroyCompChannel(ibv_comp_channel* channel);
+  ibv_cq* CreateCq(int entries, void* cq_context, ibv_comp_channel* channel,
+                   int vector);
+  int DestroyCq(ibv_cq* cq);
+  ibv_qp* CreateQp(ibv_pd* pd, ibv_qp_init_attr* attr);
+  int DestroyQp(ibv_qp* qp);
+
+  // For the objects.
+  SegmentLayout& layout() { return segment_->layout(); }
+  Segment& segment() { return *segment_; }
+  const SharedRegion* regions() const { return regions_->regions(); }
+  AsyncEvents& async_events() { return async_events_; }
+  std::uint32_t Qpn(std::uint32_t index) const {
+    return block_ << kIndexBits | index;
+  }
+  // The link to a context, shared; nullptr: nobody is there.
+  std::shared_ptr<PeerLink> LinkTo(std::uint32_t block);
+
+  // Queue pairs that have something outstanding which did not end at once.
+  bool HasStalledWork() const {
+    return stalled_count_.load(std::memory_order_relaxed) != 0;
+  }
+  void SetStalled(std::uint32_t qp_index, bool stalled);
+  void ProgressStalled();
+  void NeedTimer(Clock::time_point when) { housekeeper_.NeedTimer(when); }
+  void WakeHousekeeper() { housekeeper_.Wake(); }
+
+  // For the housekeeper.
+  std::shared_ptr<QueuePair> FindQueuePair(std::uint32_t index);
+  std::vector<std::shared_ptr<QueuePair>> QueuePairs();
+  std::shared_ptr<PeerLink> FindLink(int socket);
+  // The requester of this number no longer exists: nobody waits for it now.
+  void OnRequesterGone(std::uint32_t index, std::uint32_t requester_qpn);
+  // The channel of the queue pair's receive completions: fd -1: none.
+  struct ChannelOf {
+    std::uint32_t id = 0;
+    int fd = -1;
+  };
+  ChannelOf ReceiveChannel(QueuePair& qp);
+  // Lets what is stalled get on; returns when to do so again.
+  Clock::time_point ProgressByTimer();
+  void ReportOverruns();
+
+ private:
+  Context(ibv_device* device, std::uint64_t adversary_seed);
+
+  Status Start();
+  bool Bind(FileDescriptor* listener);
+  bool IsValid(const ibv_qp_init_attr& attr) const;
+  // Returns when everybody, here and in peers, who looked a region up before
+  // is done with it; false if that is not so by the deadline.
+  bool WaitForUsers(Deadline deadline);
+  std::uint32_t TakeQueuePairIndex();
+
+  const std::uint64_t adversary_seed_;
+  std::uint32_t block_ = 0;
+  std::shared_ptr<Segment> segment_;
+  std::unique_ptr<RegionTable> regions_;
+  AsyncEvents async_events_;
+
+  std::mutex objects_mutex_;  // for what follows
+  std::uint32_t last_pd_ = 0;
+  std::uint32_t last_channel_ = 0;
+  std::map<ibv_pd*, std::unique_ptr<ProtectionDomain>> pds_;
+  std::map<ibv_mr*, std::unique_ptr<ibv_mr>> mrs_;
+  std::map<ibv_comp_channel*, std::unique_ptr<CompletionChannel>> channels_;
+  std::array<std::unique_ptr<CompletionQueue>, kMaxCompletionQueues> cqs_;
+  std::array<std::shared_ptr<QueuePair>, kMaxQueuePairs> qps_;
+  std::uint32_t qps_used_ = 0;             // indexes ever used
+  std::deque<std::uint32_t> qps_unused_;   // first in, first out: late reuse
+
+  std::mutex links_mutex_;
+  std::map<std::uint32_t, std::weak_ptr<PeerLink>> links_;  // by block
+
+  std::atomic<int> stalled_count_{0};
+  std::atomic<std::uint64_t> stalled_[kMaxQueuePairs / 64] = {};
+
+  Housekeeper housekeeper_;  // last: its thread uses all of the above
+};
+
+}  // namespace ringpipe::verbs::soft
+
+#endif  // RINGPIPE_VERBS_SOFT_CONTEXT_H_

@@ -1,0 +1,244 @@
+#include "verbs/soft/housekeeper.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+
+#include <algorithm>
+
+#include "verbs/soft/context.h"
+
+namespace ringpipe::verbs::soft {
+namespace {
+
+constexpr int kEventsAtOnce = 64;
+// Strangers of the same user may connect too; more than peers need is refused.
+constexpr std::size_t kMaxRequesters = 4096;
+
+bool Add(int epoll, int fd) {
+  epoll_event event = {};
+  event.events = EPOLLIN;
+  event.data.fd = fd;
+  return epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event) == 0;
+}
+
+}  // namespace
+
+Status Housekeeper::Start(FileDescriptor listener) {
+  listener_ = std::move(listener);
+  epoll_ = FileDescriptor(epoll_create1(EPOLL_CLOEXEC));
+  wake_ = FileDescriptor(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!epoll_ || !wake_ || !Add(epoll_.get(), listener_.get()) ||
+      !Add(epoll_.get(), wake_.get())) {
+    return ErrnoStatus(StatusCode::kResourceExhausted,
+                       "cannot start the housekeeper of soft0", errno);
+  }
+  // The application's signals are not for this thread.
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  Status status;
+  try {
+    thread_ = std::thread([this] { Run(); });
+  } catch (const std::system_error& error) {
+    status = ErrnoStatus(StatusCode::kResourceExhausted,
+                         "cannot start the housekeeper of soft0",
+                         error.code().value());
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return status;
+}
+
+void Housekeeper::Stop() {
+  if (thread_.joinable()) {
+    stop_ = true;
+    Wake();
+    thread_.join();
+  }
+}
+
+void Housekeeper::Wake() {
+  const std::uint64_t one = 1;
+  [[maybe_unused]] const ssize_t written =
+      write(wake_.get(), &one, sizeof one);
+}
+
+void Housekeeper::NeedTimer(Clock::time_point when) {
+  if (when < planned_.load(std::memory_order_seq_cst)) {
+    Wake();
+  }
+}
+
+void Housekeeper::Watch(int socket) { Add(epoll_.get(), socket); }
+
+void Housekeeper::Run() {
+  Clock::time_point next = Clock::time_point::max();
+  while (!stop_) {
+    Wait(next);
+    // While awake: whoever needs a timer now must wake the next Wait.
+    planned_.store(Clock::time_point::max(), std::memory_order_seq_cst);
+    Attend();
+    next = context_->ProgressByTimer();
+    planned_.store(next, std::memory_order_seq_cst);
+  }
+}
+
+void Housekeeper::Wait(Clock::time_point until) {
+  timespec timeout = {};
+  const timespec* limit = nullptr;
+  if (until != Clock::time_point::max()) {
+    const auto left = std::max(Clock::duration::zero(), until - Clock::now());
+    timeout.tv_sec = left / std::chrono::seconds(1);
+    timeout.tv_nsec = (left % std::chrono::seconds(1)).count();
+    limit = &timeout;
+  }
+  epoll_event events[kEventsAtOnce];
+  int count =
+      epoll_pwait2(epoll_.get(), events, kEventsAtOnce, limit, nullptr);
+  if (count < 0 && errno == ENOSYS) {  // before Linux 5.11
+    count = epoll_wait(epoll_.get(), events, kEventsAtOnce,
+                       Deadline::At(until).PollTimeoutMs(-1));
+  }
+  for (int i = 0; i < count; ++i) {
+    Handle(events[i].data.fd);
+  }
+}
+
+void Housekeeper::Handle(int fd) {
+  if (fd == wake_.get()) {
+    std::uint64_t count;
+    [[maybe_unused]] const ssize_t got = read(fd, &count, sizeof count);
+  } else if (fd == listener_.get()) {
+    Accept();
+  } else if (requesters_.contains(fd)) {
+    HandleRequester(fd);
+  } else {
+    HandleResponder(fd);
+  }
+}
+
+// --- Requesters: they connected to us ----------------------------------------
+
+void Housekeeper::Accept() {
+  while (true) {
+    FileDescriptor socket(accept4(listener_.get(), nullptr, nullptr,
+                                  SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (!socket) {
+      return;
+    }
+    ucred peer;
+    const int fd = socket.get();
+    if (requesters_.size() < kMaxRequesters && IsTrusted(fd, &peer) &&
+        Add(epoll_.get(), fd)) {
+      requesters_[fd] = std::move(socket);
+    }
+  }
+}
+
+void Housekeeper::HandleRequester(int socket) {
+  while (true) {
+    LinkMessage message;
+    FileDescriptor unwanted[2];
+    switch (ReceiveLinkMessage(socket, &message, &unwanted[0], &unwanted[1])) {
+      case Received::kNothing:
+        return;
+      case Received::kClosed:
+        DropRequester(socket);
+        return;
+      case Received::kMessage:
+        break;
+    }
+    // A ring only wakes: Attend looks at what there is.
+    if (message.kind == LinkMessage::kAttach) {
+      Answer(socket, message);
+    }
+  }
+}
+
+void Housekeeper::Answer(int socket, const LinkMessage& request) {
+  LinkMessage answer = request;
+  const std::uint32_t index = IndexOf(request.responder_qpn);
+  const std::shared_ptr<QueuePair> qp = context_->FindQueuePair(index);
+  if (qp == nullptr || qp->qp_num != request.responder_qpn) {
+    answer.kind = LinkMessage::kNoSuchQueuePair;
+    SendLinkMessage(socket, answer, -1, -1);
+    return;
+  }
+  answer.kind = LinkMessage::kAttached;
+  answer.incarnation = qp->shared().incarnation.load();
+  const Context::ChannelOf channel = context_->ReceiveChannel(*qp);
+  answer.channel = channel.id;
+  attachments_[{index, request.requester_qpn}] = socket;
+  SendLinkMessage(socket, answer,
+                  request.segment != 0 ? context_->segment().fd() : -1,
+                  channel.fd);
+}
+
+void Housekeeper::DropRequester(int socket) {
+  for (auto i = attachments_.begin(); i != attachments_.end();) {
+    if (i->second != socket) {
+      ++i;
+      continue;
+    }
+    const auto [index, requester_qpn] = i->first;
+    context_->OnRequesterGone(index, requester_qpn);
+    i = attachments_.erase(i);
+  }
+  requesters_.erase(socket);
+}
+
+// --- Responders: we connected to them ----------------------------------------
+
+void Housekeeper::HandleResponder(int socket) {
+  const std::shared_ptr<PeerLink> link = context_->FindLink(socket);
+  if (link == nullptr) {
+    return;  // closed meanwhile
+  }
+  while (true) {
+    LinkMessage message;
+    switch (link->Receive(&message)) {
+      case Received::kNothing:
+        return;
+      case Received::kClosed:
+        link->MarkDead();
+        epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, socket, nullptr);
+        return;
+      case Received::kMessage:
+        break;
+    }
+    if (message.kind == LinkMessage::kRing) {
+      continue;
+    }
+    const std::shared_ptr<QueuePair> qp =
+        context_->FindQueuePair(IndexOf(message.requester_qpn));
+    if (qp != nullptr && qp->qp_num == message.requester_qpn) {
+      qp->OnAttached(link, message);
+    }
+  }
+}
+
+// --- What peers left in the segment ------------------------------------------
+
+void Housekeeper::Attend() {
+  context_->ReportOverruns();
+  if (context_->layout().attention.load(std::memory_order_relaxed) == 0 ||
+      context_->layout().attention.exchange(0) == 0) {
+    return;
+  }
+  for (const std::shared_ptr<QueuePair>& qp : context_->QueuePairs()) {
+    qp->HandleFault();
+    if (!qp->ServeSlots()) {
+      continue;
+    }
+    const auto requester =
+        attachments_.find({qp->index(), qp->shared().dest_qpn.load()});
+    if (requester != attachments_.end()) {
+      LinkMessage ring;
+      ring.kind = LinkMessage::kRing;
+      SendLinkMessage(requester->second, ring, -1, -1);
+    }
+  }
+}
+
+}  // namespace ringpipe::verbs::soft

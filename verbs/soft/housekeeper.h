@@ -1,0 +1,65 @@
+#ifndef RINGPIPE_VERBS_SOFT_HOUSEKEEPER_H_
+#define RINGPIPE_VERBS_SOFT_HOUSEKEEPER_H_
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <thread>
+#include <utility>
+
+#include "base/deadline.h"
+#include "base/status.h"
+#include "verbs/soft/file_descriptor.h"
+#include "verbs/soft/link_message.h"
+
+namespace ringpipe::verbs::soft {
+
+class Context;
+
+// The one thread of a context. Asleep, except to: answer requesters, learn that
+// peers died, run timers of requests that nobody polls for, copy out of slots,
+// and report errors that peers found.
+class Housekeeper {
+ public:
+  explicit Housekeeper(Context* context) : context_(context) {}
+  ~Housekeeper() { Stop(); }
+
+  Status Start(FileDescriptor listener);
+  void Stop();
+
+  // Any thread: do a round now, or at the latest at `when`.
+  void Wake();
+  void NeedTimer(Clock::time_point when);
+  // A link's socket, until it is closed.
+  void Watch(int socket);
+
+ private:
+  // Requester `second` is attached to the queue pair with index `first`.
+  using Attachment = std::pair<std::uint32_t, std::uint32_t>;
+
+  void Run();
+  void Wait(Clock::time_point until);
+  void Handle(int fd);
+  void Accept();
+  void HandleRequester(int socket);
+  void Answer(int socket, const LinkMessage& request);
+  void DropRequester(int socket);
+  void HandleResponder(int socket);
+  void Attend();
+
+  Context* const context_;
+  FileDescriptor epoll_;
+  FileDescriptor listener_;
+  FileDescriptor wake_;
+  std::atomic<bool> stop_{false};
+  // When the thread will wake by itself; max() also while it is awake.
+  std::atomic<Clock::time_point> planned_{Clock::time_point::max()};
+  // Of the thread: those who connected to us.
+  std::map<int, FileDescriptor> requesters_;
+  std::map<Attachment, int> attachments_;
+  std::thread thread_;
+};
+
+}  // namespace ringpipe::verbs::soft
+
+#endif  // RINGPIPE_VERBS_SOFT_HOUSEKEEPER_H_

@@ -1,0 +1,129 @@
+// What peers see of a context: the fixed layout at the start of its segment.
+//
+// Who writes what is fixed for each member: "owner" is the process of the
+// context, "peer" the one requester that is connected to the queue pair. A peer
+// may die at any instruction, and may be wrong: the owner checks whatever a
+// peer wrote before use, and keeps its own copy of what it decides by.
+//
+//   | regions | completion queues | queue pairs | receives | slots | data ... |
+//   '------------------------ SegmentLayout -----------------------'  Allocate
+#ifndef RINGPIPE_VERBS_SOFT_LAYOUT_H_
+#define RINGPIPE_VERBS_SOFT_LAYOUT_H_
+
+#include <infiniband/verbs.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+namespace ringpipe::verbs::soft {
+
+inline constexpr std::uint32_t kMaxQueuePairs = 1024;
+inline constexpr std::uint32_t kMaxCompletionQueues = 1024;
+inline constexpr std::uint32_t kMaxRegions = 1 << 16;
+inline constexpr std::uint32_t kMaxQueueDepth = 8192;
+inline constexpr std::uint32_t kMaxSge = 8;
+inline constexpr std::uint32_t kMaxInline = 256;
+inline constexpr int kMaxCqe = 1 << 17;
+inline constexpr std::uint32_t kSlots = 8;
+inline constexpr std::uint32_t kSlotBytes = 32 * 1024;
+
+// A queue pair number is (block of the context, index in the context).
+inline constexpr std::uint32_t kIndexBits = 10;
+inline constexpr std::uint32_t kBlockBits = 14;
+static_assert(kMaxQueuePairs == 1u << kIndexBits);
+static_assert(kIndexBits + kBlockBits == 24, "QPNs have 24 bits");
+inline constexpr std::uint32_t IndexOf(std::uint32_t qpn) {
+  return qpn & (kMaxQueuePairs - 1);
+}
+inline constexpr std::uint32_t BlockOf(std::uint32_t qpn) {
+  return qpn >> kIndexBits;
+}
+
+// A registered range. Owner-written. The other members hold still while `key`
+// is not 0 and as long as a peer is inside the queue pair (see `busy`).
+struct SharedRegion {
+  std::atomic<std::uint32_t> key;  // 0: none
+  std::uint32_t pd;
+  std::uint32_t access;
+  std::uint64_t address;  // in the owner's address space
+  std::uint64_t bytes;
+  std::uint64_t offset;  // in the segment, or kPrivateMemory
+};
+inline constexpr std::uint64_t kPrivateMemory = ~std::uint64_t{0};
+
+// What concerns the peers of one completion queue.
+struct alignas(64) SharedCompletionQueue {
+  enum Armed : std::uint32_t { kNotArmed, kNext, kSolicited };
+  // Owner sets, whoever completes takes it and owes an event.
+  std::atomic<std::uint32_t> armed;
+  // Events ever owed to the completion channel for this queue.
+  std::atomic<std::uint32_t> events;
+  // A bit for each queue pair of the owner with new receive completions. Peers
+  // set, the owner clears before it looks.
+  alignas(64) std::atomic<std::uint64_t> ready[kMaxQueuePairs / 64];
+};
+
+// A posted receive (owner-written) and then its completion (peer-written).
+// Receives complete in order: entry i of the ring is receive i and completion i.
+struct alignas(64) ReceiveEntry {
+  std::uint32_t sge_count;
+  std::uint32_t status;  // ibv_wc_status
+  std::uint32_t opcode;  // ibv_wc_opcode
+  std::uint32_t byte_count;
+  std::uint32_t immediate;  // network byte order
+  std::uint32_t flags;      // ibv_wc_flags
+  ibv_sge sges[kMaxSge];
+};
+
+// A fragment on its way into private memory that the peer cannot reach itself.
+struct SlotDescriptor {
+  std::uint64_t address;
+  std::uint32_t key;
+  std::uint32_t access;  // what the region must allow
+  std::uint32_t bytes;
+};
+
+struct SharedQueuePair {
+  // Owner.
+  alignas(64) std::atomic<std::uint32_t> state;  // ibv_qp_state
+  std::atomic<std::uint32_t> incarnation;        // changes at create and reset
+  std::atomic<std::uint32_t> dest_qpn;
+  std::atomic<std::uint32_t> pd;
+  std::atomic<std::uint32_t> access;
+  std::atomic<std::uint32_t> recv_cq;
+  std::atomic<std::uint32_t> ring_mask;
+  std::atomic<std::uint32_t> min_rnr_timer;
+  alignas(64) std::atomic<std::uint32_t> posted;  // receives ever posted
+  // Peer.
+  alignas(64) std::atomic<std::uint32_t> completed;  // receives ever completed
+  // Odd while the peer is between looking at this queue pair and the end of
+  // what it does with it: the hazard marker that deregistration waits for.
+  std::atomic<std::uint32_t> busy;
+  // An ibv_event_type + 1 when the peer found an error at the responder, or
+  // kFaultWithoutEvent: the owner then moves the queue pair to ERR.
+  std::atomic<std::uint32_t> fault;
+  // Slots: filled by the peer, emptied by the owner.
+  alignas(64) std::atomic<std::uint32_t> slots_filled;
+  SlotDescriptor slots[kSlots];
+  alignas(64) std::atomic<std::uint32_t> slots_done;
+  std::atomic<std::uint32_t> slots_refused;  // by the owner's own tables
+};
+inline constexpr std::uint32_t kFaultWithoutEvent = 0xffff;
+
+struct SegmentLayout {
+  // Set by peers before they wake the owner: look at `fault` and at the slots.
+  std::atomic<std::uint32_t> attention;
+  SharedRegion regions[kMaxRegions];
+  SharedCompletionQueue completion_queues[kMaxCompletionQueues];
+  SharedQueuePair queue_pairs[kMaxQueuePairs];
+  ReceiveEntry receives[kMaxQueuePairs][kMaxQueueDepth];
+  std::byte slots[kMaxQueuePairs][kSlots][kSlotBytes];
+};
+
+static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
+static_assert((kMaxQueueDepth & (kMaxQueueDepth - 1)) == 0);
+
+}  // namespace ringpipe::verbs::soft
+
+#endif  // RINGPIPE_VERBS_SOFT_LAYOUT_H_

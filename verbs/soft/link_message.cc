@@ -1,0 +1,117 @@
+#include "verbs/soft/link_message.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstddef>
+
+namespace ringpipe::verbs::soft {
+namespace {
+
+constexpr int kMaxDescriptors = 2;
+
+union ControlBuffer {
+  char bytes[CMSG_SPACE(kMaxDescriptors * sizeof(int))];
+  cmsghdr align;
+};
+
+void TakeDescriptors(msghdr& header, FileDescriptor* first,
+                     FileDescriptor* second) {
+  FileDescriptor* const places[] = {first, second};
+  int used = 0;
+  for (cmsghdr* control = CMSG_FIRSTHDR(&header); control != nullptr;
+       control = CMSG_NXTHDR(&header, control)) {
+    if (control->cmsg_level != SOL_SOCKET ||
+        control->cmsg_type != SCM_RIGHTS) {
+      continue;
+    }
+    const std::size_t count =
+        (control->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    for (std::size_t i = 0; i < count; ++i) {
+      int fd;
+      memcpy(&fd, CMSG_DATA(control) + i * sizeof fd, sizeof fd);
+      FileDescriptor owned(fd);
+      if (used < kMaxDescriptors) {
+        *places[used++] = std::move(owned);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+bool SendLinkMessage(int socket, const LinkMessage& message, int segment_fd,
+                     int channel_fd) {
+  iovec data = {const_cast<LinkMessage*>(&message), sizeof message};
+  msghdr header = {};
+  header.msg_iov = &data;
+  header.msg_iovlen = 1;
+  int fds[kMaxDescriptors];
+  int count = 0;
+  for (int fd : {segment_fd, channel_fd}) {
+    if (fd >= 0) {
+      fds[count++] = fd;
+    }
+  }
+  ControlBuffer control = {};
+  if (count > 0) {
+    header.msg_control = control.bytes;
+    header.msg_controllen = CMSG_SPACE(count * sizeof(int));
+    cmsghdr* rights = CMSG_FIRSTHDR(&header);
+    rights->cmsg_level = SOL_SOCKET;
+    rights->cmsg_type = SCM_RIGHTS;
+    rights->cmsg_len = CMSG_LEN(count * sizeof(int));
+    memcpy(CMSG_DATA(rights), fds, count * sizeof(int));
+  }
+  ssize_t sent;
+  do {
+    sent = sendmsg(socket, &header, MSG_DONTWAIT | MSG_NOSIGNAL);
+  } while (sent < 0 && errno == EINTR);
+  return sent == static_cast<ssize_t>(sizeof message);
+}
+
+Received ReceiveLinkMessage(int socket, LinkMessage* message,
+                            FileDescriptor* first, FileDescriptor* second) {
+  iovec data = {message, sizeof *message};
+  msghdr header = {};
+  header.msg_iov = &data;
+  header.msg_iovlen = 1;
+  ControlBuffer control = {};
+  header.msg_control = control.bytes;
+  header.msg_controllen = sizeof control.bytes;
+  ssize_t got;
+  do {
+    got = recvmsg(socket, &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+  } while (got < 0 && errno == EINTR);
+  if (got < 0) {
+    return errno == EAGAIN ? Received::kNothing : Received::kClosed;
+  }
+  TakeDescriptors(header, first, second);
+  const bool whole = got == static_cast<ssize_t>(sizeof *message) &&
+                     (header.msg_flags & MSG_TRUNC) == 0;
+  return whole && message->magic == LinkMessage::kMagic ? Received::kMessage
+                                                        : Received::kClosed;
+}
+
+socklen_t ContextAddress(std::uint32_t block, sockaddr_un* address) {
+  *address = {};
+  address->sun_family = AF_UNIX;
+  const int length =
+      snprintf(address->sun_path + 1, sizeof address->sun_path - 1,
+               "ringpipe-soft/%u", block);
+  return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + length);
+}
+
+bool IsTrusted(int socket, ucred* peer) {
+  socklen_t length = sizeof *peer;
+  if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, peer, &length) != 0) {
+    return false;
+  }
+  const uid_t own = geteuid();
+  return peer->uid == own || peer->uid == 0 || own == 0;
+}
+
+}  // namespace ringpipe::verbs::soft

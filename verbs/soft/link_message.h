@@ -1,0 +1,58 @@
+// What a requester's context and a responder's context say to each other on
+// their unix socket (SOCK_SEQPACKET): one of these at a time.
+#ifndef RINGPIPE_VERBS_SOFT_LINK_MESSAGE_H_
+#define RINGPIPE_VERBS_SOFT_LINK_MESSAGE_H_
+
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include <cstdint>
+
+#include "verbs/soft/file_descriptor.h"
+
+namespace ringpipe::verbs::soft {
+
+struct LinkMessage {
+  static constexpr std::uint32_t kMagic = 0x72706c31;  // version 1
+
+  enum Kind : std::uint32_t {
+    kAttach = 1,    // requester: I am connected to this queue pair of yours
+    kAttached = 2,  // responder: with my segment, and the CQ's channel if any
+    kNoSuchQueuePair = 3,
+    kRing = 4,  // either: look at the segment
+  };
+
+  std::uint32_t magic = kMagic;
+  std::uint32_t kind = 0;
+  std::uint32_t requester_qpn = 0;
+  std::uint32_t responder_qpn = 0;
+  std::uint32_t incarnation = 0;
+  // Names the completion channel within the responder's context; 0: none.
+  std::uint32_t channel = 0;
+  // kAttach: whether the segment is still needed; kAttached: whether it is here.
+  std::uint32_t segment = 0;
+};
+
+// Sends without blocking, with up to two descriptors (-1: none). False if the
+// peer is gone or does not read.
+bool SendLinkMessage(int socket, const LinkMessage& message, int segment_fd,
+                     int channel_fd);
+
+enum class Received { kMessage, kNothing, kClosed };
+
+// Takes one message without blocking. kClosed also for what is not a message.
+// The descriptors are in the order in which they were sent.
+Received ReceiveLinkMessage(int socket, LinkMessage* message,
+                            FileDescriptor* first, FileDescriptor* second);
+
+// The abstract socket at which the context of `block` listens. Names last as
+// long as a socket is bound to them, and a network namespace has its own.
+socklen_t ContextAddress(std::uint32_t block, sockaddr_un* address);
+
+// Whether the process at the other end may share memory with this one: the same
+// user, or one of the two is root.
+bool IsTrusted(int socket, ucred* peer);
+
+}  // namespace ringpipe::verbs::soft
+
+#endif  // RINGPIPE_VERBS_SOFT_LINK_MESSAGE_H_

@@ -1,0 +1,79 @@
+#include "verbs/soft/peer_link.h"
+
+#include <unistd.h>
+
+#include <utility>
+
+namespace ringpipe::verbs::soft {
+
+PeerLink::PeerLink(FileDescriptor socket, pid_t pid)
+    : socket_(std::move(socket)), pid_(pid), same_process_(pid == getpid()) {}
+
+std::shared_ptr<PeerLink> PeerLink::Connect(std::uint32_t block) {
+  FileDescriptor socket(
+      ::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  sockaddr_un address;
+  const socklen_t length = ContextAddress(block, &address);
+  ucred peer;
+  if (!socket ||
+      connect(socket.get(), reinterpret_cast<sockaddr*>(&address), length) !=
+          0 ||
+      !IsTrusted(socket.get(), &peer)) {
+    return nullptr;
+  }
+  return std::shared_ptr<PeerLink>(new PeerLink(std::move(socket), peer.pid));
+}
+
+void PeerLink::RequestAttach(std::uint32_t requester_qpn,
+                             std::uint32_t responder_qpn) {
+  LinkMessage message;
+  message.kind = LinkMessage::kAttach;
+  message.requester_qpn = requester_qpn;
+  message.responder_qpn = responder_qpn;
+  message.segment = has_segment_ ? 0 : 1;
+  // A message that does not fit is asked for again; a dead peer shows as that.
+  SendLinkMessage(socket_.get(), message, -1, -1);
+}
+
+void PeerLink::Ring() {
+  LinkMessage message;
+  message.kind = LinkMessage::kRing;
+  // Where it does not fit, others wait that wake the peer as well.
+  SendLinkMessage(socket_.get(), message, -1, -1);
+}
+
+Received PeerLink::Receive(LinkMessage* message) {
+  FileDescriptor first, second;
+  const Received received =
+      ReceiveLinkMessage(socket_.get(), message, &first, &second);
+  if (received != Received::kMessage ||
+      message->kind != LinkMessage::kAttached) {
+    return received;
+  }
+  FileDescriptor channel;
+  if (message->segment != 0) {
+    if (segment_ == nullptr) {
+      Result<std::shared_ptr<Segment>> segment =
+          Segment::Attach(std::move(first));
+      if (!segment.ok()) {
+        return Received::kClosed;
+      }
+      segment_ = std::move(segment).value();
+      has_segment_ = true;
+    }
+    channel = std::move(second);
+  } else {
+    channel = std::move(first);
+  }
+  if (message->channel != 0 && channel) {
+    channels_.try_emplace(message->channel, std::move(channel));
+  }
+  return segment_ != nullptr ? Received::kMessage : Received::kClosed;
+}
+
+int PeerLink::ChannelFd(std::uint32_t channel) const {
+  const auto found = channels_.find(channel);
+  return found != channels_.end() ? found->second.get() : -1;
+}
+
+}  // namespace ringpipe::verbs::soft

@@ -1,0 +1,376 @@
+#include "verbs/soft/queue_pair.h"
+
+#include <errno.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <cstring>
+#include <thread>
+
+#include "verbs/soft/context.h"
+#include "verbs/soft/transitions.h"
+
+namespace ringpipe::verbs::soft {
+namespace {
+
+using std::chrono::milliseconds;
+
+// How long to wait for a peer that is inside to leave: much longer than any
+// copy; a peer that is stopped or hangs does not hold anybody up for ever.
+constexpr milliseconds kPeerLeaves{2000};
+constexpr milliseconds kFlushRetry{1};
+constexpr int kYieldsBeforeSleep = 1000;
+constexpr int kMaxRdAtomic = 16;
+
+}  // namespace
+
+bool WaitForPeer(const SharedQueuePair& qp, Deadline deadline) {
+  const std::uint32_t seen = qp.busy.load(std::memory_order_seq_cst);
+  if ((seen & 1) == 0) {
+    return true;
+  }
+  for (int i = 0; qp.busy.load(std::memory_order_acquire) == seen; ++i) {
+    if (i < kYieldsBeforeSleep) {
+      sched_yield();
+    } else if (deadline.expired()) {
+      return false;
+    } else {
+      std::this_thread::sleep_for(std::chrono::microseconds(100));
+    }
+  }
+  return true;
+}
+
+QueuePair::QueuePair(Context* context, std::uint32_t index,
+                     ProtectionDomain* pd, const ibv_qp_init_attr& attr,
+                     std::uint64_t adversary_seed)
+    : ibv_qp{},
+      context_(context),
+      index_(index),
+      pd_id_(pd->id),
+      shared_(context->layout().queue_pairs[index]),
+      init_attr_(attr),
+      requester_(context, this, attr.cap, attr.sq_sig_all != 0,
+                 adversary_seed),
+      receives_(shared_, context->layout().receives[index],
+                context->Qpn(index), attr.cap.max_recv_wr,
+                attr.cap.max_recv_sge) {
+  this->context = &context->verbs();
+  qp_context = attr.qp_context;
+  this->pd = pd;
+  send_cq = attr.send_cq;
+  recv_cq = attr.recv_cq;
+  handle = index;
+  qp_num = context->Qpn(index);
+  qp_type = attr.qp_type;
+  state = IBV_QPS_RESET;
+  shared_.pd = pd_id_;
+  shared_.recv_cq = receive_queue_cq().index();
+  Reset();
+}
+
+void QueuePair::SetState(ibv_qp_state state) {
+  state_.store(state);
+  shared_.state.store(state, std::memory_order_seq_cst);
+}
+
+// --- State machine -----------------------------------------------------------
+
+int QueuePair::Modify(const ibv_qp_attr& attr, int mask) {
+  std::unique_lock lock(mutex_);
+  const ibv_qp_state from = current_state();
+  const ibv_qp_state to = (mask & IBV_QP_STATE) != 0 ? attr.qp_state : from;
+  if (!IsValidTransition(from, to, mask)) {
+    return EINVAL;
+  }
+  if (const int error = CheckValues(attr, mask); error != 0) {
+    return error;
+  }
+  if (to == IBV_QPS_RESET) {
+    lock.unlock();
+    const int error = Reset();
+    state = current_state();
+    return error;
+  }
+  StoreAttributes(attr, mask);
+  if (to == IBV_QPS_ERR) {
+    EnterErrorState();
+  } else {
+    SetState(to);
+  }
+  if (from == IBV_QPS_INIT && to == IBV_QPS_RTR) {
+    requester_.Connect(attr_.dest_qp_num);
+  }
+  if (from == IBV_QPS_RTS && to == IBV_QPS_SQD &&
+      attr.en_sqd_async_notify != 0 &&
+      (mask & IBV_QP_EN_SQD_ASYNC_NOTIFY) != 0) {
+    context_->async_events().RaiseForQueuePair(this, IBV_EVENT_SQ_DRAINED);
+  }
+  state = to;
+  ProgressLocked(/*timer=*/false);
+  return 0;
+}
+
+int QueuePair::CheckValues(const ibv_qp_attr& attr, int mask) const {
+  const auto is = [mask](int bit) { return (mask & bit) != 0; };
+  const bool wrong =
+      (is(IBV_QP_CUR_STATE) && attr.cur_qp_state != current_state()) ||
+      (is(IBV_QP_PORT) && attr.port_num != 1) ||
+      (is(IBV_QP_PKEY_INDEX) && attr.pkey_index != 0) ||
+      (is(IBV_QP_PATH_MTU) &&
+       (attr.path_mtu < IBV_MTU_256 || attr.path_mtu > IBV_MTU_4096)) ||
+      (is(IBV_QP_DEST_QPN) && attr.dest_qp_num >> 24 != 0) ||
+      (is(IBV_QP_TIMEOUT) && attr.timeout > 31) ||
+      (is(IBV_QP_RETRY_CNT) && attr.retry_cnt > 7) ||
+      (is(IBV_QP_RNR_RETRY) && attr.rnr_retry > 7) ||
+      (is(IBV_QP_MIN_RNR_TIMER) && attr.min_rnr_timer > 31) ||
+      (is(IBV_QP_MAX_QP_RD_ATOMIC) && attr.max_rd_atomic > kMaxRdAtomic) ||
+      (is(IBV_QP_MAX_DEST_RD_ATOMIC) &&
+       attr.max_dest_rd_atomic > kMaxRdAtomic) ||
+      is(IBV_QP_ALT_PATH) || is(IBV_QP_PATH_MIG_STATE);
+  if (wrong) {
+    return EINVAL;
+  }
+  if (is(IBV_QP_AV)) {
+    // RoCE: the address is a GID, always.
+    const ibv_ah_attr& path = attr.ah_attr;
+    if (path.is_global == 0 || path.grh.sgid_index != 0 ||
+        path.port_num != 1) {
+      return EINVAL;
+    }
+    const ibv_gid own = Context::Gid();
+    if (std::memcmp(&path.grh.dgid, &own, sizeof own) != 0) {
+      return ENETUNREACH;  // another host
+    }
+  }
+  return 0;
+}
+
+void QueuePair::StoreAttributes(const ibv_qp_attr& attr, int mask) {
+  const auto is = [mask](int bit) { return (mask & bit) != 0; };
+  if (is(IBV_QP_ACCESS_FLAGS)) attr_.qp_access_flags = attr.qp_access_flags;
+  if (is(IBV_QP_PKEY_INDEX)) attr_.pkey_index = attr.pkey_index;
+  if (is(IBV_QP_PORT)) attr_.port_num = attr.port_num;
+  if (is(IBV_QP_AV)) attr_.ah_attr = attr.ah_attr;
+  if (is(IBV_QP_PATH_MTU)) attr_.path_mtu = attr.path_mtu;
+  if (is(IBV_QP_DEST_QPN)) attr_.dest_qp_num = attr.dest_qp_num;
+  if (is(IBV_QP_RQ_PSN)) attr_.rq_psn = attr.rq_psn;
+  if (is(IBV_QP_SQ_PSN)) attr_.sq_psn = attr.sq_psn;
+  if (is(IBV_QP_TIMEOUT)) attr_.timeout = attr.timeout;
+  if (is(IBV_QP_RETRY_CNT)) attr_.retry_cnt = attr.retry_cnt;
+  if (is(IBV_QP_RNR_RETRY)) attr_.rnr_retry = attr.rnr_retry;
+  if (is(IBV_QP_MIN_RNR_TIMER)) attr_.min_rnr_timer = attr.min_rnr_timer;
+  if (is(IBV_QP_MAX_QP_RD_ATOMIC)) attr_.max_rd_atomic = attr.max_rd_atomic;
+  if (is(IBV_QP_MAX_DEST_RD_ATOMIC)) {
+    attr_.max_dest_rd_atomic = attr.max_dest_rd_atomic;
+  }
+  shared_.access = attr_.qp_access_flags;
+  shared_.dest_qpn = attr_.dest_qp_num;
+  shared_.min_rnr_timer = attr_.min_rnr_timer;
+  requester_.SetRetries(attr_.timeout, attr_.retry_cnt, attr_.rnr_retry);
+}
+
+bool QueuePair::Shut() {
+  {
+    std::lock_guard lock(mutex_);
+    SetState(IBV_QPS_RESET);
+    requester_.Reset();
+    ProgressLocked(/*timer=*/false);
+  }
+  // Not under the mutex: the housekeeper, which ends the wait when the peer
+  // has died, may need it for another reason.
+  const bool alone = WaitForPeer(shared_, Deadline::After(kPeerLeaves));
+  std::lock_guard lock(slots_mutex_);
+  return alone;
+}
+
+int QueuePair::Reset() {
+  if (!Shut()) {
+    std::lock_guard lock(mutex_);
+    EnterErrorState();
+    return EBUSY;
+  }
+  std::lock_guard lock(mutex_);
+  for (ibv_cq* cq : {send_cq, recv_cq}) {
+    auto* queue = static_cast<CompletionQueue*>(cq);
+    queue->Detach(this);
+    queue->Attach(this);
+  }
+  attr_ = {};
+  attr_.port_num = 1;
+  shared_.dest_qpn = 0;
+  shared_.access = 0;
+  shared_.fault = 0;
+  shared_.slots_filled = 0;
+  shared_.slots_done = 0;
+  shared_.slots_refused = 0;
+  shared_.incarnation.fetch_add(1);
+  receives_.Reset();
+  return 0;
+}
+
+void QueuePair::Query(ibv_qp_attr* attr, ibv_qp_init_attr* init_attr) {
+  HandleFault();
+  std::lock_guard lock(mutex_);
+  state = current_state();
+  *attr = attr_;
+  attr->qp_state = attr->cur_qp_state = state;
+  attr->path_mig_state = IBV_MIG_MIGRATED;
+  attr->cap = init_attr_.cap;
+  if (init_attr != nullptr) {
+    *init_attr = init_attr_;
+  }
+}
+
+// --- Posting and progress ----------------------------------------------------
+
+int QueuePair::PostSend(ibv_send_wr* requests, ibv_send_wr** bad) {
+  if (shared_.fault.load(std::memory_order_relaxed) != 0) {
+    HandleFault();
+  }
+  std::lock_guard lock(mutex_);
+  const ibv_qp_state now = current_state();
+  if (now != IBV_QPS_RTS && now != IBV_QPS_ERR && now != IBV_QPS_SQD) {
+    *bad = requests;
+    return EINVAL;
+  }
+  const int error = requester_.Post(requests, bad);
+  ProgressLocked(/*timer=*/false);
+  return error;
+}
+
+int QueuePair::PostReceive(ibv_recv_wr* requests, ibv_recv_wr** bad) {
+  if (current_state() == IBV_QPS_RESET) {
+    *bad = requests;
+    return EINVAL;
+  }
+  const int error = receives_.Post(requests, bad);
+  if (receives_.flushed()) {
+    receive_queue_cq().ReceivesReady(index_, /*solicited=*/true);
+  }
+  return error;
+}
+
+Clock::time_point QueuePair::Progress(bool timer) {
+  std::unique_lock lock(mutex_, std::try_to_lock);
+  if (!lock.owns_lock()) {
+    return Clock::now() + kFlushRetry;  // somebody is at it
+  }
+  return ProgressLocked(timer);
+}
+
+void QueuePair::TryProgress() {
+  std::unique_lock lock(mutex_, std::try_to_lock);
+  if (lock.owns_lock()) {
+    ProgressLocked(/*timer=*/false);
+  }
+}
+
+Clock::time_point QueuePair::ProgressLocked(bool timer) {
+  Clock::time_point again = requester_.Progress(timer);
+  if (current_state() == IBV_QPS_ERR && !receives_.flushed()) {
+    TryFlushReceives();
+    if (!receives_.flushed()) {
+      again = std::min(again, Clock::now() + kFlushRetry);
+    }
+  }
+  const bool stalled = again != Clock::time_point::max();
+  if (stalled != stalled_) {
+    stalled_ = stalled;
+    context_->SetStalled(index_, stalled);
+  }
+  if (stalled && !timer) {
+    context_->NeedTimer(again);
+  }
+  return again;
+}
+
+// --- Errors ------------------------------------------------------------------
+
+void QueuePair::EnterErrorState() {
+  if (current_state() != IBV_QPS_ERR) {
+    SetState(IBV_QPS_ERR);
+    TryFlushReceives();
+  }
+}
+
+void QueuePair::TryFlushReceives() {
+  if (!receives_.flushed() && receives_.TryFlush() &&
+      receives_.waiting() > 0) {
+    receive_queue_cq().ReceivesReady(index_, /*solicited=*/true);
+  }
+}
+
+void QueuePair::Fail(int event) {
+  std::lock_guard lock(mutex_);
+  const ibv_qp_state now = current_state();
+  if (now == IBV_QPS_RESET || now == IBV_QPS_ERR) {
+    return;
+  }
+  EnterErrorState();
+  if (event >= 0) {
+    context_->async_events().RaiseForQueuePair(
+        this, static_cast<ibv_event_type>(event));
+  }
+  ProgressLocked(/*timer=*/false);
+}
+
+void QueuePair::HandleFault() {
+  const std::uint32_t fault = shared_.fault.load(std::memory_order_acquire);
+  if (fault != 0) {
+    Fail(fault == IBV_EVENT_QP_ACCESS_ERR + 1 ? IBV_EVENT_QP_ACCESS_ERR : -1);
+  }
+}
+
+void QueuePair::OnPeerDeath() {
+  if (receives_.waiting() > 0) {
+    receive_queue_cq().WakeForCertain(index_);
+  }
+}
+
+// --- Slots -------------------------------------------------------------------
+
+bool QueuePair::ServeSlots() {
+  std::lock_guard lock(slots_mutex_);
+  bool served = false;
+  std::uint32_t done = shared_.slots_done.load(std::memory_order_relaxed);
+  while (true) {
+    const std::uint32_t filled =
+        shared_.slots_filled.load(std::memory_order_acquire);
+    const ibv_qp_state now = current_state();
+    const bool receives =
+        now == IBV_QPS_RTR || now == IBV_QPS_RTS || now == IBV_QPS_SQD;
+    if (filled == done || filled - done > kSlots || !receives) {
+      return served;
+    }
+    const SlotDescriptor slot = shared_.slots[done % kSlots];
+    std::uint64_t offset;
+    const bool enabled =
+        slot.access == IBV_ACCESS_LOCAL_WRITE ||
+        (slot.access == IBV_ACCESS_REMOTE_WRITE &&
+         (attr_.qp_access_flags & IBV_ACCESS_REMOTE_WRITE) != 0);
+    if (enabled && slot.bytes <= kSlotBytes &&
+        CheckRegion(context_->regions(), slot.key, pd_id_, slot.access,
+                    slot.address, slot.bytes, &offset)) {
+      CopyBytes(reinterpret_cast<std::byte*>(slot.address),
+                context_->layout().slots[index_][done % kSlots], slot.bytes);
+    } else {
+      shared_.slots_refused = 1;
+    }
+    shared_.slots_done.store(++done, std::memory_order_release);
+    served = true;
+  }
+}
+
+void QueuePair::OnAttached(const std::shared_ptr<PeerLink>& link,
+                           const LinkMessage& message) {
+  std::lock_guard lock(mutex_);
+  requester_.OnAttached(link, message);
+}
+
+void QueuePair::WaitForLocalUse() {
+  { std::lock_guard lock(mutex_); }
+  { std::lock_guard lock(slots_mutex_); }
+}
+
+}  // namespace ringpipe::verbs::soft

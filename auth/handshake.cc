@@ -165,8 +165,9 @@ Result<Mac> Handshake::TranscriptMac(std::string_view label) const {
 
 Result<FrameSealer> Handshake::Sealer() const {
   RINGPIPE_ASSIGN_OR_RETURN(
-      const Mac key, TranscriptMac(role_ == Role::kConnector ? kToAcceptorKey
-                                                             : kToConnectorKey));
+      const Mac key,
+      TranscriptMac(role_ == Role::kConnector ? kToAcceptorKey
+                                              : kToConnectorKey));
   return FrameSealer(key);
 }
 

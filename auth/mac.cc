@@ -18,8 +18,8 @@ struct FreeMac {
 const unsigned char* Unsigned(std::string_view bytes) {
   // OpenSSL takes a null key for "the key of before", not for an empty one.
   static const char kNothing = 0;
-  return reinterpret_cast<const unsigned char*>(
-      bytes.empty() ? &kNothing : bytes.data());
+  return reinterpret_cast<const unsigned char*>(bytes.empty() ? &kNothing
+                                                              : bytes.data());
 }
 
 }  // namespace
@@ -40,8 +40,8 @@ Result<Mac> ComputeMac(std::string_view key,
   const OSSL_PARAM parameters[] = {
       OSSL_PARAM_construct_utf8_string("digest", digest, 0),
       OSSL_PARAM_construct_end()};
-  if (context == nullptr || EVP_MAC_init(context.get(), Unsigned(key),
-                                         key.size(), parameters) != 1) {
+  if (context == nullptr ||
+      EVP_MAC_init(context.get(), Unsigned(key), key.size(), parameters) != 1) {
     return failed;
   }
   for (const std::string_view part : parts) {

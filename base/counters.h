@@ -19,7 +19,7 @@ struct StageCounters {
 
 // The pool of registered slots.
 struct SlotCounters {
-  std::uint64_t slots = 0;       // in the pool
+  std::uint64_t slots = 0;  // in the pool
   std::uint64_t in_use = 0;
   std::uint64_t high_water = 0;  // most in use at once
   std::uint64_t waits = 0;       // times that somebody found none free

@@ -29,10 +29,9 @@ class Deadline {
     if (infinite()) {
       return most;
     }
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(
-        when_ - Clock::now());
-    return static_cast<int>(
-        std::clamp<long long>(left.count(), 0, most));
+    const auto left =
+        std::chrono::ceil<std::chrono::milliseconds>(when_ - Clock::now());
+    return static_cast<int>(std::clamp<long long>(left.count(), 0, most));
   }
 
  private:

@@ -23,10 +23,10 @@ TEST(EnvironmentTest, NothingSetGivesTheDefaults) {
 }
 
 TEST(EnvironmentTest, ValuesAreTaken) {
-  const auto environment = Environment::Parse(
-      From({{"RINGPIPE_RANK", "3"},
-            {"RINGPIPE_DEVICE", "mlx5_0:1"},
-            {"RINGPIPE_LOG_LEVEL", "debug"}}));
+  const auto environment =
+      Environment::Parse(From({{"RINGPIPE_RANK", "3"},
+                               {"RINGPIPE_DEVICE", "mlx5_0:1"},
+                               {"RINGPIPE_LOG_LEVEL", "debug"}}));
   ASSERT_TRUE(environment.ok());
   EXPECT_EQ(environment->rank, 3);
   EXPECT_EQ(environment->device, "mlx5_0:1");

@@ -68,8 +68,8 @@ Status ErrnoStatus(StatusCode code, const std::string& what, int error);
 template <typename T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : value_(std::move(value)) {}             // NOLINT
-  Result(Status status) : status_(std::move(status)) {}     // NOLINT
+  Result(T value) : value_(std::move(value)) {}          // NOLINT
+  Result(Status status) : status_(std::move(status)) {}  // NOLINT
 
   bool ok() const { return value_.has_value(); }
   const Status& status() const { return status_; }
@@ -89,12 +89,12 @@ class [[nodiscard]] Result {
 };
 
 // Returns the status of `expression` from the enclosing function if it failed.
-#define RINGPIPE_RETURN_IF_ERROR(expression)                    \
-  do {                                                          \
-    if (::ringpipe::Status ringpipe_status_ = (expression);     \
-        !ringpipe_status_.ok()) {                               \
-      return ringpipe_status_;                                  \
-    }                                                           \
+#define RINGPIPE_RETURN_IF_ERROR(expression)                \
+  do {                                                      \
+    if (::ringpipe::Status ringpipe_status_ = (expression); \
+        !ringpipe_status_.ok()) {                           \
+      return ringpipe_status_;                              \
+    }                                                       \
   } while (false)
 
 // Declares or assigns `target` from a Result, or returns its status.

@@ -2,7 +2,9 @@
 
 import json
 import os
+import pty
 import re
+import select
 import signal
 import subprocess
 import sys
@@ -61,8 +63,8 @@ class Results(unittest.TestCase):
         self.assertEqual(done.stdout.count("first call"), 22)
 
     def test_every_type_and_operation_is_right(self):
-        done = run("--ranks", "3", "-b", "100000", "-n", "2", "-d", "all", "-o",
-                   "all")
+        done = run("--ranks", "3", "-b", "100000", "-e", "100000", "-n", "2",
+                   "-d", "all", "-o", "all")
         table = self.check_right(done, 30)
         self.assertEqual(len({(row[2], row[3]) for row in table}), 30)
 
@@ -73,7 +75,7 @@ class Results(unittest.TestCase):
             self.check_right(done, 3)
 
     def test_one_rank_is_enough(self):
-        self.check_right(run("--ranks", "1", "-b", "1M", "-n", "2"), 1)
+        self.check_right(run("--ranks", "1", "-e", "1K", "-n", "2"), 1)
 
     def test_json_holds_every_sample(self):
         with tempfile.TemporaryDirectory() as directory:
@@ -92,7 +94,7 @@ class Results(unittest.TestCase):
                 self.assertEqual([len(s) for s in samples], [7, 7, 7])
 
     def test_without_checks_nothing_is_called_right(self):
-        done = run("--ranks", "2", "-b", "1K", "-n", "2", "-c", "0")
+        done = run("--ranks", "2", "-e", "1K", "-n", "2", "-c", "0")
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual([row[8] for row in rows(done.stdout)], ["N/A"])
 
@@ -123,11 +125,11 @@ class BadInput(unittest.TestCase):
         self.check_refused("need .* bytes", "--ranks", "8", "-b", "1T")
 
     def test_json_path_that_cannot_be_written(self):
-        self.check_refused("/no/such/directory", "--ranks", "2", "-b", "1K",
+        self.check_refused("/no/such/directory", "--ranks", "2", "-e", "1K",
                            "-J", "/no/such/directory/x.json")
 
     def test_neither_launcher_nor_ranks(self):
-        done = run("-b", "1K")
+        done = run("-e", "1K")
         self.assertEqual(done.returncode, 1)
         self.assertIn("--ranks 8", done.stderr)
 
@@ -136,19 +138,42 @@ class BadInput(unittest.TestCase):
                            environment={"RINGPIPE_RANK": "0"})
 
     def test_an_error_of_all_ranks_is_said_once(self):
-        self.check_refused("nosuchdevice0", "--ranks", "3", "-b", "1K",
+        self.check_refused("nosuchdevice0", "--ranks", "3", "-e", "1K",
                            environment={"RINGPIPE_DEVICE": "nosuchdevice0"})
 
     def test_bad_environment(self):
-        self.check_refused("RINGPIPE_DEPTH", "--ranks", "2", "-b", "1K",
+        self.check_refused("RINGPIPE_DEPTH", "--ranks", "2", "-e", "1K",
                            environment={"RINGPIPE_DEPTH": "0"})
+
+
+class Terminal(unittest.TestCase):
+
+    def test_a_long_run_shows_progress_and_ends_at_ctrl_c(self):
+        terminal, stderr = pty.openpty()
+        with subprocess.Popen(
+            [PROGRAM, "--ranks", "2", "-e", "64K", "-n", "10000000"],
+            env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=stderr,
+            start_new_session=True) as launcher:
+            os.close(stderr)
+            shown = b""
+            while b" %  " not in shown:
+                self.assertTrue(
+                    select.select([terminal], [], [], PATIENCE_S)[0])
+                shown += os.read(terminal, 4096)
+            # To all processes in the foreground, as a terminal does it.
+            os.killpg(launcher.pid, signal.SIGINT)
+            text, _ = launcher.communicate(timeout=PATIENCE_S)
+        os.close(terminal)
+        self.assertEqual(launcher.returncode, 128 + signal.SIGINT)
+        self.assertIn(b"64K float32 sum out of place", shown)
+        self.assertNotIn(b" %  ", text)
 
 
 class Failure(unittest.TestCase):
 
     def test_a_killed_rank_ends_the_run_within_2_s(self):
         with subprocess.Popen(
-            [PROGRAM, "--ranks", "3", "-b", "1M", "-n", "10000000"],
+            [PROGRAM, "--ranks", "3", "-e", "1M", "-n", "10000000"],
             env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
             text=True) as launcher:
             # The list of ranks is printed when all have joined.

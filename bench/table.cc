@@ -53,18 +53,28 @@ std::string FormatDetail(double us) {
   return Format("%.*f", us >= 1000 ? 0 : us >= 100 ? 1 : 2, us);
 }
 
+// " (95 % CI 1.20 to 1.25)"; nothing where there is no interval.
+std::string FormatInterval(const Summary& summary) {
+  if (summary.samples < 2) {
+    return "";
+  }
+  // Rounded down: no more confidence than there is. More than 95 is called 95.
+  const double percent =
+      std::floor(100 * std::min(summary.confidence, 0.95) + 1e-9);
+  return Format(" (%.0f %% CI %s to %s)", percent,
+                FormatDetail(summary.median_low).c_str(),
+                FormatDetail(summary.median_high).c_str());
+}
+
 std::string FormatSummary(const char* where, const Figures& figures) {
   const Summary& summary = figures.summary;
   return Format(
-      "#   %-12s median %s us (%.0f %% CI %s to %s)  min %s  max %s  n %zu  "
+      "#   %-12s median %s us%s  min %s  max %s  n %zu  "
       "first call %s us\n",
       where, FormatDetail(summary.median).c_str(),
-      // Rounded down: no more confidence than there is. At least 95 is 95.
-      std::floor(100 * std::min(summary.confidence, 0.95) + 1e-9),
-      FormatDetail(summary.median_low).c_str(),
-      FormatDetail(summary.median_high).c_str(),
-      FormatDetail(summary.min).c_str(), FormatDetail(summary.max).c_str(),
-      summary.samples, FormatDetail(figures.first_us).c_str());
+      FormatInterval(summary).c_str(), FormatDetail(summary.min).c_str(),
+      FormatDetail(summary.max).c_str(), summary.samples,
+      FormatDetail(figures.first_us).c_str());
 }
 
 }  // namespace

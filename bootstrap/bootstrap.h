@@ -14,45 +14,70 @@
 
 namespace ringpipe {
 
+class Session;
+
 // A star of authenticated connections with rank 0 at its centre, driven by one
 // thread of its own (Boost.Asio). Rank 0 listens and relays; it is a rank like
 // the others otherwise.
 //
-// Liveness: a lost connection is a lost rank. It, or the first Abort of any
-// rank, ends the job: the first reason reaches every rank, fails every pending
-// and later call with that reason, and is given to the failure callback once.
+// Liveness: a lost connection is a lost rank. It, the first Abort of any rank,
+// or an AllGather or Barrier that not all ranks reach by its deadline, ends the
+// job: the first reason reaches every rank, fails every pending and later call
+// with that reason, and is given to the failure callback once. A rank that is
+// stopped (SIGSTOP) is not lost. A rank's children that keep its descriptors
+// (fork without exec) keep its connection open, and so hide its death.
 //
-// Thread-safe; AllGather and Barrier must be called by all ranks in the same
-// order, one call at a time on each.
+// Who may join: only a process that proves in the handshake (auth/handshake.h)
+// to have the same secret and job id. Without a secret the star stays on one
+// host: loopback, or a unix socket between processes of one user. Whoever
+// fails is closed, logged and counted, and hurts nobody: at most 64 such
+// connections are open at once, for at most 5 s, in which at most 1 KiB a
+// message is taken.
+//
+// Thread-safe, but for the destructor; AllGather and Barrier must be called by
+// all ranks in the same order, one call at a time on each.
 class Bootstrap {
  public:
   struct Options {
     Launch launch;
-    std::string secret;      // empty: none; then only loopback and unix sockets
+    std::string secret;  // empty: none; then only loopback and unix sockets
     Deadline deadline = Deadline::Infinite();  // for Join
     Logger logger;
     // Called once, from Bootstrap's thread, with the reason for which the job
     // failed (also a reason that came from this rank's own Abort). Must not
-    // block or call back. Not called for an orderly end.
+    // block or call back. Not called for an orderly end, nor for a failure
+    // that Join returns.
     std::function<void(const Status&)> on_failure;
   };
 
-  // Returns when all ranks have joined. Errors end every rank's Join: kTimeout
-  // lists the missing ranks and the refused connections; kMismatch an
-  // authenticated contradiction (size, duplicate rank, version);
-  // kInvalidArgument a bad address; kUnavailable an address in use.
+  // Returns when all ranks have joined. kTimeout lists the missing ranks and
+  // the refused connections; kMismatch is an authenticated contradiction (size,
+  // duplicate rank, version): both end every rank's Join, and the earliest
+  // deadline of any rank counts for all. kInvalidArgument: a bad launch or
+  // address, or one beyond this host without a secret; kUnavailable: rank 0's
+  // address is in use; kPeerLost: a rank died that had joined;
+  // kResourceExhausted: no thread or descriptor.
   static Result<std::unique_ptr<Bootstrap>> Join(const Options& options);
 
   // Leaves in order: the other ranks learn that this one is done, and do not
   // take it for dead. A rank that fails later is no longer this one's concern.
+  // Does not wait for the others to be done; takes up to 1 s where one of them
+  // is stopped. When rank 0 leaves, the star is closed: on the others failure()
+  // stays ok, AllGather and Barrier fail, Abort stays local, and they no longer
+  // learn of each other's death here.
   ~Bootstrap();
 
   int rank() const;
   int size() const;
 
-  // Every rank's blob (at most 1 MiB each), by rank.
+  // Every rank's blob (at most 1 MiB each), by rank. kPeerLost if a rank that
+  // is needed has left in order; the reason if the job has failed; kTimeout
+  // (which fails the job) names the ranks that have not called; kMismatch
+  // (likewise) if another rank calls Barrier here; kInvalidArgument for a
+  // larger blob or a second call at a time.
   Result<std::vector<std::string>> AllGather(const std::string& blob,
                                              Deadline deadline);
+  // Returns when all ranks have called it. Errors as AllGather's.
   Status Barrier(Deadline deadline);
 
   // Ends the job with `reason` unless it has failed before; returns the reason
@@ -65,13 +90,12 @@ class Bootstrap {
   // Ranks that have left in order.
   std::vector<int> departed() const;
 
-  // Connections that were refused since Join began (strangers, garbage), by
-  // reason; for messages and tests.
+  // How many connections were refused since Join began (strangers, garbage).
   int refused_connections() const;
 
  private:
-  class Session;
   explicit Bootstrap(std::unique_ptr<Session> session);
+
   std::unique_ptr<Session> session_;
 };
 

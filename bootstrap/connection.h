@@ -3,16 +3,16 @@
 #define RINGPIPE_BOOTSTRAP_CONNECTION_H_
 
 #include <array>
+#include <boost/asio/generic/stream_protocol.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <chrono>
 #include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>  // before Asio: Boost 1.74 needs it there
-
-#include <boost/asio/generic/stream_protocol.hpp>
-#include <boost/asio/io_context.hpp>
-#include <boost/asio/steady_timer.hpp>
 
 #include "auth/frame_decoder.h"
 #include "auth/handshake.h"
@@ -38,12 +38,18 @@ class Connection : public std::enable_shared_from_this<Connection> {
     std::function<void(const Status&)> closed;
   };
 
-  // How long a handshake may take.
-  static constexpr auto kHandshakeTimeout = std::chrono::seconds(5);
+  // How long a connection may take until its owner confirms the peer.
+  static constexpr auto kStrangerTimeout = std::chrono::seconds(5);
 
   Connection(boost::asio::io_context* io, Socket socket, Handshake handshake);
 
   void Start(Events events);
+
+  // Whom to tell from now on.
+  void SetEvents(Events events) { events_ = std::move(events); }
+
+  // The peer is one of the job's ranks: no time limit any more.
+  void ConfirmPeer() { stranger_timer_.cancel(); }
 
   // Only when authenticated. Does nothing on a closed connection.
   void Send(std::shared_ptr<const std::string> encoded_message);
@@ -77,7 +83,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void Shutdown();
 
   Socket socket_;
-  boost::asio::steady_timer handshake_timer_;
+  boost::asio::steady_timer stranger_timer_;
   Handshake handshake_;
   Events events_;
   FrameDecoder decoder_{Handshake::kMostMessageBytes};

@@ -68,8 +68,8 @@ class Variables {
   Result<Launch> RankAndSize(const std::string& launcher,
                              const std::string& rank_name,
                              const std::string& size_name) const {
-    for (const auto& [set, unset] : {std::pair(rank_name, size_name),
-                                     std::pair(size_name, rank_name)}) {
+    for (const auto& [set, unset] :
+         {std::pair(rank_name, size_name), std::pair(size_name, rank_name)}) {
       if (Has(set) && !Has(unset)) {
         return Bad(set + " is set but " + unset + " is not: set both, or " +
                    "neither (" + launcher + " sets both)");
@@ -163,8 +163,8 @@ Result<Launch> FromTorchrun(const Variables& variables, bool root_given) {
   const std::string run = variables.GetOr("TORCHELASTIC_RUN_ID", "");
   const std::string restart =
       variables.GetOr("TORCHELASTIC_RESTART_COUNT", "0");
-  launch.job_id = "torchrun " + run + " " + address + ":" + port + " restart " +
-                  restart;
+  launch.job_id =
+      "torchrun " + run + " " + address + ":" + port + " restart " + restart;
   if (root_given || launch.size == 1) {
     return launch;
   }
@@ -200,9 +200,9 @@ Result<Launch> FromOpenMpi(const Variables& variables, bool root_given) {
   // has few bits that differ between jobs.
   launch.job_id =
       "Open MPI " +
-      variables.GetOr(variables.FirstSet({"PMIX_NAMESPACE",
-                                          "OMPI_MCA_ess_base_jobid"}),
-                      "") +
+      variables.GetOr(
+          variables.FirstSet({"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"}),
+          "") +
       " " + variables.GetOr("OMPI_MCA_orte_precondition_transports", "");
   if (root_given || launch.size == 1) {
     return launch;
@@ -214,9 +214,9 @@ Result<Launch> FromOpenMpi(const Variables& variables, bool root_given) {
     return NeedsRoot(launch);
   }
   RINGPIPE_ASSIGN_OR_RETURN(
-      launch.root, UnixRoot({launch.job_id,
-                             LauncherProcess("OMPI_COMM_WORLD_RANK",
-                                             std::to_string(launch.rank))}));
+      launch.root,
+      UnixRoot({launch.job_id, LauncherProcess("OMPI_COMM_WORLD_RANK",
+                                               std::to_string(launch.rank))}));
   return launch;
 }
 
@@ -323,8 +323,7 @@ Result<Launch> DetectLaunch(const Environment& environment,
 
 Result<Launch> DetectLaunch(const Environment& environment) {
   return DetectLaunch(
-      environment,
-      [](std::string_view name) -> std::optional<std::string> {
+      environment, [](std::string_view name) -> std::optional<std::string> {
         const char* value = std::getenv(std::string(name).c_str());
         return value == nullptr ? std::nullopt
                                 : std::optional<std::string>(value);

@@ -15,9 +15,8 @@ namespace {
 
 constexpr int kMostAncestors = 16;
 constexpr std::array<std::string_view, 9> kLauncherNames = {
-    "hydra_pmi_proxy", "mpirun",        "mpiexec", "mpirun.openmpi",
-    "mpirun.mpich",    "mpiexec.hydra", "orted",   "prted",
-    "torchrun"};
+    "hydra_pmi_proxy", "mpirun", "mpiexec", "mpirun.openmpi", "mpirun.mpich",
+    "mpiexec.hydra",   "orted",  "prted",   "torchrun"};
 
 std::string ReadFile(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
@@ -85,8 +84,8 @@ std::string LauncherProcess(const std::string& variable,
     stat = ReadStat(pid);
   }
   std::array<char, 64> pid_namespace{};
-  const ssize_t bytes = readlink("/proc/self/ns/pid", pid_namespace.data(),
-                                 pid_namespace.size());
+  const ssize_t bytes =
+      readlink("/proc/self/ns/pid", pid_namespace.data(), pid_namespace.size());
   return std::to_string(pid) + "." + stat.start_time + "." +
          std::string(pid_namespace.data(), bytes > 0 ? bytes : 0);
 }

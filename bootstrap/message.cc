@@ -83,8 +83,8 @@ JoinRequest ReadJoinRequest(ByteReader* reader) {
 Contribution ReadContribution(ByteReader* reader) {
   Contribution contribution;
   contribution.sequence = reader->U64();
-  contribution.gathering = static_cast<Gathering>(
-      std::min<uint8_t>(reader->U8(), uint8_t{3}));
+  contribution.gathering =
+      static_cast<Gathering>(std::min<uint8_t>(reader->U8(), uint8_t{3}));
   contribution.left_ms = static_cast<int64_t>(reader->U64());
   contribution.blob = reader->String(kMostBlobBytes);
   return contribution;

@@ -20,14 +20,13 @@ std::string HostId() {
 
 Introduction Introduce(const Environment& environment,
                        const verbs::DeviceInfo& device) {
-  return {Version(),
-          device.name + (device.software ? " (software device)"
-                                         : " (RDMA device)"),
-          device.software,
-          environment.host_id.empty() ? HostId() : environment.host_id,
-          "RINGPIPE_SUBCHUNK_BYTES=" +
-              std::to_string(environment.subchunk_bytes) +
-              " RINGPIPE_DEPTH=" + std::to_string(environment.depth)};
+  return {
+      Version(),
+      device.name + (device.software ? " (software device)" : " (RDMA device)"),
+      device.software,
+      environment.host_id.empty() ? HostId() : environment.host_id,
+      "RINGPIPE_SUBCHUNK_BYTES=" + std::to_string(environment.subchunk_bytes) +
+          " RINGPIPE_DEPTH=" + std::to_string(environment.depth)};
 }
 
 // One value a line; a host id from the environment may hold anything else.
@@ -40,9 +39,8 @@ Result<Introduction> Introduction::Parse(const std::string& text) {
   Introduction introduction;
   std::string software;
   std::size_t begin = 0;
-  for (std::string* value :
-       {&introduction.version, &introduction.device, &software,
-        &introduction.chunking}) {
+  for (std::string* value : {&introduction.version, &introduction.device,
+                             &software, &introduction.chunking}) {
     const std::size_t end = text.find('\n', begin);
     if (end == std::string::npos) {
       return Status(StatusCode::kMismatch,

@@ -68,8 +68,8 @@ void CallOrder::Work() {
     WaitForTurn(lock, call.sequence);
     lock.unlock();
     const Status status = call.run(call.sequence);
+    call.end(status);  // before a later call can end
     EndTurn();
-    call.end(status);
     lock.lock();
   }
 }

@@ -5,9 +5,9 @@
 #include "bootstrap/launcher.h"
 #include "engine/call.h"
 #include "engine/call_order.h"
+#include "engine/engine.h"
 #include "engine/request_state.h"
 #include "engine/ringpipe.h"
-#include "engine/session.h"
 
 #define RINGPIPE_STRING_(x) #x
 #define RINGPIPE_STRING(x) RINGPIPE_STRING_(x)
@@ -27,16 +27,15 @@ Result<CommunicatorOptions> CommunicatorOptions::FromProcess() {
 
 class Communicator::State {
  public:
-  explicit State(std::unique_ptr<Session> session)
-      : session_(std::move(session)) {}
+  explicit State(std::unique_ptr<Engine> engine) : engine_(std::move(engine)) {}
 
-  Session& session() { return *session_; }
+  Engine& engine() { return *engine_; }
 
   Status RunNow(const Call& call, Timeout timeout) {
     RINGPIPE_ASSIGN_OR_RETURN(const CallBuffers buffers, Check(call));
     const Deadline deadline = DeadlineFor(timeout);
     return order_.RunNow([&](std::uint64_t sequence) {
-      return session_->Run(call, buffers, sequence, deadline);
+      return engine_->Run(call, buffers, sequence, deadline);
     });
   }
 
@@ -46,7 +45,7 @@ class Communicator::State {
     auto request = std::make_shared<Request::State>();
     RINGPIPE_RETURN_IF_ERROR(order_.RunLater(
         [this, call, buffers, deadline](std::uint64_t sequence) {
-          return session_->Run(call, buffers, sequence, deadline);
+          return engine_->Run(call, buffers, sequence, deadline);
         },
         [request](const Status& status) { request->End(status); }));
     return Request(std::move(request));
@@ -55,28 +54,28 @@ class Communicator::State {
   // Ends what is pending, so that the progress thread can be joined.
   void AbortPending() {
     if (order_.pending()) {
-      session_->Fail({StatusCode::kAborted,
-                      "rank " + std::to_string(session_->rank()) +
-                          " destroyed its communicator while calls were "
-                          "pending; wait for them first"});
+      engine_->Fail({StatusCode::kAborted,
+                     "rank " + std::to_string(engine_->rank()) +
+                         " destroyed its communicator while calls were "
+                         "pending; wait for them first"});
     }
   }
 
  private:
   Result<CallBuffers> Check(const Call& call) const {
-    if (const Status failure = session_->failure(); !failure.ok()) {
+    if (const Status failure = engine_->failure(); !failure.ok()) {
       return failure;
     }
-    return CheckCall(call, session_->rank(), session_->size());
+    return CheckCall(call, engine_->rank(), engine_->size());
   }
 
   Deadline DeadlineFor(Timeout timeout) const {
     return Deadline::After(timeout.value_or(
-        std::chrono::milliseconds(session_->environment().timeout_ms)));
+        std::chrono::milliseconds(engine_->environment().timeout_ms)));
   }
 
-  const std::unique_ptr<Session> session_;
-  CallOrder order_;  // ends before the session does
+  const std::unique_ptr<Engine> engine_;
+  CallOrder order_;  // ends before the engine does
 };
 
 Communicator::Communicator(std::unique_ptr<State> state)
@@ -101,25 +100,25 @@ Result<std::unique_ptr<Communicator>> Communicator::Create(
   }
   RINGPIPE_ASSIGN_OR_RETURN(const Launch launch, DetectLaunch(environment));
   const std::string prefix = "rank " + std::to_string(launch.rank);
-  const Logger logger =
-      options.log ? Logger(environment.log_level, options.log, prefix)
-                  : Logger(environment.log_level, prefix);
+  const Logger logger = options.log
+                            ? Logger(environment.log_level, options.log, prefix)
+                            : Logger(environment.log_level, prefix);
   RINGPIPE_ASSIGN_OR_RETURN(
-      std::unique_ptr<Session> session,
-      Session::Create(environment, launch, logger, options.accelerator));
+      std::unique_ptr<Engine> engine,
+      Engine::Create(environment, launch, logger, options.accelerator));
   return std::unique_ptr<Communicator>(
-      new Communicator(std::make_unique<State>(std::move(session))));
+      new Communicator(std::make_unique<State>(std::move(engine))));
 }
 
-int Communicator::rank() const { return state_->session().rank(); }
-int Communicator::size() const { return state_->session().size(); }
+int Communicator::rank() const { return state_->engine().rank(); }
+int Communicator::size() const { return state_->engine().size(); }
 
 Result<void*> Communicator::Allocate(std::size_t bytes) {
-  return state_->session().memory().Allocate(bytes);
+  return state_->engine().memory().Allocate(bytes);
 }
 
 Status Communicator::Free(void* memory) {
-  return state_->session().memory().Free(memory);
+  return state_->engine().memory().Free(memory);
 }
 
 Status Communicator::AllReduce(const void* send, void* receive,
@@ -162,9 +161,11 @@ Result<Request> Communicator::AllReduceAsync(const void* send, void* receive,
       {Collective::kAllReduce, send, receive, count, type, op}, timeout);
 }
 
-Result<Request> Communicator::ReduceScatterAsync(
-    const void* send, void* receive, std::size_t count, DataType type,
-    ReduceOp op, Timeout timeout) {
+Result<Request> Communicator::ReduceScatterAsync(const void* send,
+                                                 void* receive,
+                                                 std::size_t count,
+                                                 DataType type, ReduceOp op,
+                                                 Timeout timeout) {
   return state_->RunLater(
       {Collective::kReduceScatter, send, receive, count, type, op}, timeout);
 }
@@ -189,28 +190,28 @@ Result<Request> Communicator::BarrierAsync(Timeout timeout) {
 }
 
 void Communicator::Abort(const std::string& reason) {
-  state_->session().Fail({StatusCode::kAborted,
-                          "rank " + std::to_string(rank()) +
-                              " aborted the communicator: " + reason});
+  state_->engine().Fail(
+      {StatusCode::kAborted, "rank " + std::to_string(rank()) +
+                                 " aborted the communicator: " + reason});
 }
 
 Result<std::vector<std::string>> Communicator::Exchange(
     const std::string& blob) {
-  Session& session = state_->session();
-  return session.bootstrap().AllGather(
-      blob, Deadline::After(std::chrono::milliseconds(
-                session.environment().timeout_ms)));
+  Engine& engine = state_->engine();
+  return engine.bootstrap().AllGather(
+      blob, Deadline::After(
+                std::chrono::milliseconds(engine.environment().timeout_ms)));
 }
 
-Status Communicator::failure() const { return state_->session().failure(); }
-std::string Communicator::device() const { return state_->session().device(); }
+Status Communicator::failure() const { return state_->engine().failure(); }
+std::string Communicator::device() const { return state_->engine().device(); }
 
 std::vector<StageCounters> Communicator::stage_counters() const {
-  return state_->session().stage_counters();
+  return state_->engine().stage_counters();
 }
 
 SlotCounters Communicator::slot_counters() const {
-  return state_->session().slot_counters();
+  return state_->engine().slot_counters();
 }
 
 }  // namespace ringpipe

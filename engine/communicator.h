@@ -76,7 +76,8 @@ class Request {
   // Waits for the end of the call and returns its status. kTimeout after
   // `timeout` (negative: never): the call then runs on and can be waited for
   // again; it is its own deadline that ends it.
-  Status Wait(std::chrono::milliseconds timeout = std::chrono::milliseconds(-1));
+  Status Wait(
+      std::chrono::milliseconds timeout = std::chrono::milliseconds(-1));
 
   // Whether the call has ended.
   bool Done() const;
@@ -118,47 +119,42 @@ class Communicator {
 
   // receive[i] = OP over ranks of send[i], for i in [0, count).
   Status AllReduce(const void* send, void* receive, std::size_t count,
-                   DataType type, ReduceOp op,
-                   Timeout timeout = {});
+                   DataType type, ReduceOp op, Timeout timeout = {});
 
   // receive[i] = OP over ranks of send[rank * count + i], i in [0, count);
   // `send` holds size * count elements. In place: receive == send + rank *
   // count.
   Status ReduceScatter(const void* send, void* receive, std::size_t count,
-                       DataType type, ReduceOp op,
-                       Timeout timeout = {});
+                       DataType type, ReduceOp op, Timeout timeout = {});
 
   // receive[r * count + i] = rank r's send[i]; `receive` holds size * count
   // elements. In place: send == receive + rank * count.
   Status AllGather(const void* send, void* receive, std::size_t count,
-                   DataType type,
-                   Timeout timeout = {});
+                   DataType type, Timeout timeout = {});
 
   // receive[i] = the root's send[i]. `send` is read at the root alone (others
   // may pass nullptr); in place there: send == receive.
   Status Broadcast(const void* send, void* receive, std::size_t count,
-                   DataType type, int root,
-                   Timeout timeout = {});
+                   DataType type, int root, Timeout timeout = {});
 
   // Returns after every rank has called it.
   Status Barrier(Timeout timeout = {});
 
   // The same, started: they run in the order of their calls, on a thread of the
   // communicator's. The timeout counts from the call.
-  Result<Request> AllReduceAsync(
-      const void* send, void* receive, std::size_t count, DataType type,
-      ReduceOp op, Timeout timeout = {});
-  Result<Request> ReduceScatterAsync(
-      const void* send, void* receive, std::size_t count, DataType type,
-      ReduceOp op, Timeout timeout = {});
-  Result<Request> AllGatherAsync(
-      const void* send, void* receive, std::size_t count, DataType type,
-      Timeout timeout = {});
-  Result<Request> BroadcastAsync(
-      const void* send, void* receive, std::size_t count, DataType type,
-      int root, Timeout timeout = {});
-  Result<Request> BarrierAsync(
-      Timeout timeout = {});
+  Result<Request> AllReduceAsync(const void* send, void* receive,
+                                 std::size_t count, DataType type, ReduceOp op,
+                                 Timeout timeout = {});
+  Result<Request> ReduceScatterAsync(const void* send, void* receive,
+                                     std::size_t count, DataType type,
+                                     ReduceOp op, Timeout timeout = {});
+  Result<Request> AllGatherAsync(const void* send, void* receive,
+                                 std::size_t count, DataType type,
+                                 Timeout timeout = {});
+  Result<Request> BroadcastAsync(const void* send, void* receive,
+                                 std::size_t count, DataType type, int root,
+                                 Timeout timeout = {});
+  Result<Request> BarrierAsync(Timeout timeout = {});
 
   // Fails the communicator on every rank; pending calls end with kAborted.
   void Abort(const std::string& reason);

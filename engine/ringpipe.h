@@ -98,11 +98,10 @@ RINGPIPE_API void ringpipe_destroy(ringpipe_communicator* communicator);
 RINGPIPE_API int ringpipe_rank(const ringpipe_communicator* communicator);
 RINGPIPE_API int ringpipe_size(const ringpipe_communicator* communicator);
 
-RINGPIPE_API ringpipe_status
-ringpipe_allocate(ringpipe_communicator* communicator, size_t bytes,
-                  void** memory);
-RINGPIPE_API ringpipe_status
-ringpipe_free(ringpipe_communicator* communicator, void* memory);
+RINGPIPE_API ringpipe_status ringpipe_allocate(
+    ringpipe_communicator* communicator, size_t bytes, void** memory);
+RINGPIPE_API ringpipe_status ringpipe_free(ringpipe_communicator* communicator,
+                                           void* memory);
 
 /* With `request` NULL: blocking. Otherwise started, and *request is to be given
  * to ringpipe_wait and ringpipe_request_free. */
@@ -114,17 +113,17 @@ RINGPIPE_API ringpipe_status ringpipe_reduce_scatter(
     ringpipe_communicator* communicator, const void* send, void* receive,
     size_t count, ringpipe_data_type type, ringpipe_reduce_op op,
     int64_t timeout_ms, ringpipe_request** request);
-RINGPIPE_API ringpipe_status ringpipe_all_gather(
-    ringpipe_communicator* communicator, const void* send, void* receive,
-    size_t count, ringpipe_data_type type, int64_t timeout_ms,
-    ringpipe_request** request);
-RINGPIPE_API ringpipe_status ringpipe_broadcast(
-    ringpipe_communicator* communicator, const void* send, void* receive,
-    size_t count, ringpipe_data_type type, int root, int64_t timeout_ms,
-    ringpipe_request** request);
-RINGPIPE_API ringpipe_status ringpipe_barrier(
-    ringpipe_communicator* communicator, int64_t timeout_ms,
-    ringpipe_request** request);
+RINGPIPE_API ringpipe_status
+ringpipe_all_gather(ringpipe_communicator* communicator, const void* send,
+                    void* receive, size_t count, ringpipe_data_type type,
+                    int64_t timeout_ms, ringpipe_request** request);
+RINGPIPE_API ringpipe_status
+ringpipe_broadcast(ringpipe_communicator* communicator, const void* send,
+                   void* receive, size_t count, ringpipe_data_type type,
+                   int root, int64_t timeout_ms, ringpipe_request** request);
+RINGPIPE_API ringpipe_status
+ringpipe_barrier(ringpipe_communicator* communicator, int64_t timeout_ms,
+                 ringpipe_request** request);
 
 /* RINGPIPE_TIMEOUT after timeout_ms (negative: never): the call runs on. */
 RINGPIPE_API ringpipe_status ringpipe_wait(ringpipe_request* request,

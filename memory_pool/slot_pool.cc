@@ -24,9 +24,8 @@ Result<std::unique_ptr<SlotPool>> SlotPool::Create(
   if (!region.ok()) {
     return region.status().WithContext("registering the slots");
   }
-  return std::unique_ptr<SlotPool>(new SlotPool(std::move(memory).value(),
-                                                std::move(region).value(),
-                                                slot_bytes, slots));
+  return std::unique_ptr<SlotPool>(new SlotPool(
+      std::move(memory).value(), std::move(region).value(), slot_bytes, slots));
 }
 
 SlotPool::~SlotPool() {

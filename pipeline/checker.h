@@ -58,10 +58,10 @@ struct CheckOptions {
   std::uint64_t subchunks = 0;
   PlanOptions plan = {};
 
-  // What happens next where several things can. kEager: what began first ends
-  // first. kLazy: everything that can begin does before anything ends, and
-  // reads and writes memory when it ends. kRandom: by `seed`, memory is read
-  // and written when work begins or when it ends.
+  // What happens next at a rank where several things can. kEager: what began
+  // first ends first, and reads and writes memory when it begins. kLazy:
+  // whatever can begin does before anything ends, and it reads and writes
+  // memory when it ends. kRandom: all of this by `seed`.
   enum class Order { kEager, kLazy, kRandom };
   Order order = Order::kEager;
   std::uint64_t seed = 0;

@@ -10,8 +10,8 @@ Result<bool> CopyInStage::Advance() {
         const PipelineState::Value source = state_.SourceOf(instance);
         state_.slot_bytes[slot] = source.bytes;
         bytes_ = source.bytes;
-        return state_.operation->accelerator->CopyIn(
-            state_.pool->data(slot), source.data, source.bytes);
+        return state_.operation->accelerator->CopyIn(state_.pool->data(slot),
+                                                     source.data, source.bytes);
       },
       [this](Instance instance) {
         state_.flow.CopiedIn(instance, state_.slots());

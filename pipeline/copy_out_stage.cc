@@ -15,9 +15,8 @@ Result<bool> CopyOutStage::Advance() {
         if (transfer.kind == Transfer::Kind::kLocalCopy) {
           slot = state_.flow.source_slot(instance);
           if (slot == SlotList::kNone) {
-            return accelerator.CopyWithin(target.data,
-                                          state_.SourceOf(instance).data,
-                                          target.bytes);
+            return accelerator.CopyWithin(
+                target.data, state_.SourceOf(instance).data, target.bytes);
           }
         }
         return accelerator.CopyOut(target.data, state_.pool->data(slot),

@@ -49,13 +49,12 @@ Status Executor::Allocate() {
   state_.slot_bytes.assign(slots, 0);
 
   RINGPIPE_ASSIGN_OR_RETURN(
-      credit_memory_, pd_->device()->Allocate(sizeof(Connection::CreditWord) *
-                                              options_.size));
+      credit_memory_, pd_->device()->Allocate(
+                          sizeof(PeerConnection::CreditWord) * options_.size));
   RINGPIPE_ASSIGN_OR_RETURN(
-      credit_region_,
-      verbs::MemoryRegion::Register(
-          pd_, credit_memory_.data(), credit_memory_.bytes(),
-          IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE));
+      credit_region_, verbs::MemoryRegion::Register(
+                          pd_, credit_memory_.data(), credit_memory_.bytes(),
+                          IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE));
 
   const int peers = options_.size - 1;
   const int entries = slots + std::max(peers, 1) * kMaxSends;
@@ -69,7 +68,7 @@ Status Executor::CreateConnections() {
   options.max_send = kMaxSends;
   options.max_receive = kControlReceives + options_.data_slots;
   auto* words =
-      reinterpret_cast<Connection::CreditWord*>(credit_memory_.data());
+      reinterpret_cast<PeerConnection::CreditWord*>(credit_memory_.data());
   state_.connections.resize(options_.size);
   for (int peer = 0; peer < options_.size; ++peer) {
     if (peer == options_.rank) {
@@ -84,9 +83,10 @@ Status Executor::CreateConnections() {
                   " bytes inline, which ringpipe needs: choose another device "
                   "with RINGPIPE_DEVICE"};
     }
-    state_.connections[peer] = std::make_unique<Connection>(
-        peer, std::move(queue_pair), new (&words[peer]) Connection::CreditWord,
-        credit_region_.rkey(), kMaxSends);
+    state_.connections[peer] = std::make_unique<PeerConnection>(
+        peer, std::move(queue_pair),
+        new (&words[peer]) PeerConnection::CreditWord, credit_region_.rkey(),
+        kMaxSends);
     for (int i = 0; i < kControlReceives; ++i) {
       RINGPIPE_RETURN_IF_ERROR(state_.connections[peer]->PostReceive(
           *state_.pool, state_.slots().Acquire(), /*for_data=*/false));
@@ -95,11 +95,11 @@ Status Executor::CreateConnections() {
   return Status::Ok();
 }
 
-Connection::Address Executor::AddressFor(int peer) const {
+PeerConnection::Address Executor::AddressFor(int peer) const {
   return state_.connections[peer]->address();
 }
 
-Status Executor::Connect(int peer, const Connection::Address& remote) {
+Status Executor::Connect(int peer, const PeerConnection::Address& remote) {
   return state_.connections[peer]->Connect(remote);
 }
 
@@ -121,9 +121,8 @@ void Executor::Begin(const Operation& operation) {
                     operation.depth, state_.size);
   const std::size_t instances =
       state_.flow.lanes() * operation.plan->steps.size();
-  for (AcceleratorStage* stage :
-       std::initializer_list<AcceleratorStage*>{&copy_in_, &reduce_,
-                                                &copy_out_}) {
+  for (AcceleratorStage* stage : std::initializer_list<AcceleratorStage*>{
+           &copy_in_, &reduce_, &copy_out_}) {
     stage->Begin(instances);
   }
   state_.active.clear();
@@ -145,9 +144,8 @@ void Executor::Begin(const Operation& operation) {
 }
 
 Status Executor::Loop() {
-  for (Connection* connection : state_.active) {
-    RINGPIPE_RETURN_IF_ERROR(
-        connection->SendDigest(state_.operation->digest));
+  for (PeerConnection* connection : state_.active) {
+    RINGPIPE_RETURN_IF_ERROR(connection->SendDigest(state_.operation->digest));
   }
   for (const auto& connection : state_.connections) {
     if (connection != nullptr && connection->early_digest) {
@@ -173,7 +171,7 @@ Status Executor::Loop() {
 bool Executor::Finished() const {
   return state_.flow.finished() &&
          std::all_of(state_.active.begin(), state_.active.end(),
-                     [](const Connection* connection) {
+                     [](const PeerConnection* connection) {
                        return connection->digest_verified;
                      });
 }
@@ -206,9 +204,9 @@ Result<bool> Executor::Issue() {
 Result<bool> Executor::TakeCompletions() {
   const int count = cq_->Poll(completions_);
   if (count < 0) {
-    return Status(StatusCode::kDeviceError,
-                  "polling the completion queue of " +
-                      pd_->device()->info().name + " failed");
+    return Status(StatusCode::kDeviceError, "polling the completion queue of " +
+                                                pd_->device()->info().name +
+                                                " failed");
   }
   // All are counted before one is handled: an error must not lose the rest.
   CountCompletions(count);
@@ -221,7 +219,7 @@ Result<bool> Executor::TakeCompletions() {
 void Executor::CountCompletions(int count) {
   for (int i = 0; i < count; ++i) {
     const WorkId id = WorkId::Unpack(completions_[i].wr_id);
-    Connection& connection = *state_.connections[id.peer];
+    PeerConnection& connection = *state_.connections[id.peer];
     if (id.kind == WorkId::Kind::kReceive) {
       connection.CountReceiveCompletion();
     } else {
@@ -232,7 +230,7 @@ void Executor::CountCompletions(int count) {
 
 Status Executor::HandleCompletion(const ibv_wc& completion) {
   const WorkId id = WorkId::Unpack(completion.wr_id);
-  Connection& connection = *state_.connections[id.peer];
+  PeerConnection& connection = *state_.connections[id.peer];
   if (completion.status != IBV_WC_SUCCESS) {
     return CompletionError(connection, completion);
   }
@@ -245,7 +243,7 @@ Status Executor::HandleCompletion(const ibv_wc& completion) {
   return Status::Ok();
 }
 
-Status Executor::HandleReceive(Connection& connection, int slot,
+Status Executor::HandleReceive(PeerConnection& connection, int slot,
                                const ibv_wc& completion) {
   const auto kind = static_cast<MessageKind>(ntohl(completion.imm_data));
   if (kind == MessageKind::kData) {
@@ -275,7 +273,8 @@ Status Executor::HandleReceive(Connection& connection, int slot,
                                      " sent a message of unknown kind"};
 }
 
-Status Executor::HandleDigest(Connection& connection, const Digest& digest) {
+Status Executor::HandleDigest(PeerConnection& connection,
+                              const Digest& digest) {
   const std::uint64_t now = state_.operation->digest.sequence;
   if (digest.sequence > now) {
     connection.early_digest = digest;
@@ -288,7 +287,8 @@ Status Executor::HandleDigest(Connection& connection, const Digest& digest) {
   return VerifyDigest(connection, digest);
 }
 
-Status Executor::VerifyDigest(Connection& connection, const Digest& digest) {
+Status Executor::VerifyDigest(PeerConnection& connection,
+                              const Digest& digest) {
   const Digest& own = digests_[digest.sequence % digests_.size()];
   if (digest == own) {
     connection.digest_verified |=
@@ -305,15 +305,15 @@ Status Executor::VerifyDigest(Connection& connection, const Digest& digest) {
               "the same RINGPIPE_ variables"};
 }
 
-Status Executor::CompletionError(const Connection& connection,
+Status Executor::CompletionError(const PeerConnection& connection,
                                  const ibv_wc& completion) const {
   const bool local = completion.status == IBV_WC_LOC_PROT_ERR ||
                      completion.status == IBV_WC_LOC_QP_OP_ERR ||
                      completion.status == IBV_WC_LOC_LEN_ERR;
   return {local ? StatusCode::kDeviceError : StatusCode::kPeerLost,
           "connection to rank " + std::to_string(connection.peer()) + " on " +
-              pd_->device()->info().name + " failed: " +
-              verbs::DescribeCompletion(completion.status)};
+              pd_->device()->info().name +
+              " failed: " + verbs::DescribeCompletion(completion.status)};
 }
 
 // --- Waiting ----------------------------------------------------------------
@@ -370,7 +370,7 @@ Status Executor::Probe() {
   }
   next_probe_ = Clock::now() + kProbeInterval;
   RINGPIPE_RETURN_IF_ERROR(pd_->device()->CheckAsyncEvents());
-  for (Connection* connection : state_.active) {
+  for (PeerConnection* connection : state_.active) {
     const int peer = connection->peer();
     const bool expecting =
         state_.flow.HasReceives(peer) || state_.flow.HasSends(peer);
@@ -387,7 +387,8 @@ Status Executor::CheckAbortAndDeadline() {
   }
   if (state_.operation->deadline.expired()) {
     return {StatusCode::kTimeout,
-            state_.operation->name(state_.operation->digest) + " did not end by its deadline on rank " +
+            state_.operation->name(state_.operation->digest) +
+                " did not end by its deadline on rank " +
                 std::to_string(options_.rank) + ", which waits for " +
                 DescribeWait()};
   }
@@ -405,7 +406,7 @@ StageMeter& Executor::WaitedFor() {
   if (copy_out_.busy()) {
     return copy_out_.meter();
   }
-  for (Connection* connection : state_.active) {
+  for (PeerConnection* connection : state_.active) {
     if (state_.flow.HasReceives(connection->peer())) {
       return receive_.meter();
     }
@@ -415,7 +416,7 @@ StageMeter& Executor::WaitedFor() {
 
 std::string Executor::DescribeWait() {
   std::string text;
-  for (Connection* connection : state_.active) {
+  for (PeerConnection* connection : state_.active) {
     const int peer = connection->peer();
     const std::string rank = "rank " + std::to_string(peer);
     if (!connection->digest_verified) {
@@ -465,12 +466,13 @@ bool Executor::FlushConnections() {
   while (!deadline.expired()) {
     const int count = cq_->Poll(completions_);
     CountCompletions(count);
-    const bool outstanding = std::any_of(
-        state_.connections.begin(), state_.connections.end(),
-        [](const auto& connection) {
-          return connection != nullptr && (connection->sends_outstanding() > 0 ||
-                                           connection->receives_posted() > 0);
-        });
+    const bool outstanding =
+        std::any_of(state_.connections.begin(), state_.connections.end(),
+                    [](const auto& connection) {
+                      return connection != nullptr &&
+                             (connection->sends_outstanding() > 0 ||
+                              connection->receives_posted() > 0);
+                    });
     if (!outstanding) {
       return true;
     }
@@ -484,9 +486,9 @@ bool Executor::FlushConnections() {
 // --- Counters ---------------------------------------------------------------
 
 std::vector<StageCounters> Executor::stage_counters() const {
-  return {acquire_meter_.counters(),     copy_in_.meter().counters(),
-          send_.meter().counters(),      receive_.meter().counters(),
-          reduce_.meter().counters(),    copy_out_.meter().counters()};
+  return {acquire_meter_.counters(),  copy_in_.meter().counters(),
+          send_.meter().counters(),   receive_.meter().counters(),
+          reduce_.meter().counters(), copy_out_.meter().counters()};
 }
 
 SlotCounters Executor::slot_counters() const {

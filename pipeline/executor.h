@@ -12,10 +12,10 @@
 #include "base/counters.h"
 #include "base/status.h"
 #include "pipeline/abort_signal.h"
-#include "pipeline/connection.h"
 #include "pipeline/copy_in_stage.h"
 #include "pipeline/copy_out_stage.h"
 #include "pipeline/operation.h"
+#include "pipeline/peer_connection.h"
 #include "pipeline/pipeline_state.h"
 #include "pipeline/receive_stage.h"
 #include "pipeline/reduce_stage.h"
@@ -44,7 +44,7 @@ class Executor {
     std::size_t subchunk_bytes = 0;  // of the largest sub-chunk
     int data_slots = 0;              // beyond those of control receives
     std::chrono::nanoseconds spin{0};
-    AbortSignal* abort = nullptr;    // outlives the executor
+    AbortSignal* abort = nullptr;  // outlives the executor
     // A digest in words, for the message of a mismatch.
     std::string (*describe)(const Digest&) = nullptr;
     // Called with the first error, before the queue pairs are flushed: tells
@@ -64,8 +64,8 @@ class Executor {
   Executor& operator=(const Executor&) = delete;
 
   // For `peer`, and what `peer` has for this rank.
-  Connection::Address AddressFor(int peer) const;
-  Status Connect(int peer, const Connection::Address& remote);
+  PeerConnection::Address AddressFor(int peer) const;
+  Status Connect(int peer, const PeerConnection::Address& remote);
 
   // Memory for accelerators to prepare.
   const SlotPool& pool() const { return *state_.pool; }
@@ -95,12 +95,12 @@ class Executor {
   Result<bool> TakeCompletions();
   void CountCompletions(int count);
   Status HandleCompletion(const ibv_wc& completion);
-  Status HandleReceive(Connection& connection, int slot,
+  Status HandleReceive(PeerConnection& connection, int slot,
                        const ibv_wc& completion);
-  Status HandleDigest(Connection& connection, const Digest& digest);
-  Status VerifyDigest(Connection& connection, const Digest& digest);
+  Status HandleDigest(PeerConnection& connection, const Digest& digest);
+  Status VerifyDigest(PeerConnection& connection, const Digest& digest);
   // The error that a failed completion means.
-  Status CompletionError(const Connection& connection,
+  Status CompletionError(const PeerConnection& connection,
                          const ibv_wc& completion) const;
 
   // Nothing can be done: spins or sleeps.

@@ -34,10 +34,10 @@ class Job {
       Rank& self = ranks_[rank];
       const std::uint64_t seed =
           adversary_seed == 0 ? 0 : adversary_seed + rank;
-      auto device = verbs::Device::Open(
-          {verbs::DeviceRequest::Kind::kSoftware, "", 0},
-          Status(StatusCode::kUnavailable, "not asked for"),
-          verbs::soft::CreateSoftLibrary({seed}));
+      auto device =
+          verbs::Device::Open({verbs::DeviceRequest::Kind::kSoftware, "", 0},
+                              Status(StatusCode::kUnavailable, "not asked for"),
+                              verbs::soft::CreateSoftLibrary({seed}));
       auto pd = verbs::ProtectionDomain::Create(std::move(device).value());
       self.abort = AbortSignal::Create().value();
       Executor::Options options;
@@ -54,8 +54,8 @@ class Job {
     for (int a = 0; a < size; ++a) {
       for (int b = 0; b < size; ++b) {
         if (a != b) {
-          const Status status = ranks_[a].executor->Connect(
-              b, ranks_[b].executor->AddressFor(a));
+          const Status status =
+              ranks_[a].executor->Connect(b, ranks_[b].executor->AddressFor(a));
           EXPECT_TRUE(status.ok()) << status.ToString();
         }
       }
@@ -88,8 +88,8 @@ class Job {
 };
 
 Operation MakeOperation(const Plan& plan, const float* input, float* output,
-                        std::size_t count, int depth,
-                        Accelerator* accelerator, milliseconds timeout) {
+                        std::size_t count, int depth, Accelerator* accelerator,
+                        milliseconds timeout) {
   Operation operation;
   operation.plan = &plan;
   operation.name = &DescribeForTest;
@@ -110,14 +110,13 @@ std::vector<Status> AllReduce(Job& job, const AlgorithmInfo& info,
                               milliseconds timeout) {
   return job.OnAll([&](int rank) -> Status {
     const auto host = CreateHostAccelerator();
-    RINGPIPE_ASSIGN_OR_RETURN(
-        const Plan plan, Compile(info.algorithm(rank, job.size(), 0), rank,
-                                 job.size(), PlanOptions{}));
+    RINGPIPE_ASSIGN_OR_RETURN(const Plan plan,
+                              Compile(info.algorithm(rank, job.size(), 0), rank,
+                                      job.size(), PlanOptions{}));
     const std::vector<float> input(count, static_cast<float>(rank + 1));
     std::vector<float> output(count, -1);
-    RINGPIPE_RETURN_IF_ERROR(job.executor(rank).Run(
-        MakeOperation(plan, input.data(), output.data(), count, depth,
-                      host.get(), timeout)));
+    RINGPIPE_RETURN_IF_ERROR(job.executor(rank).Run(MakeOperation(
+        plan, input.data(), output.data(), count, depth, host.get(), timeout)));
     const auto sum = static_cast<float>(job.size() * (job.size() + 1) / 2);
     return output == std::vector<float>(count, sum)
                ? Status::Ok()
@@ -176,9 +175,9 @@ TEST(ExecutorTest, DigestsThatDifferAreAMismatchAtBothEnds) {
     const std::size_t count = 100 + rank;
     const std::vector<float> input(count, 1);
     std::vector<float> output(count);
-    return job.executor(rank).Run(MakeOperation(plan, input.data(),
-                                                output.data(), count, 2,
-                                                host.get(), milliseconds(5000)));
+    return job.executor(rank).Run(
+        MakeOperation(plan, input.data(), output.data(), count, 2, host.get(),
+                      milliseconds(5000)));
   });
   for (const Status& status : statuses) {
     EXPECT_EQ(status.code(), StatusCode::kMismatch) << status.ToString();
@@ -202,8 +201,8 @@ TEST_P(AcceleratorTest, EveryStageWaitsForTheAccelerator) {
     RINGPIPE_RETURN_IF_ERROR(
         device.PrepareSlots(pool.memory(), pool.memory_bytes()));
     RINGPIPE_ASSIGN_OR_RETURN(
-        const Plan plan, Compile(ring.algorithm(rank, size, 0), rank, size,
-                                 PlanOptions{}));
+        const Plan plan,
+        Compile(ring.algorithm(rank, size, 0), rank, size, PlanOptions{}));
     auto* const input =
         static_cast<float*>(device.Allocate(kCount * sizeof(float)));
     auto* const output =
@@ -218,13 +217,13 @@ TEST_P(AcceleratorTest, EveryStageWaitsForTheAccelerator) {
       operation.digest.sequence = call;
       RINGPIPE_RETURN_IF_ERROR(job.executor(rank).Run(operation));
       for (std::size_t i = 0; i < kCount; ++i) {
-        const auto expected = static_cast<float>(
-            size * (i % 100 + call) + size * (size - 1) / 2);
+        const auto expected =
+            static_cast<float>(size * (i % 100 + call) + size * (size - 1) / 2);
         if (output[i] != expected) {
-          return {StatusCode::kInternal,
-                  "element " + std::to_string(i) + " of call " +
-                      std::to_string(call) + " is " +
-                      std::to_string(output[i])};
+          return {StatusCode::kInternal, "element " + std::to_string(i) +
+                                             " of call " +
+                                             std::to_string(call) + " is " +
+                                             std::to_string(output[i])};
         }
       }
     }
@@ -247,8 +246,8 @@ TEST_P(AcceleratorTest, AFailureOfTheAcceleratorEndsTheCallWithItsReason) {
         device.PrepareSlots(pool.memory(), pool.memory_bytes()));
     device.FailAfter(5);
     RINGPIPE_ASSIGN_OR_RETURN(
-        const Plan plan, Compile(ring.algorithm(rank, size, 0), rank, size,
-                                 PlanOptions{}));
+        const Plan plan,
+        Compile(ring.algorithm(rank, size, 0), rank, size, PlanOptions{}));
     auto* const memory =
         static_cast<float*>(device.Allocate(20'000 * sizeof(float)));
     const Status status = job.executor(rank).Run(

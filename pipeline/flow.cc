@@ -11,9 +11,8 @@ void Flow::Start(const Plan& plan, std::uint64_t subchunks, int depth,
   plan_ = &plan;
   subchunks_ = subchunks;
   depth_ = depth;
-  lanes_ = static_cast<int>(
-      std::min<std::uint64_t>(2 * static_cast<std::uint64_t>(depth),
-                              subchunks));
+  lanes_ = static_cast<int>(std::min<std::uint64_t>(
+      2 * static_cast<std::uint64_t>(depth), subchunks));
   round_ = 0;
   next_step_ = 0;
   lane_in_round_ = 0;

@@ -87,8 +87,8 @@ class Flow {
 
   // Work that is ready, in order. The driver takes an instance from the front,
   // does the work and reports it below.
-  Fifo<Instance>& to_post() { return to_post_; }          // post a receive
-  Fifo<Instance>& to_copy_in() { return to_copy_in_; }    // user memory -> slot
+  Fifo<Instance>& to_post() { return to_post_; }        // post a receive
+  Fifo<Instance>& to_copy_in() { return to_copy_in_; }  // user memory -> slot
   Fifo<Instance>& to_reduce() { return to_reduce_; }
   Fifo<Instance>& to_copy_out() { return to_copy_out_; }  // -> user memory
 
@@ -163,7 +163,7 @@ class Flow {
   std::uint32_t lane_in_round_ = 0;
   std::uint64_t remaining_lanes_ = 0;  // sub-chunks that have not ended
 
-  std::vector<Cell> cells_;                  // lane-major
+  std::vector<Cell> cells_;  // lane-major
   std::vector<std::uint64_t> lane_subchunk_;
   std::vector<std::size_t> lane_open_steps_;  // 0: the lane is free
 

@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "memory_pool/slot_pool.h"
-#include "pipeline/connection.h"
 #include "pipeline/flow.h"
 #include "pipeline/operation.h"
+#include "pipeline/peer_connection.h"
 
 namespace ringpipe {
 
@@ -18,7 +18,7 @@ struct PipelineState {
   int size = 1;
   std::unique_ptr<SlotPool> pool;
   // By rank; empty for this rank itself.
-  std::vector<std::unique_ptr<Connection>> connections;
+  std::vector<std::unique_ptr<PeerConnection>> connections;
   // Bytes of the value in each slot.
   std::vector<std::uint32_t> slot_bytes;
 
@@ -26,7 +26,7 @@ struct PipelineState {
   Flow flow;
   const Operation* operation = nullptr;
   // The connections that its plan uses.
-  std::vector<Connection*> active;
+  std::vector<PeerConnection*> active;
 
   SlotList& slots() { return pool->list(); }
 

@@ -33,9 +33,9 @@ class Compiler {
   };
 
   Status Bad(const Transfer& transfer, const std::string& why) const {
-    return {StatusCode::kInternal,
-            "schedule of rank " + std::to_string(rank_) + ": \"" +
-                ToString(transfer) + "\" " + why};
+    return {StatusCode::kInternal, "schedule of rank " + std::to_string(rank_) +
+                                       ": \"" + ToString(transfer) + "\" " +
+                                       why};
   }
 
   Status Check(const Transfer& transfer) const {

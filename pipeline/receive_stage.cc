@@ -10,13 +10,13 @@ Result<bool> ReceiveStage::Advance() {
   Fifo<Instance>& to_post = state_.flow.to_post();
   while (!to_post.empty()) {
     const Instance instance = to_post.pop();
-    Connection& connection =
+    PeerConnection& connection =
         *state_.connections[state_.flow.step(instance).transfer.peer];
     RINGPIPE_RETURN_IF_ERROR(connection.PostReceive(
         *state_.pool, state_.flow.slot(instance), /*for_data=*/true));
     happened = true;
   }
-  for (Connection* connection : state_.active) {
+  for (PeerConnection* connection : state_.active) {
     if (connection->HasGrantsToTell() && connection->HasRoom()) {
       RINGPIPE_RETURN_IF_ERROR(connection->TellGrants());
       happened = true;
@@ -28,9 +28,8 @@ Result<bool> ReceiveStage::Advance() {
   return happened;
 }
 
-Status ReceiveStage::CheckLength(const Connection& connection,
-                                 Instance instance,
-                                 std::uint32_t bytes) const {
+Status ReceiveStage::CheckLength(const PeerConnection& connection,
+                                 Instance instance, std::uint32_t bytes) const {
   const Step& step = state_.flow.step(instance);
   std::uint64_t expected = bytes;
   if (step.transfer.kind == Transfer::Kind::kReceiveReduce &&
@@ -40,20 +39,19 @@ Status ReceiveStage::CheckLength(const Connection& connection,
     expected = state_.InMemory(step.transfer.target, instance).bytes;
   }
   if (bytes != expected || bytes % SizeOf(state_.operation->type) != 0) {
-    return {StatusCode::kInternal,
-            "rank " + std::to_string(connection.peer()) + " sent " +
-                std::to_string(bytes) + " bytes where the schedule has " +
-                std::to_string(expected)};
+    return {StatusCode::kInternal, "rank " + std::to_string(connection.peer()) +
+                                       " sent " + std::to_string(bytes) +
+                                       " bytes where the schedule has " +
+                                       std::to_string(expected)};
   }
   return Status::Ok();
 }
 
-Status ReceiveStage::Arrived(Connection& connection, int slot,
+Status ReceiveStage::Arrived(PeerConnection& connection, int slot,
                              std::uint32_t bytes) {
   if (!state_.flow.HasReceives(connection.peer())) {
-    return {StatusCode::kInternal,
-            "rank " + std::to_string(connection.peer()) +
-                " sent data that it was not granted"};
+    return {StatusCode::kInternal, "rank " + std::to_string(connection.peer()) +
+                                       " sent data that it was not granted"};
   }
   const Instance instance = state_.flow.PopReceive(connection.peer());
   RINGPIPE_RETURN_IF_ERROR(CheckLength(connection, instance, bytes));

@@ -19,13 +19,13 @@ class ReceiveStage {
 
   // A sub-chunk of `bytes` from `connection` has arrived in `slot`. kInternal
   // for one that was not granted or is of another length than the schedule's.
-  Status Arrived(Connection& connection, int slot, std::uint32_t bytes);
+  Status Arrived(PeerConnection& connection, int slot, std::uint32_t bytes);
 
   const StageMeter& meter() const { return meter_; }
   StageMeter& meter() { return meter_; }
 
  private:
-  Status CheckLength(const Connection& connection, Instance instance,
+  Status CheckLength(const PeerConnection& connection, Instance instance,
                      std::uint32_t bytes) const;
 
   PipelineState& state_;

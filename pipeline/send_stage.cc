@@ -4,7 +4,7 @@ namespace ringpipe {
 
 Result<bool> SendStage::Advance() {
   bool posted = false;
-  for (Connection* connection : state_.active) {
+  for (PeerConnection* connection : state_.active) {
     const int peer = connection->peer();
     const Instance* next = state_.flow.NextSend(peer);
     if (next == nullptr) {
@@ -19,8 +19,8 @@ Result<bool> SendStage::Advance() {
       const PipelineState::Value value = own != SlotList::kNone
                                              ? state_.InSlot(own)
                                              : state_.SourceOf(instance);
-      RINGPIPE_RETURN_IF_ERROR(connection->SendData(
-          instance, value.data, value.bytes, value.lkey));
+      RINGPIPE_RETURN_IF_ERROR(
+          connection->SendData(instance, value.data, value.bytes, value.lkey));
       state_.flow.PopSend(peer);
       meter_.Add(value.bytes, Clock::now() - start);
       posted = true;
@@ -29,7 +29,7 @@ Result<bool> SendStage::Advance() {
   return posted;
 }
 
-Result<bool> SendStage::Starved(Connection& connection) {
+Result<bool> SendStage::Starved(PeerConnection& connection) {
   if (state_.flow.NextSend(connection.peer()) == nullptr) {
     return false;
   }
@@ -38,7 +38,7 @@ Result<bool> SendStage::Starved(Connection& connection) {
 }
 
 Status SendStage::AnnounceSleep() {
-  for (Connection* connection : state_.active) {
+  for (PeerConnection* connection : state_.active) {
     RINGPIPE_ASSIGN_OR_RETURN(const bool starved, Starved(*connection));
     if (starved) {
       RINGPIPE_RETURN_IF_ERROR(connection->SendSleep());

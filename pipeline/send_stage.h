@@ -22,7 +22,7 @@ class SendStage {
   }
 
   // Whether a message waits for nothing but the peer's credit.
-  Result<bool> Starved(Connection& connection);
+  Result<bool> Starved(PeerConnection& connection);
   // Before this rank sleeps: asks the peers whose credit is missing to wake it.
   Status AnnounceSleep();
 

@@ -26,7 +26,8 @@ class StageMeter {
   }
 
   StageCounters counters() const {
-    return {stage_,       operations_.load(std::memory_order_relaxed),
+    return {stage_,
+            operations_.load(std::memory_order_relaxed),
             bytes_.load(std::memory_order_relaxed),
             busy_ns_.load(std::memory_order_relaxed),
             waits_.load(std::memory_order_relaxed),

@@ -102,8 +102,9 @@ Status TestReduceScatter(Communicator& c, std::size_t count, DataType type,
   RINGPIPE_RETURN_IF_ERROR(Compare(receive, expected, "reduce-scatter"));
   RINGPIPE_RETURN_IF_ERROR(
       c.ReduceScatter(send.data(), send.data() + mine, count, type, op));
-  return Compare(std::vector<T>(send.begin() + mine, send.begin() + mine + count),
-                 expected, "reduce-scatter in place");
+  return Compare(
+      std::vector<T>(send.begin() + mine, send.begin() + mine + count),
+      expected, "reduce-scatter in place");
 }
 
 template <typename T>
@@ -158,9 +159,13 @@ TEST_P(CollectivesTest, AllReduceIsRightForEveryTypeAndOperation) {
   Expect([](Communicator& c) -> Status {
     for (const DataType type : kDataTypes) {
       for (const ReduceOp op : kReduceOps) {
-        RINGPIPE_RETURN_IF_ERROR(WithType(type, [&]<typename T>() {
-          return TestAllReduce<T>(c, 1000, type, op);
-        }).WithContext(std::string(Name(type)) + " " + std::string(Name(op))));
+        RINGPIPE_RETURN_IF_ERROR(WithType(type,
+                                          [&]<typename T>() {
+                                            return TestAllReduce<T>(c, 1000,
+                                                                    type, op);
+                                          })
+                                     .WithContext(std::string(Name(type)) +
+                                                  " " + std::string(Name(op))));
       }
     }
     return Status::Ok();
@@ -208,8 +213,7 @@ TEST_P(CollectivesTest, BroadcastIsRightFromEveryRoot) {
             TestBroadcast<float>(c, count, DataType::kFloat32, root));
       }
     }
-    return TestBroadcast<float>(c, kLargest, DataType::kFloat32,
-                                c.size() / 2);
+    return TestBroadcast<float>(c, kLargest, DataType::kFloat32, c.size() / 2);
   });
 }
 
@@ -279,9 +283,9 @@ TEST_P(CollectivesTest, ResultsAreTheSameBitsOnEveryRankAndInEveryRun) {
     });
   }
   for (const auto& result : results) {
-    EXPECT_EQ(std::memcmp(result.data(), results[0].data(),
-                          kCount * sizeof(float)),
-              0);
+    EXPECT_EQ(
+        std::memcmp(result.data(), results[0].data(), kCount * sizeof(float)),
+        0);
   }
 }
 
@@ -313,8 +317,7 @@ INSTANTIATE_TEST_SUITE_P(Ranks, CollectivesTest,
                          ::testing::Values(Mode{1, 0}, Mode{2, 0}, Mode{3, 0},
                                            Mode{5, 0}, Mode{8, 0}, Mode{16, 0},
                                            Mode{1, 1}, Mode{2, 1}, Mode{3, 1},
-                                           Mode{5, 1}, Mode{8, 1},
-                                           Mode{16, 1}),
+                                           Mode{5, 1}, Mode{8, 1}, Mode{16, 1}),
                          ModeName);
 
 }  // namespace

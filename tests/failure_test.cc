@@ -26,7 +26,8 @@ using std::chrono::steady_clock;
 constexpr seconds kStartTime(60);  // generous: sanitizers, a busy machine
 constexpr seconds kLiveness(2);
 
-// --- What a process holds ------------------------------------------------------
+// --- What a process holds
+// ------------------------------------------------------
 
 std::size_t CountEntries(const char* directory) {
   const std::filesystem::directory_iterator entries(directory);
@@ -61,7 +62,8 @@ std::vector<std::string> LeftOnTheMachine(const std::string& job) {
   return left;
 }
 
-// --- Roles -----------------------------------------------------------------------
+// --- Roles
+// -----------------------------------------------------------------------
 
 // Allreduces until the first error, which it prints, with what the process
 // holds before and after.
@@ -88,8 +90,9 @@ int LoopForever() {
     Print(status.ToString());
   }
   const Holdings after;
-  Print(before == after ? "clean" : "left: " + after.ToString() + ", before: " +
-                                        before.ToString());
+  Print(before == after
+            ? "clean"
+            : "left: " + after.ToString() + ", before: " + before.ToString());
   return 3;
 }
 
@@ -105,18 +108,19 @@ int RunAndLeave() {
     }
     std::vector<float> values(100'000, 1.0F);
     for (int call = 0; call < 5; ++call) {
-      auto request = (*communicator)
-                         ->AllReduceAsync(values.data(), values.data(),
-                                          values.size(), DataType::kFloat32,
-                                          ReduceOp::kMax);
+      auto request =
+          (*communicator)
+              ->AllReduceAsync(values.data(), values.data(), values.size(),
+                               DataType::kFloat32, ReduceOp::kMax);
       if (!request.ok() || !request->Wait().ok()) {
         return 2;
       }
     }
   }
   const Holdings after;
-  Print(before == after ? "clean" : "left: " + after.ToString() + ", before: " +
-                                        before.ToString());
+  Print(before == after
+            ? "clean"
+            : "left: " + after.ToString() + ", before: " + before.ToString());
   return 0;
 }
 
@@ -151,7 +155,7 @@ int OverwriteAfterTimeout() {
                        [value](float v) { return v != value; });
   };
   Print(changed(send, -7.0F) || changed(receive, -9.0F) ? "changed"
-                                                         : "unchanged");
+                                                        : "unchanged");
   return 0;
 }
 
@@ -171,7 +175,8 @@ int ExitWithoutDestroying() {
   return 3;
 }
 
-// --- Tests -----------------------------------------------------------------------
+// --- Tests
+// -----------------------------------------------------------------------
 
 std::vector<RankProcess> Start(const std::string& role, int size,
                                const std::string& job) {

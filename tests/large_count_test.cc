@@ -24,10 +24,9 @@ class AliasedMapping {
       : bytes_((bytes + kPeriod - 1) / kPeriod * kPeriod) {
     const int fd = memfd_create("aliased", MFD_CLOEXEC);
     EXPECT_EQ(ftruncate(fd, kPeriod), 0);
-    data_ = static_cast<std::uint8_t*>(mmap(nullptr, bytes_, PROT_NONE,
-                                            MAP_PRIVATE | MAP_ANONYMOUS |
-                                                MAP_NORESERVE,
-                                            -1, 0));
+    data_ = static_cast<std::uint8_t*>(
+        mmap(nullptr, bytes_, PROT_NONE,
+             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
     for (std::size_t at = 0; at < bytes_; at += kPeriod) {
       EXPECT_NE(mmap(data_ + at, kPeriod, PROT_READ | PROT_WRITE,
                      MAP_SHARED | MAP_FIXED, fd, 0),

@@ -27,7 +27,9 @@ std::vector<std::string> EnvironmentFor(const std::string& role, int rank,
                                         int size, const std::string& job) {
   std::vector<std::string> variables;
   for (char** entry = environ; *entry != nullptr; ++entry) {
-    if (std::strncmp(*entry, "RINGPIPE_", 9) != 0) {
+    const bool adversary =
+        std::strncmp(*entry, "RINGPIPE_SOFT_ADVERSARY", 23) == 0;
+    if (adversary || std::strncmp(*entry, "RINGPIPE_", 9) != 0) {
       variables.emplace_back(*entry);
     }
   }
@@ -96,8 +98,8 @@ RankProcess::~RankProcess() {
 std::string RankProcess::ReadLine(milliseconds timeout) {
   const auto end = steady_clock::now() + timeout;
   while (buffer_.find('\n') == std::string::npos) {
-    const auto left = std::chrono::duration_cast<milliseconds>(
-        end - steady_clock::now());
+    const auto left =
+        std::chrono::duration_cast<milliseconds>(end - steady_clock::now());
     pollfd fd = {output_, POLLIN, 0};
     if (left.count() <= 0 ||
         poll(&fd, 1, static_cast<int>(left.count())) <= 0) {

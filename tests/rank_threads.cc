@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cstdlib>
 #include <thread>
 
 #include "gtest/gtest.h"
@@ -23,6 +24,10 @@ CommunicatorOptions RankOptions(int rank, int size, const std::string& job) {
   options.root = "unix:@" + job;
   options.environment.device = "soft";
   options.environment.log_level = LogLevel::kError;
+  // Targets of the adversarial mode set it for all their tests.
+  if (const char* seed = std::getenv("RINGPIPE_SOFT_ADVERSARY")) {
+    options.environment.soft_adversary_seed = std::atoll(seed);
+  }
   return options;
 }
 
@@ -56,9 +61,8 @@ std::vector<Status> RunRanks(
   return statuses;
 }
 
-void ExpectRanks(
-    int size, const RankBody& body,
-    const std::function<void(int, CommunicatorOptions&)>& adjust) {
+void ExpectRanks(int size, const RankBody& body,
+                 const std::function<void(int, CommunicatorOptions&)>& adjust) {
   const std::vector<Status> statuses = RunRanks(size, body, adjust);
   for (int rank = 0; rank < size; ++rank) {
     EXPECT_TRUE(statuses[rank].ok())

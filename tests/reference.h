@@ -45,8 +45,9 @@ T ExpectedValue(int size, std::size_t index, ReduceOp op) {
         break;
     }
   }
-  return op == ReduceOp::kAverage ? static_cast<T>(result / static_cast<T>(size))
-                                  : result;
+  return op == ReduceOp::kAverage
+             ? static_cast<T>(result / static_cast<T>(size))
+             : result;
 }
 
 // The DataType of T, and a call of `function.operator()<T>()` for a DataType.

@@ -51,8 +51,8 @@ CompletionChannel::CompletionChannel(Context* context, std::uint32_t id,
   fd = event_.get();
 }
 
-std::unique_ptr<CompletionChannel> CompletionChannel::Create(
-    Context* context, std::uint32_t id) {
+std::unique_ptr<CompletionChannel> CompletionChannel::Create(Context* context,
+                                                             std::uint32_t id) {
   FileDescriptor event(eventfd(0, EFD_CLOEXEC | EFD_SEMAPHORE));
   if (!event) {
     return nullptr;
@@ -217,8 +217,7 @@ void CompletionQueue::CollectReady() {
 
 bool CompletionQueue::NextReady(std::uint32_t* qp_index) {
   for (std::uint32_t i = 0; i <= words_; ++i) {
-    const std::uint32_t word =
-        words_ == 0 ? 0 : (cursor_ / 64 + i) % words_;
+    const std::uint32_t word = words_ == 0 ? 0 : (cursor_ / 64 + i) % words_;
     std::uint64_t bits = pending_[word];
     if (i == 0) {
       bits &= ~std::uint64_t{0} << cursor_ % 64;
@@ -237,9 +236,8 @@ int CompletionQueue::TakeReceives(int count, ibv_wc* completions) {
   while (taken < count && NextReady(&index)) {
     QueuePair* qp = receivers_[index];
     const int got =
-        qp == nullptr
-            ? 0
-            : qp->receives().Take(count - taken, completions + taken);
+        qp == nullptr ? 0
+                      : qp->receives().Take(count - taken, completions + taken);
     taken += got;
     if (taken < count || got == 0) {
       pending_[index / 64] &= ~(std::uint64_t{1} << index % 64);
@@ -310,8 +308,7 @@ void CompletionQueue::PushSend(QueuePair* qp, std::uint32_t sequence,
   }
   // No arming is missed: a poll after it either finds the completion or took
   // the mutex before us, and then the arming is visible here.
-  NotifyCompletion(shared_, event_fd(),
-                   completion.status != IBV_WC_SUCCESS);
+  NotifyCompletion(shared_, event_fd(), completion.status != IBV_WC_SUCCESS);
 }
 
 void CompletionQueue::ReceivesReady(std::uint32_t qp_index, bool solicited) {
@@ -425,8 +422,8 @@ void CompletionQueue::Acknowledge(std::uint32_t events) {
 
 void CompletionQueue::WaitForAcknowledgements() {
   std::unique_lock lock(events_mutex_);
-  acknowledged_.wait(
-      lock, [this] { return events_acknowledged_ == events_taken_; });
+  acknowledged_.wait(lock,
+                     [this] { return events_acknowledged_ == events_taken_; });
 }
 
 }  // namespace ringpipe::verbs::soft

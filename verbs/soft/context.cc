@@ -1,6 +1,7 @@
 #include "verbs/soft/context.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -85,8 +86,8 @@ bool Context::Bind(FileDescriptor* listener) {
       socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   std::random_device random;
   // 0 is left out: queue pairs 0 and 1 are special.
-  std::uniform_int_distribution<std::uint32_t> blocks(
-      1, (1u << kBlockBits) - 1);
+  std::uniform_int_distribution<std::uint32_t> blocks(1,
+                                                      (1u << kBlockBits) - 1);
   for (int i = 0; i < kBindTries && *listener; ++i) {
     block_ = blocks(random);
     sockaddr_un address;
@@ -244,9 +245,12 @@ int Context::DestroyCq(ibv_cq* cq) {
     return EBUSY;
   }
   queue->WaitForAcknowledgements();
+  std::unique_ptr<CompletionQueue> last;
+  {
+    std::lock_guard lock(objects_mutex_);
+    last = std::move(cqs_[queue->index()]);
+  }
   async_events_.Forget(static_cast<ibv_cq*>(queue));
-  std::lock_guard lock(objects_mutex_);
-  cqs_[queue->index()].reset();
   return 0;
 }
 
@@ -285,8 +289,8 @@ ibv_qp* Context::CreateQp(ibv_pd* pd, ibv_qp_init_attr* attr) {
     return FailWith<ibv_qp>(ENOMEM);
   }
   auto* domain = static_cast<ProtectionDomain*>(pd);
-  qps_[index] = std::make_shared<QueuePair>(this, index, domain, *attr,
-                                            adversary_seed_);
+  qps_[index] =
+      std::make_shared<QueuePair>(this, index, domain, *attr, adversary_seed_);
   ++domain->users;
   return qps_[index].get();
 }
@@ -336,7 +340,9 @@ Context::ChannelOf Context::ReceiveChannel(QueuePair& qp) {
   }
   const auto* channel =
       static_cast<const CompletionChannel*>(qp.recv_cq->channel);
-  return {channel->id(), channel->fd};
+  // A copy: the channel itself may go as soon as the mutex is free.
+  return {channel->id(),
+          FileDescriptor(fcntl(channel->fd, F_DUPFD_CLOEXEC, 0))};
 }
 
 // --- Peers -------------------------------------------------------------------
@@ -402,7 +408,7 @@ void Context::ProgressStalled() {
     for (; bits != 0; bits &= bits - 1) {
       const std::uint32_t index = word * 64 + std::countr_zero(bits);
       if (const std::shared_ptr<QueuePair> qp = FindQueuePair(index)) {
-        qp->TryProgress();
+        qp->ProgressByPoll();
       }
     }
   }
@@ -415,7 +421,7 @@ Clock::time_point Context::ProgressByTimer() {
     for (; bits != 0; bits &= bits - 1) {
       const std::uint32_t index = word * 64 + std::countr_zero(bits);
       if (const std::shared_ptr<QueuePair> qp = FindQueuePair(index)) {
-        next = std::min(next, qp->Progress(/*timer=*/true));
+        next = std::min(next, qp->ProgressByTimer());
       }
     }
   }

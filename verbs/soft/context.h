@@ -90,10 +90,10 @@ class Context : public verbs_context {
   std::shared_ptr<PeerLink> FindLink(int socket);
   // The requester of this number no longer exists: nobody waits for it now.
   void OnRequesterGone(std::uint32_t index, std::uint32_t requester_qpn);
-  // The channel of the queue pair's receive completions: fd -1: none.
+  // The channel of the queue pair's receive completions; id 0: none.
   struct ChannelOf {
     std::uint32_t id = 0;
-    int fd = -1;
+    FileDescriptor fd;
   };
   ChannelOf ReceiveChannel(QueuePair& qp);
   // Lets what is stalled get on; returns when to do so again.
@@ -125,8 +125,8 @@ class Context : public verbs_context {
   std::map<ibv_comp_channel*, std::unique_ptr<CompletionChannel>> channels_;
   std::array<std::unique_ptr<CompletionQueue>, kMaxCompletionQueues> cqs_;
   std::array<std::shared_ptr<QueuePair>, kMaxQueuePairs> qps_;
-  std::uint32_t qps_used_ = 0;             // indexes ever used
-  std::deque<std::uint32_t> qps_unused_;   // first in, first out: late reuse
+  std::uint32_t qps_used_ = 0;            // indexes ever used
+  std::deque<std::uint32_t> qps_unused_;  // first in, first out: late reuse
 
   std::mutex links_mutex_;
   std::map<std::uint32_t, std::weak_ptr<PeerLink>> links_;  // by block

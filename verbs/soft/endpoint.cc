@@ -56,8 +56,7 @@ Endpoint::~Endpoint() {
   Require(qp == nullptr || library_->destroy_qp(qp) == 0, "destroy_qp");
   Require(mr == nullptr || library_->dereg_mr(mr) == 0, "dereg_mr");
   Require(library_->destroy_cq(cq) == 0, "destroy_cq");
-  Require(library_->destroy_comp_channel(channel) == 0,
-          "destroy_comp_channel");
+  Require(library_->destroy_comp_channel(channel) == 0, "destroy_comp_channel");
   Require(library_->dealloc_pd(pd) == 0, "dealloc_pd");
   if (options_.private_memory) {
     munmap(buffer_, options_.buffer_bytes);
@@ -87,6 +86,7 @@ void Endpoint::ToRtr(const Identity& peer) {
   attr.qp_state = IBV_QPS_RTR;
   attr.path_mtu = IBV_MTU_4096;
   attr.dest_qp_num = peer.qpn;
+  attr.rq_psn = receive_psn;
   attr.min_rnr_timer = options_.min_rnr_timer;
   attr.max_dest_rd_atomic = 1;
   attr.ah_attr.is_global = 1;
@@ -94,26 +94,26 @@ void Endpoint::ToRtr(const Identity& peer) {
   attr.ah_attr.grh.hop_limit = 1;
   Require(library_->query_gid(context, 1, 0, &attr.ah_attr.grh.dgid) == 0,
           "query_gid");
-  Require(library_->modify_qp(
-              qp, &attr,
-              IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
-                  IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
-                  IBV_QP_MIN_RNR_TIMER) == 0,
+  Require(library_->modify_qp(qp, &attr,
+                              IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU |
+                                  IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+                                  IBV_QP_MAX_DEST_RD_ATOMIC |
+                                  IBV_QP_MIN_RNR_TIMER) == 0,
           "to RTR");
 }
 
 void Endpoint::ToRts() {
   ibv_qp_attr attr = {};
   attr.qp_state = IBV_QPS_RTS;
+  attr.sq_psn = send_psn;
   attr.timeout = options_.timeout;
   attr.retry_cnt = options_.retry_count;
   attr.rnr_retry = options_.rnr_retry;
   attr.max_rd_atomic = 1;
-  Require(library_->modify_qp(
-              qp, &attr,
-              IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
-                  IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
-                  IBV_QP_MAX_QP_RD_ATOMIC) == 0,
+  Require(library_->modify_qp(qp, &attr,
+                              IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
+                                  IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
+                                  IBV_QP_MAX_QP_RD_ATOMIC) == 0,
           "to RTS");
 }
 
@@ -172,8 +172,7 @@ int Endpoint::Write(std::uint64_t id, std::vector<ibv_sge> sges,
                     const Identity& peer, std::uint64_t peer_offset,
                     unsigned flags, std::optional<std::uint32_t> immediate) {
   ibv_send_wr request = {};
-  request.opcode =
-      immediate ? IBV_WR_RDMA_WRITE_WITH_IMM : IBV_WR_RDMA_WRITE;
+  request.opcode = immediate ? IBV_WR_RDMA_WRITE_WITH_IMM : IBV_WR_RDMA_WRITE;
   request.imm_data = immediate.value_or(0);
   request.wr.rdma.remote_addr = peer.address + peer_offset;
   request.wr.rdma.rkey = peer.rkey;

@@ -15,9 +15,8 @@
 
 namespace ringpipe::verbs::soft {
 
-inline constexpr int kAllAccess = IBV_ACCESS_LOCAL_WRITE |
-                                  IBV_ACCESS_REMOTE_WRITE |
-                                  IBV_ACCESS_REMOTE_READ;
+inline constexpr int kAllAccess =
+    IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
 
 // What the other end must know. Plain data.
 struct Identity {
@@ -96,6 +95,9 @@ class Endpoint {
   ibv_cq* cq = nullptr;
   ibv_qp* qp = nullptr;
   ibv_mr* mr = nullptr;
+  // What Connect sets.
+  std::uint32_t send_psn = 0;
+  std::uint32_t receive_psn = 0;
 
  private:
   int PostSend(ibv_send_wr& request, std::uint64_t id,

@@ -60,8 +60,7 @@ void Housekeeper::Stop() {
 
 void Housekeeper::Wake() {
   const std::uint64_t one = 1;
-  [[maybe_unused]] const ssize_t written =
-      write(wake_.get(), &one, sizeof one);
+  [[maybe_unused]] const ssize_t written = write(wake_.get(), &one, sizeof one);
 }
 
 void Housekeeper::NeedTimer(Clock::time_point when) {
@@ -94,8 +93,7 @@ void Housekeeper::Wait(Clock::time_point until) {
     limit = &timeout;
   }
   epoll_event events[kEventsAtOnce];
-  int count =
-      epoll_pwait2(epoll_.get(), events, kEventsAtOnce, limit, nullptr);
+  int count = epoll_pwait2(epoll_.get(), events, kEventsAtOnce, limit, nullptr);
   if (count < 0 && errno == ENOSYS) {  // before Linux 5.11
     count = epoll_wait(epoll_.get(), events, kEventsAtOnce,
                        Deadline::At(until).PollTimeoutMs(-1));
@@ -172,7 +170,7 @@ void Housekeeper::Answer(int socket, const LinkMessage& request) {
   attachments_[{index, request.requester_qpn}] = socket;
   SendLinkMessage(socket, answer,
                   request.segment != 0 ? context_->segment().fd() : -1,
-                  channel.fd);
+                  channel.fd.get());
 }
 
 void Housekeeper::DropRequester(int socket) {

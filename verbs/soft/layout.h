@@ -65,7 +65,8 @@ struct alignas(64) SharedCompletionQueue {
 };
 
 // A posted receive (owner-written) and then its completion (peer-written).
-// Receives complete in order: entry i of the ring is receive i and completion i.
+// Receives complete in order: entry i of the ring is receive i and completion
+// i.
 struct alignas(64) ReceiveEntry {
   std::uint32_t sge_count;
   std::uint32_t status;  // ibv_wc_status
@@ -94,6 +95,7 @@ struct SharedQueuePair {
   std::atomic<std::uint32_t> recv_cq;
   std::atomic<std::uint32_t> ring_mask;
   std::atomic<std::uint32_t> min_rnr_timer;
+  std::atomic<std::uint32_t> recv_psn;            // of the first message
   alignas(64) std::atomic<std::uint32_t> posted;  // receives ever posted
   // Peer.
   alignas(64) std::atomic<std::uint32_t> completed;  // receives ever completed

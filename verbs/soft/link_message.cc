@@ -24,12 +24,10 @@ void TakeDescriptors(msghdr& header, FileDescriptor* first,
   int used = 0;
   for (cmsghdr* control = CMSG_FIRSTHDR(&header); control != nullptr;
        control = CMSG_NXTHDR(&header, control)) {
-    if (control->cmsg_level != SOL_SOCKET ||
-        control->cmsg_type != SCM_RIGHTS) {
+    if (control->cmsg_level != SOL_SOCKET || control->cmsg_type != SCM_RIGHTS) {
       continue;
     }
-    const std::size_t count =
-        (control->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    const std::size_t count = (control->cmsg_len - CMSG_LEN(0)) / sizeof(int);
     for (std::size_t i = 0; i < count; ++i) {
       int fd;
       memcpy(&fd, CMSG_DATA(control) + i * sizeof fd, sizeof fd);

@@ -29,7 +29,8 @@ struct LinkMessage {
   std::uint32_t incarnation = 0;
   // Names the completion channel within the responder's context; 0: none.
   std::uint32_t channel = 0;
-  // kAttach: whether the segment is still needed; kAttached: whether it is here.
+  // kAttach: whether the segment is still needed; kAttached: whether it is
+  // here.
   std::uint32_t segment = 0;
 };
 

@@ -7,7 +7,10 @@
 namespace ringpipe::verbs::soft {
 
 PeerLink::PeerLink(FileDescriptor socket, pid_t pid)
-    : socket_(std::move(socket)), pid_(pid), same_process_(pid == getpid()) {}
+    : socket_(std::move(socket)), pid_(pid), same_process_(pid == getpid()) {
+  // A process of a pid namespace that is not seen from here has no number.
+  slots_only_ = pid <= 0;
+}
 
 std::shared_ptr<PeerLink> PeerLink::Connect(std::uint32_t block) {
   FileDescriptor socket(

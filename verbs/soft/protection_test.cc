@@ -61,9 +61,9 @@ TEST_P(Protection, WrongLkeyOfASend) {
 
 TEST_P(Protection, SourceBeyondItsRegion) {
   Pair pair(options_);
-  ASSERT_EQ(pair.a.Write(1, {pair.a.Sge((1 << 20) - 10, 11)},
-                         pair.b.identity(), 0),
-            0);
+  ASSERT_EQ(
+      pair.a.Write(1, {pair.a.Sge((1 << 20) - 10, 11)}, pair.b.identity(), 0),
+      0);
   EXPECT_EQ(pair.a.Poll().value().status, IBV_WC_LOC_PROT_ERR);
   ExpectDead(pair.a);
 }
@@ -73,10 +73,10 @@ TEST_P(Protection, SourceOfAnotherProtectionDomain) {
   Endpoint& a = pair.a;
   ibv_pd* other = a.library().alloc_pd(a.context);
   ibv_mr* mr = a.library().reg_mr(other, a.data(), 100, 0);
-  ASSERT_EQ(a.Write(1, {{reinterpret_cast<std::uint64_t>(a.data()), 10,
-                         mr->lkey}},
-                    pair.b.identity(), 0),
-            0);
+  ASSERT_EQ(
+      a.Write(1, {{reinterpret_cast<std::uint64_t>(a.data()), 10, mr->lkey}},
+              pair.b.identity(), 0),
+      0);
   EXPECT_EQ(a.Poll().value().status, IBV_WC_LOC_PROT_ERR);
   EXPECT_EQ(a.library().dealloc_pd(other), EBUSY);
   EXPECT_EQ(a.library().dereg_mr(mr), 0);

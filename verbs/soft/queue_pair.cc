@@ -21,6 +21,7 @@ constexpr milliseconds kPeerLeaves{2000};
 constexpr milliseconds kFlushRetry{1};
 constexpr int kYieldsBeforeSleep = 1000;
 constexpr int kMaxRdAtomic = 16;
+constexpr std::uint32_t kPsnMask = 0xffffff;
 
 }  // namespace
 
@@ -50,11 +51,9 @@ QueuePair::QueuePair(Context* context, std::uint32_t index,
       pd_id_(pd->id),
       shared_(context->layout().queue_pairs[index]),
       init_attr_(attr),
-      requester_(context, this, attr.cap, attr.sq_sig_all != 0,
-                 adversary_seed),
-      receives_(shared_, context->layout().receives[index],
-                context->Qpn(index), attr.cap.max_recv_wr,
-                attr.cap.max_recv_sge) {
+      requester_(context, this, attr.cap, attr.sq_sig_all != 0, adversary_seed),
+      receives_(shared_, context->layout().receives[index], context->Qpn(index),
+                attr.cap.max_recv_wr, attr.cap.max_recv_sge) {
   this->context = &context->verbs();
   qp_context = attr.qp_context;
   this->pd = pd;
@@ -107,7 +106,7 @@ int QueuePair::Modify(const ibv_qp_attr& attr, int mask) {
     context_->async_events().RaiseForQueuePair(this, IBV_EVENT_SQ_DRAINED);
   }
   state = to;
-  ProgressLocked(/*timer=*/false);
+  ProgressLocked(Trigger::kCall);
   return 0;
 }
 
@@ -134,8 +133,7 @@ int QueuePair::CheckValues(const ibv_qp_attr& attr, int mask) const {
   if (is(IBV_QP_AV)) {
     // RoCE: the address is a GID, always.
     const ibv_ah_attr& path = attr.ah_attr;
-    if (path.is_global == 0 || path.grh.sgid_index != 0 ||
-        path.port_num != 1) {
+    if (path.is_global == 0 || path.grh.sgid_index != 0 || path.port_num != 1) {
       return EINVAL;
     }
     const ibv_gid own = Context::Gid();
@@ -167,6 +165,8 @@ void QueuePair::StoreAttributes(const ibv_qp_attr& attr, int mask) {
   shared_.access = attr_.qp_access_flags;
   shared_.dest_qpn = attr_.dest_qp_num;
   shared_.min_rnr_timer = attr_.min_rnr_timer;
+  shared_.recv_psn = attr_.rq_psn & kPsnMask;
+  requester_.SetSendPsn(attr_.sq_psn & kPsnMask);
   requester_.SetRetries(attr_.timeout, attr_.retry_cnt, attr_.rnr_retry);
 }
 
@@ -175,7 +175,7 @@ bool QueuePair::Shut() {
     std::lock_guard lock(mutex_);
     SetState(IBV_QPS_RESET);
     requester_.Reset();
-    ProgressLocked(/*timer=*/false);
+    ProgressLocked(Trigger::kCall);
   }
   // Not under the mutex: the housekeeper, which ends the wait when the peer
   // has died, may need it for another reason.
@@ -235,7 +235,7 @@ int QueuePair::PostSend(ibv_send_wr* requests, ibv_send_wr** bad) {
     return EINVAL;
   }
   const int error = requester_.Post(requests, bad);
-  ProgressLocked(/*timer=*/false);
+  ProgressLocked(Trigger::kCall);
   return error;
 }
 
@@ -251,23 +251,23 @@ int QueuePair::PostReceive(ibv_recv_wr* requests, ibv_recv_wr** bad) {
   return error;
 }
 
-Clock::time_point QueuePair::Progress(bool timer) {
+Clock::time_point QueuePair::ProgressByTimer() {
   std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock.owns_lock()) {
     return Clock::now() + kFlushRetry;  // somebody is at it
   }
-  return ProgressLocked(timer);
+  return ProgressLocked(Trigger::kTimer);
 }
 
-void QueuePair::TryProgress() {
+void QueuePair::ProgressByPoll() {
   std::unique_lock lock(mutex_, std::try_to_lock);
   if (lock.owns_lock()) {
-    ProgressLocked(/*timer=*/false);
+    ProgressLocked(Trigger::kPoll);
   }
 }
 
-Clock::time_point QueuePair::ProgressLocked(bool timer) {
-  Clock::time_point again = requester_.Progress(timer);
+Clock::time_point QueuePair::ProgressLocked(Trigger trigger) {
+  Clock::time_point again = requester_.Progress(trigger);
   if (current_state() == IBV_QPS_ERR && !receives_.flushed()) {
     TryFlushReceives();
     if (!receives_.flushed()) {
@@ -279,7 +279,7 @@ Clock::time_point QueuePair::ProgressLocked(bool timer) {
     stalled_ = stalled;
     context_->SetStalled(index_, stalled);
   }
-  if (stalled && !timer) {
+  if (stalled && trigger != Trigger::kTimer) {
     context_->NeedTimer(again);
   }
   return again;
@@ -295,8 +295,7 @@ void QueuePair::EnterErrorState() {
 }
 
 void QueuePair::TryFlushReceives() {
-  if (!receives_.flushed() && receives_.TryFlush() &&
-      receives_.waiting() > 0) {
+  if (!receives_.flushed() && receives_.TryFlush() && receives_.waiting() > 0) {
     receive_queue_cq().ReceivesReady(index_, /*solicited=*/true);
   }
 }
@@ -312,7 +311,7 @@ void QueuePair::Fail(int event) {
     context_->async_events().RaiseForQueuePair(
         this, static_cast<ibv_event_type>(event));
   }
-  ProgressLocked(/*timer=*/false);
+  ProgressLocked(Trigger::kCall);
 }
 
 void QueuePair::HandleFault() {
@@ -323,7 +322,8 @@ void QueuePair::HandleFault() {
 }
 
 void QueuePair::OnPeerDeath() {
-  if (receives_.waiting() > 0) {
+  std::lock_guard lock(mutex_);  // so that the completion queue stays
+  if (current_state() != IBV_QPS_RESET && receives_.waiting() > 0) {
     receive_queue_cq().WakeForCertain(index_);
   }
 }

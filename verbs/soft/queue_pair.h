@@ -35,11 +35,10 @@ class QueuePair : public ibv_qp {
   int PostSend(ibv_send_wr* requests, ibv_send_wr** bad);
   int PostReceive(ibv_recv_wr* requests, ibv_recv_wr** bad);
 
-  // Lets outstanding requests and flushes get on; returns when the next timer
-  // is due, time_point::max(): none.
-  Clock::time_point Progress(bool timer);
-  // The same, but leaves it to another thread that is at it already.
-  void TryProgress();
+  // Let outstanding requests and flushes get on, unless another thread is at it
+  // already. Returns when the next timer is due, time_point::max(): none.
+  Clock::time_point ProgressByTimer();
+  void ProgressByPoll();
 
   // Ends everything that needs another object. No peer is inside any more if
   // this returns true; else one may still be writing (it is stopped, say).
@@ -82,7 +81,7 @@ class QueuePair : public ibv_qp {
   void StoreAttributes(const ibv_qp_attr& attr, int mask);
   int Reset();
   void TryFlushReceives();
-  Clock::time_point ProgressLocked(bool timer);
+  Clock::time_point ProgressLocked(Trigger trigger);
 
   Context* const context_;
   const std::uint32_t index_;

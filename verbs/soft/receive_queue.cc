@@ -79,6 +79,9 @@ int ReceiveQueue::Take(int count, ibv_wc* completions) {
   const std::uint32_t limit = Limit();
   const std::uint32_t completed =
       shared_.completed.load(std::memory_order_acquire);
+  // What came through slots was written by this process's housekeeper, before
+  // the peer could complete it.
+  shared_.slots_done.load(std::memory_order_acquire);
   std::uint32_t taken = taken_.load(std::memory_order_relaxed);
   int got = 0;
   for (; got < count && taken != limit; ++got, ++taken) {

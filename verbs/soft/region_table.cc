@@ -45,8 +45,7 @@ RegionTable::RegionTable(std::shared_ptr<Segment> segment)
 }
 
 std::uint32_t RegionTable::Register(std::uint32_t pd, void* address,
-                                    std::uint64_t bytes,
-                                    std::uint32_t access) {
+                                    std::uint64_t bytes, std::uint32_t access) {
   const auto start = reinterpret_cast<std::uint64_t>(address);
   if (bytes == 0 || start + bytes < start || (access & ~kKnownAccess) != 0 ||
       ((access & kNeedsLocalWrite) != 0 &&

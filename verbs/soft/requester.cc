@@ -22,13 +22,13 @@ constexpr microseconds kLongestRetry{10'000};
 constexpr std::uint32_t kAdversaryPolls = 8;
 constexpr std::uint32_t kAdversaryMicroseconds = 1000;
 
-constexpr std::uint32_t kKnownFlags = IBV_SEND_FENCE | IBV_SEND_SIGNALED |
-                                      IBV_SEND_SOLICITED | IBV_SEND_INLINE;
+constexpr std::uint32_t kKnownFlags =
+    IBV_SEND_FENCE | IBV_SEND_SIGNALED | IBV_SEND_SOLICITED | IBV_SEND_INLINE;
 
 // InfiniBand Architecture Specification 1.3, table 45, in units of 10 us.
 constexpr std::uint32_t kRnrTimer10us[32] = {
-    65536, 1,   2,   3,   4,   6,   8,    12,   16,   24,    32,
-    48,    64,  96,  128, 192, 256, 384,  512,  768,  1024,  1536,
+    65536, 1,    2,    3,    4,    6,     8,     12,    16,    24,   32,
+    48,    64,   96,   128,  192,  256,   384,   512,   768,   1024, 1536,
     2048,  3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152};
 
 ibv_wc_opcode CompletionOpcode(ibv_wr_opcode opcode) {
@@ -128,8 +128,8 @@ void Requester::Store(const ibv_send_wr& request, std::uint32_t inline_bytes) {
   }
   if (random_.enabled()) {
     stored.polls_to_wait = random_.Below(kAdversaryPolls) + 1;
-    stored.due = Clock::now() +
-                 microseconds(random_.Below(kAdversaryMicroseconds) + 1);
+    stored.due =
+        Clock::now() + microseconds(random_.Below(kAdversaryMicroseconds) + 1);
   }
   ++posted_;
 }
@@ -148,21 +148,21 @@ int Requester::Post(ibv_send_wr* requests, ibv_send_wr** bad) {
 
 // --- Progress ----------------------------------------------------------------
 
-bool Requester::MustWait(Request& request, bool timer,
+bool Requester::MustWait(Request& request, Trigger trigger,
                          Clock::time_point* until) {
   if (!random_.enabled() || request.polls_to_wait == 0) {
     return false;
   }
-  if (!timer) {
+  if (trigger == Trigger::kPoll) {
     --request.polls_to_wait;
-  } else if (Clock::now() >= request.due) {
+  } else if (trigger == Trigger::kTimer && Clock::now() >= request.due) {
     request.polls_to_wait = 0;
   }
   *until = request.due;
   return request.polls_to_wait > 0;
 }
 
-Clock::time_point Requester::Progress(bool timer) {
+Clock::time_point Requester::Progress(Trigger trigger) {
   while (executed_ != posted_) {
     Request& request = requests_[executed_ % depth_];
     if (qp_->current_state() == IBV_QPS_ERR) {
@@ -173,7 +173,7 @@ Clock::time_point Requester::Progress(bool timer) {
       break;  // SQD
     }
     Clock::time_point again;
-    if (MustWait(request, timer, &again)) {
+    if (MustWait(request, trigger, &again)) {
       return again;
     }
     ibv_wc_status status = IBV_WC_SUCCESS;
@@ -241,8 +241,7 @@ bool Requester::TransportExhausted(Clock::time_point now,
     wait_interval_ = kFirstRetry;
   }
   *again = now + wait_interval_;
-  wait_interval_ =
-      std::min<Clock::duration>(wait_interval_ * 2, kLongestRetry);
+  wait_interval_ = std::min<Clock::duration>(wait_interval_ * 2, kLongestRetry);
   if (transport_timeout_ == Clock::duration::zero()) {
     return false;
   }
@@ -277,6 +276,10 @@ bool Requester::EnsureAttached() {
   if (link_ != nullptr && link_->dead()) {
     peer_ = nullptr;
     link_.reset();
+  }
+  if (needs_attach_) {
+    peer_ = nullptr;
+    needs_attach_ = false;
   }
   if (peer_ != nullptr) {
     return true;

@@ -21,6 +21,10 @@ namespace ringpipe::verbs::soft {
 class Context;
 class QueuePair;
 
+// On whose account requests get on. The adversarial mode executes none because
+// of a call other than a poll.
+enum class Trigger { kCall, kPoll, kTimer };
+
 // The requester side of a queue pair: holds its send requests and executes
 // them, all by itself, on the peer's memory and rings. Everything here is
 // private to the process and guarded by the queue pair's mutex (except Retire),
@@ -34,9 +38,8 @@ class Requester {
   int Post(ibv_send_wr* requests, ibv_send_wr** bad);
 
   // Executes (or flushes, in ERR) what can be executed now. Returns when to try
-  // again at the latest; time_point::max(): nothing is outstanding. Other
-  // callers than a timer may come at any time.
-  Clock::time_point Progress(bool timer);
+  // again at the latest; time_point::max(): nothing is outstanding.
+  Clock::time_point Progress(Trigger trigger);
 
   // The user has taken the completion of request `sequence`: it and those
   // before it make room. Any thread.
@@ -51,6 +54,7 @@ class Requester {
   void Reset();
   // At RTS, in ibv_qp_attr's encodings.
   void SetRetries(int timeout, int retry_count, int rnr_retry);
+  void SetSendPsn(std::uint32_t psn) { send_psn_ = psn; }
 
   // The peer's answer to an attachment, by the housekeeper.
   void OnAttached(const std::shared_ptr<PeerLink>& link,
@@ -92,11 +96,11 @@ class Requester {
 
   int Check(const ibv_send_wr& request, std::uint32_t* inline_bytes) const;
   void Store(const ibv_send_wr& request, std::uint32_t inline_bytes);
-  bool MustWait(Request& request, bool timer, Clock::time_point* until);
+  bool MustWait(Request& request, Trigger trigger, Clock::time_point* until);
 
   Step Execute(const Request& request, ibv_wc_status* status);
   bool Gather(const Request& request, Source* source) const;
-  bool PeerIsReady() const;
+  bool PeerIsReady();
   Step ExecuteWrite(const Request& request, const Source& source,
                     ibv_wc_status* status);
   Step ExecuteSend(const Request& request, const Source& source,
@@ -114,8 +118,8 @@ class Requester {
   void AlertPeer();
 
   void Complete(const Request& request, ibv_wc_status status);
-  bool RetriesExhausted(Step step, Clock::time_point now,
-                        ibv_wc_status* status, Clock::time_point* again);
+  bool RetriesExhausted(Step step, Clock::time_point now, ibv_wc_status* status,
+                        Clock::time_point* again);
   bool TransportExhausted(Clock::time_point now, Clock::time_point* again);
   bool ReceiverExhausted(Clock::time_point now, Clock::time_point* again);
   void ClearWait();
@@ -138,9 +142,11 @@ class Requester {
 
   // The peer. `link_` without `peer_`: asked for.
   std::uint32_t dest_qpn_ = 0;
+  std::uint32_t send_psn_ = 0;  // of the first request
   std::shared_ptr<PeerLink> link_;
   std::shared_ptr<Segment> segment_;
   SharedQueuePair* peer_ = nullptr;
+  bool needs_attach_ = false;  // what is known of the peer is out of date
   std::uint32_t incarnation_ = 0;
   int channel_fd_ = -1;
   Clock::time_point next_attach_{};

@@ -42,8 +42,7 @@ class BusyScope {
 };
 
 bool HasImmediate(ibv_wr_opcode opcode) {
-  return opcode == IBV_WR_SEND_WITH_IMM ||
-         opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
+  return opcode == IBV_WR_SEND_WITH_IMM || opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
 }
 
 bool IsSend(ibv_wr_opcode opcode) {
@@ -107,14 +106,23 @@ bool Requester::Gather(const Request& request, Source* source) const {
   return true;
 }
 
-bool Requester::PeerIsReady() const {
+bool Requester::PeerIsReady() {
   const std::uint32_t state = peer_->state.load(std::memory_order_seq_cst);
-  const bool receives = state == IBV_QPS_RTR || state == IBV_QPS_RTS ||
-                        state == IBV_QPS_SQD;
-  return receives &&
-         peer_->dest_qpn.load(std::memory_order_relaxed) == qp_->qp_num &&
-         peer_->incarnation.load(std::memory_order_relaxed) == incarnation_ &&
-         peer_->fault.load(std::memory_order_relaxed) == 0;
+  const bool receives =
+      state == IBV_QPS_RTR || state == IBV_QPS_RTS || state == IBV_QPS_SQD;
+  if (!receives ||
+      peer_->dest_qpn.load(std::memory_order_relaxed) != qp_->qp_num ||
+      peer_->recv_psn.load(std::memory_order_relaxed) != send_psn_ ||
+      peer_->fault.load(std::memory_order_relaxed) != 0) {
+    return false;
+  }
+  if (peer_->incarnation.load(std::memory_order_relaxed) == incarnation_) {
+    return true;
+  }
+  // The peer was reset and connected again. Where nothing was sent before, the
+  // packet sequence numbers still fit; else, as on hardware, they never will.
+  needs_attach_ = executed_ == 0;
+  return false;
 }
 
 // --- RDMA WRITE --------------------------------------------------------------
@@ -128,12 +136,11 @@ Requester::Step Requester::ExecuteWrite(const Request& request,
                         IBV_ACCESS_REMOTE_WRITE) != 0;
   // A write of nothing needs no key.
   const bool allowed =
-      enabled &&
-      (source.bytes == 0 ||
-       CheckRegion(segment_->layout().regions, request.rkey,
-                   peer_->pd.load(std::memory_order_relaxed),
-                   IBV_ACCESS_REMOTE_WRITE, target.address, target.bytes,
-                   &target.offset));
+      enabled && (source.bytes == 0 ||
+                  CheckRegion(segment_->layout().regions, request.rkey,
+                              peer_->pd.load(std::memory_order_relaxed),
+                              IBV_ACCESS_REMOTE_WRITE, target.address,
+                              target.bytes, &target.offset));
   if (!allowed) {
     FaultPeer(IBV_EVENT_QP_ACCESS_ERR + 1);
     *status = IBV_WC_REM_ACCESS_ERR;
@@ -208,8 +215,7 @@ Requester::Step Requester::ExecuteSend(const Request& request,
     receive_status = IBV_WC_LOC_PROT_ERR;
     *status = IBV_WC_REM_OP_ERR;
   } else if (source.bytes > 0) {
-    const Step step =
-        Move(source, {target, static_cast<std::size_t>(ranges)});
+    const Step step = Move(source, {target, static_cast<std::size_t>(ranges)});
     if (step == Step::kFailed) {
       receive_status = IBV_WC_LOC_PROT_ERR;
       *status = IBV_WC_REM_OP_ERR;
@@ -239,8 +245,7 @@ void Requester::CompleteReceive(const Request& request, std::uint64_t bytes,
 
   const std::uint32_t cq_index =
       peer_->recv_cq.load(std::memory_order_relaxed) % kMaxCompletionQueues;
-  SharedCompletionQueue& cq =
-      segment_->layout().completion_queues[cq_index];
+  SharedCompletionQueue& cq = segment_->layout().completion_queues[cq_index];
   const std::uint32_t index = IndexOf(dest_qpn_);
   std::atomic<std::uint64_t>& ready = cq.ready[index / 64];
   const std::uint64_t bit = std::uint64_t{1} << index % 64;
@@ -283,10 +288,9 @@ Requester::Step Requester::MoveThroughSlots(
   if (filled_some) {
     AlertPeer();
   }
-  const bool all_done =
-      slot_bytes_sent_ == source.bytes &&
-      peer_->slots_done.load(std::memory_order_acquire) ==
-          peer_->slots_filled.load(std::memory_order_relaxed);
+  const bool all_done = slot_bytes_sent_ == source.bytes &&
+                        peer_->slots_done.load(std::memory_order_acquire) ==
+                            peer_->slots_filled.load(std::memory_order_relaxed);
   if (!all_done) {
     return Step::kInFlight;
   }

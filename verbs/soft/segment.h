@@ -54,7 +54,7 @@ class Segment {
   std::byte* base_;
   // The file's length when last asked; files only grow (sealed).
   std::atomic<std::uint64_t> file_bytes_{0};
-  std::mutex mutex_;  // for what follows, which only the owner uses
+  std::mutex mutex_;       // for what follows, which only the owner uses
   std::uint64_t end_ = 0;  // of what was ever allocated
   std::map<std::uint64_t, std::uint64_t> free_;  // offset to bytes, coalesced
 };

@@ -17,8 +17,12 @@ struct Options {
 };
 
 // A library with one device, "soft0", for processes (and threads) of one host,
-// that is, of one network namespace, and one user. Options hold for contexts
-// opened through this table.
+// that is, of one network namespace, and one user (or root). Options hold for
+// contexts opened through this table. nullptr where libraries with more than 32
+// different options exist at once.
+//
+// Fork: a child does not inherit open contexts. It must not use them, and must
+// exec or exit soon: while it lives, peers do not learn of its parent's death.
 std::shared_ptr<const Library> CreateSoftLibrary(const Options& options);
 
 }  // namespace ringpipe::verbs::soft

@@ -225,7 +225,8 @@ TEST(Adversary, ReadsTheSourceAtTheLastMoment) {
     ASSERT_TRUE(pair.b.Poll());
     overwritten += pair.b.data()[0] == std::byte{2} ? 1 : 0;
   }
-  EXPECT_GT(overwritten, 0);
+  // All but those that a's housekeeper had time for between the two lines.
+  EXPECT_GT(overwritten, 25);
 }
 
 TEST(Adversary, RequestsExecuteAlsoIfNobodyPolls) {

@@ -14,8 +14,7 @@ struct Transition {
 constexpr int kAtRts = IBV_QP_CUR_STATE | IBV_QP_ALT_PATH |
                        IBV_QP_ACCESS_FLAGS | IBV_QP_MIN_RNR_TIMER |
                        IBV_QP_PATH_MIG_STATE;
-constexpr int kAtInit =
-    IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS;
+constexpr int kAtInit = IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS;
 constexpr Transition kTransitions[] = {
     {IBV_QPS_RESET, IBV_QPS_INIT, kAtInit, 0},
     {IBV_QPS_INIT, IBV_QPS_INIT, 0, kAtInit},

@@ -1,4 +1,4 @@
-#include "pipeline/connection.h"
+#include "pipeline/peer_connection.h"
 
 #include <arpa/inet.h>
 
@@ -8,7 +8,8 @@ namespace ringpipe {
 
 namespace {
 
-// More grants at once than any rank can have slots: a word that was overwritten.
+// More grants at once than any rank can have slots: a word that was
+// overwritten.
 constexpr std::uint64_t kMaxCredit = 1 << 20;
 
 }  // namespace
@@ -32,19 +33,19 @@ WorkId WorkId::Unpack(std::uint64_t wr_id) {
   return id;
 }
 
-Connection::Address Connection::address() const {
+PeerConnection::Address PeerConnection::address() const {
   return {queue_pair_->endpoint(), word_rkey_,
           reinterpret_cast<std::uintptr_t>(word_)};
 }
 
-Status Connection::Connect(const Address& remote) {
+Status PeerConnection::Connect(const Address& remote) {
   remote_word_ = remote.credit_address;
   remote_word_rkey_ = remote.credit_rkey;
   return queue_pair_->Connect(remote.endpoint)
       .WithContext("connecting to rank " + std::to_string(peer_));
 }
 
-Result<std::uint64_t> Connection::Credit() const {
+Result<std::uint64_t> PeerConnection::Credit() const {
   const std::uint64_t credit =
       word_->grants.load(std::memory_order_acquire) - sent_;
   if (credit > kMaxCredit) {
@@ -56,7 +57,7 @@ Result<std::uint64_t> Connection::Credit() const {
   return credit;
 }
 
-Status Connection::Post(ibv_send_wr* request) {
+Status PeerConnection::Post(ibv_send_wr* request) {
   request->send_flags |= IBV_SEND_SIGNALED;
   ibv_send_wr* bad = nullptr;
   if (const int error = ibv_post_send(queue_pair_->get(), request, &bad)) {
@@ -68,8 +69,8 @@ Status Connection::Post(ibv_send_wr* request) {
   return Status::Ok();
 }
 
-Status Connection::SendData(Instance instance, const void* data,
-                            std::uint32_t bytes, std::uint32_t lkey) {
+Status PeerConnection::SendData(Instance instance, const void* data,
+                                std::uint32_t bytes, std::uint32_t lkey) {
   ibv_sge sge = {reinterpret_cast<std::uintptr_t>(data), bytes, lkey};
   ibv_send_wr request = {};
   WorkId id;
@@ -85,8 +86,8 @@ Status Connection::SendData(Instance instance, const void* data,
   return Post(&request);
 }
 
-Status Connection::PostControl(MessageKind kind, const void* payload,
-                               std::uint32_t bytes) {
+Status PeerConnection::PostControl(MessageKind kind, const void* payload,
+                                   std::uint32_t bytes) {
   // Inline: the payload is on the caller's stack.
   ibv_sge sge = {reinterpret_cast<std::uintptr_t>(payload), bytes, 0};
   ibv_send_wr request = {};
@@ -101,11 +102,11 @@ Status Connection::PostControl(MessageKind kind, const void* payload,
   return Post(&request);
 }
 
-Status Connection::SendDigest(const Digest& digest) {
+Status PeerConnection::SendDigest(const Digest& digest) {
   return PostControl(MessageKind::kDigest, &digest, sizeof digest);
 }
 
-Status Connection::SendSleep() {
+Status PeerConnection::SendSleep() {
   if (asleep_) {
     return Status::Ok();
   }
@@ -114,7 +115,7 @@ Status Connection::SendSleep() {
   return PostControl(MessageKind::kSleep, &notice, sizeof notice);
 }
 
-Status Connection::SendProbe() {
+Status PeerConnection::SendProbe() {
   ibv_send_wr request = {};
   WorkId id;
   id.peer = static_cast<std::uint16_t>(peer_);
@@ -125,7 +126,8 @@ Status Connection::SendProbe() {
   return Post(&request);
 }
 
-Status Connection::PostReceive(const SlotPool& pool, int slot, bool for_data) {
+Status PeerConnection::PostReceive(const SlotPool& pool, int slot,
+                                   bool for_data) {
   ibv_sge sge = {reinterpret_cast<std::uintptr_t>(pool.data(slot)),
                  static_cast<std::uint32_t>(pool.slot_bytes()), pool.lkey()};
   ibv_recv_wr request = {};
@@ -147,7 +149,7 @@ Status Connection::PostReceive(const SlotPool& pool, int slot, bool for_data) {
   return Status::Ok();
 }
 
-Status Connection::TellGrants() {
+Status PeerConnection::TellGrants() {
   ibv_sge sge = {reinterpret_cast<std::uintptr_t>(&grants_), sizeof grants_, 0};
   ibv_send_wr request = {};
   WorkId id;
@@ -166,7 +168,7 @@ Status Connection::TellGrants() {
   return Post(&request);
 }
 
-Status Connection::HandleSleep(const SleepNotice& notice) {
+Status PeerConnection::HandleSleep(const SleepNotice& notice) {
   peer_asleep_ = true;
   // A grant that crossed the SLEEP: the sender may not have seen it.
   return grants_told_ != notice.seen_grants ? TellGrants() : Status::Ok();

@@ -1,4 +1,4 @@
-#include "engine/session.h"
+#include "engine/engine.h"
 
 #include <algorithm>
 #include <cstring>
@@ -47,41 +47,41 @@ std::string DescribeOperation(const Digest& digest) {
 
 }  // namespace
 
-Session::Session(const Environment& environment, const Launch& launch,
-                 const Logger& logger, std::shared_ptr<Accelerator> accelerator)
+Engine::Engine(const Environment& environment, const Launch& launch,
+               const Logger& logger, std::shared_ptr<Accelerator> accelerator)
     : environment_(environment),
       launch_(launch),
       logger_(logger),
       host_(CreateHostAccelerator()),
       accelerator_(std::move(accelerator)) {}
 
-Result<std::unique_ptr<Session>> Session::Create(
+Result<std::unique_ptr<Engine>> Engine::Create(
     const Environment& environment, const Launch& launch, const Logger& logger,
     std::shared_ptr<Accelerator> accelerator) {
-  std::unique_ptr<Session> session(
-      new Session(environment, launch, logger, std::move(accelerator)));
-  const Deadline deadline = Deadline::After(
-      std::chrono::milliseconds(environment.join_timeout_ms));
-  RINGPIPE_ASSIGN_OR_RETURN(session->abort_, AbortSignal::Create());
-  RINGPIPE_RETURN_IF_ERROR(session->Join(deadline));
-  Status status = session->OpenDevice();
+  std::unique_ptr<Engine> engine(
+      new Engine(environment, launch, logger, std::move(accelerator)));
+  const Deadline deadline =
+      Deadline::After(std::chrono::milliseconds(environment.join_timeout_ms));
+  RINGPIPE_ASSIGN_OR_RETURN(engine->abort_, AbortSignal::Create());
+  RINGPIPE_RETURN_IF_ERROR(engine->Join(deadline));
+  Status status = engine->OpenDevice();
   if (status.ok()) {
-    status = session->CreateExecutor();
+    status = engine->CreateExecutor();
   }
   if (status.ok()) {
-    status = session->ConnectAll(deadline);
+    status = engine->ConnectAll(deadline);
   }
   if (status.ok()) {
-    status = session->PrepareAccelerators();
+    status = engine->PrepareAccelerators();
   }
   if (!status.ok()) {
-    session->Fail(status);
-    return session->failure();
+    engine->Fail(status);
+    return engine->failure();
   }
-  return session;
+  return engine;
 }
 
-Status Session::Join(Deadline deadline) {
+Status Engine::Join(Deadline deadline) {
   Bootstrap::Options options;
   options.launch = launch_;
   options.secret = environment_.secret;
@@ -97,7 +97,7 @@ Status Session::Join(Deadline deadline) {
   return Status::Ok();
 }
 
-Status Session::OpenDevice() {
+Status Engine::OpenDevice() {
   verbs::soft::Options soft;
   // Different on each rank, all from one seed.
   soft.adversary_seed =
@@ -115,7 +115,7 @@ Status Session::OpenDevice() {
   return Status::Ok();
 }
 
-Status Session::CreateExecutor() {
+Status Engine::CreateExecutor() {
   const int depth = static_cast<int>(environment_.depth);
   const int control = Executor::ControlSlots(size());
   const int needed = DataSlotsNeeded(size(), depth);
@@ -126,10 +126,10 @@ Status Session::CreateExecutor() {
     if (data_slots < needed) {
       return {StatusCode::kInvalidArgument,
               "RINGPIPE_SLOTS=" + std::to_string(environment_.slots) + ": " +
-                  std::to_string(size()) + " ranks at RINGPIPE_DEPTH=" +
-                  std::to_string(depth) + " need at least " +
-                  std::to_string(needed + control) + " slots (" +
-                  std::to_string(needed) + " for data, " +
+                  std::to_string(size()) +
+                  " ranks at RINGPIPE_DEPTH=" + std::to_string(depth) +
+                  " need at least " + std::to_string(needed + control) +
+                  " slots (" + std::to_string(needed) + " for data, " +
                   std::to_string(control) +
                   " for control messages), or they could block each other"};
     }
@@ -149,7 +149,7 @@ Status Session::CreateExecutor() {
   return Status::Ok();
 }
 
-Status Session::ConnectAll(Deadline deadline) {
+Status Engine::ConnectAll(Deadline deadline) {
   RINGPIPE_ASSIGN_OR_RETURN(
       const std::vector<std::string> introductions,
       bootstrap_->AllGather(
@@ -162,13 +162,13 @@ Status Session::ConnectAll(Deadline deadline) {
   }
   RINGPIPE_RETURN_IF_ERROR(CheckAgreement(ranks));
 
-  std::vector<Connection::Address> mine(size());
+  std::vector<PeerConnection::Address> mine(size());
   for (int peer = 0; peer < size(); ++peer) {
     if (peer != rank()) {
       mine[peer] = executor_->AddressFor(peer);
     }
   }
-  const std::size_t bytes = mine.size() * sizeof(Connection::Address);
+  const std::size_t bytes = mine.size() * sizeof(PeerConnection::Address);
   RINGPIPE_ASSIGN_OR_RETURN(
       const std::vector<std::string> addresses,
       bootstrap_->AllGather(
@@ -182,17 +182,18 @@ Status Session::ConnectAll(Deadline deadline) {
       return {StatusCode::kMismatch, "rank " + std::to_string(peer) +
                                          " sent addresses of another format"};
     }
-    Connection::Address address;
-    std::memcpy(&address,
-                addresses[peer].data() + rank() * sizeof(Connection::Address),
-                sizeof address);
+    PeerConnection::Address address;
+    std::memcpy(
+        &address,
+        addresses[peer].data() + rank() * sizeof(PeerConnection::Address),
+        sizeof address);
     RINGPIPE_RETURN_IF_ERROR(executor_->Connect(peer, address));
   }
   // Nobody sends before every receiver is ready.
   return bootstrap_->Barrier(deadline);
 }
 
-Status Session::PrepareAccelerators() {
+Status Engine::PrepareAccelerators() {
   if (accelerator_ == nullptr) {
     auto cuda = CreateCudaAccelerator();
     if (!cuda.ok()) {
@@ -208,11 +209,10 @@ Status Session::PrepareAccelerators() {
   return Status::Ok();
 }
 
-Session::~Session() {
+Engine::~Engine() {
   if (executor_ != nullptr && bootstrap_ != nullptr && failure().ok()) {
     // Peers may still acknowledge, or tell grants: leave together.
-    const Status together =
-        bootstrap_->Barrier(Deadline::After(kLeaveTimeout));
+    const Status together = bootstrap_->Barrier(Deadline::After(kLeaveTimeout));
     if (!together.ok()) {
       logger_.Debug("leaving alone: " + together.ToString());
     }
@@ -223,30 +223,31 @@ Session::~Session() {
   executor_.reset();
 }
 
-void Session::Fail(const Status& reason) {
+void Engine::Fail(const Status& reason) {
   (void)bootstrap_->Abort(abort_->Raise(reason));
 }
 
-std::string Session::device() const {
+std::string Engine::device() const {
   const verbs::DeviceInfo& info = device_->info();
   return info.name + (info.software ? " (software device): " : ": ") +
          info.reason;
 }
 
-SlotCounters Session::slot_counters() const {
+SlotCounters Engine::slot_counters() const {
   const std::lock_guard<std::mutex> lock(counters_mutex_);
   return slot_counters_;
 }
 
 // --- A call ------------------------------------------------------------------
 
-Result<Accelerator*> Session::ChooseAccelerator(const Call& call,
-                                                const CallBuffers& buffers) {
+Result<Accelerator*> Engine::ChooseAccelerator(const Call& call,
+                                               const CallBuffers& buffers) {
   if (accelerator_ == nullptr || call.count == 0) {
     return host_.get();
   }
   const bool receive = accelerator_->Owns(call.receive);
-  const bool send = buffers.reads_send ? accelerator_->Owns(call.send) : receive;
+  const bool send =
+      buffers.reads_send ? accelerator_->Owns(call.send) : receive;
   if (send != receive) {
     return Status(StatusCode::kInvalidArgument,
                   std::string(CollectiveName(call.collective)) +
@@ -257,8 +258,8 @@ Result<Accelerator*> Session::ChooseAccelerator(const Call& call,
   return receive ? accelerator_.get() : host_.get();
 }
 
-Result<const Plan*> Session::FindPlan(Collective collective, int root,
-                                      const PlanOptions& options) {
+Result<const Plan*> Engine::FindPlan(Collective collective, int root,
+                                     const PlanOptions& options) {
   const PlanKey key(collective, root, options.in_place,
                     options.input_registered, options.output_registered);
   const auto found = plans_.find(key);
@@ -268,14 +269,14 @@ Result<const Plan*> Session::FindPlan(Collective collective, int root,
   RINGPIPE_ASSIGN_OR_RETURN(const AlgorithmInfo info,
                             FindAlgorithm(collective));
   RINGPIPE_ASSIGN_OR_RETURN(
-      Plan plan, Compile(info.algorithm(rank(), size(), root), rank(), size(),
-                         options));
+      Plan plan,
+      Compile(info.algorithm(rank(), size(), root), rank(), size(), options));
   return &plans_.emplace(key, std::move(plan)).first->second;
 }
 
-Result<UserBuffer> Session::FindMemory(std::uintptr_t base, const void* begin,
-                                       std::size_t bytes,
-                                       verbs::MemoryRegion* temporary) {
+Result<UserBuffer> Engine::FindMemory(std::uintptr_t base, const void* begin,
+                                      std::size_t bytes,
+                                      verbs::MemoryRegion* temporary) {
   UserBuffer buffer;
   buffer.base = base;
   if (bytes == 0) {
@@ -294,8 +295,8 @@ Result<UserBuffer> Session::FindMemory(std::uintptr_t base, const void* begin,
   return buffer;
 }
 
-Status Session::Run(const Call& call, const CallBuffers& buffers,
-                    std::uint64_t sequence, Deadline deadline) {
+Status Engine::Run(const Call& call, const CallBuffers& buffers,
+                   std::uint64_t sequence, Deadline deadline) {
   if (abort_->raised()) {
     return abort_->reason();
   }
@@ -309,8 +310,8 @@ Status Session::Run(const Call& call, const CallBuffers& buffers,
   return status;
 }
 
-Status Session::Execute(const Call& call, const CallBuffers& buffers,
-                        std::uint64_t sequence, Deadline deadline) {
+Status Engine::Execute(const Call& call, const CallBuffers& buffers,
+                       std::uint64_t sequence, Deadline deadline) {
   Operation operation;
   RINGPIPE_ASSIGN_OR_RETURN(operation.accelerator,
                             ChooseAccelerator(call, buffers));
@@ -326,18 +327,17 @@ Status Session::Execute(const Call& call, const CallBuffers& buffers,
       operation.output, FindMemory(buffers.output_base, call.receive,
                                    host ? buffers.receive_bytes : 0, nullptr));
   RINGPIPE_ASSIGN_OR_RETURN(
-      operation.plan,
-      FindPlan(call.collective, call.root,
-               {buffers.in_place, operation.input.registered,
-                operation.output.registered}));
+      operation.plan, FindPlan(call.collective, call.root,
+                               {buffers.in_place, operation.input.registered,
+                                operation.output.registered}));
   const std::uint64_t subchunk_elements =
       SubchunkElements(environment_, buffers.elements, operation.plan->chunks,
                        SizeOf(call.type));
   operation.type = call.type;
   operation.op = call.op;
   operation.depth = static_cast<int>(environment_.depth);
-  operation.chunking = Chunking(buffers.elements, operation.plan->chunks,
-                                subchunk_elements);
+  operation.chunking =
+      Chunking(buffers.elements, operation.plan->chunks, subchunk_elements);
   operation.deadline = deadline;
   operation.digest = {.sequence = sequence,
                       .count = call.count,

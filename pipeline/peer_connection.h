@@ -1,5 +1,5 @@
-#ifndef RINGPIPE_PIPELINE_CONNECTION_H_
-#define RINGPIPE_PIPELINE_CONNECTION_H_
+#ifndef RINGPIPE_PIPELINE_PEER_CONNECTION_H_
+#define RINGPIPE_PIPELINE_PEER_CONNECTION_H_
 
 #include <atomic>
 #include <cstdint>
@@ -34,7 +34,7 @@ struct WorkId {
 // while its count of sent messages is below that word. So the sender never
 // meets a receiver that is not ready, and that word is all that a peer can
 // write here.
-class Connection {
+class PeerConnection {
  public:
   // What the peer must know, exchanged at bootstrap. Plain data.
   struct Address {
@@ -48,8 +48,8 @@ class Connection {
     std::atomic<std::uint64_t> grants = 0;
   };
 
-  Connection(int peer, std::unique_ptr<verbs::QueuePair> queue_pair,
-             CreditWord* word, std::uint32_t word_rkey, int max_sends)
+  PeerConnection(int peer, std::unique_ptr<verbs::QueuePair> queue_pair,
+                 CreditWord* word, std::uint32_t word_rkey, int max_sends)
       : peer_(peer),
         queue_pair_(std::move(queue_pair)),
         word_(word),
@@ -123,4 +123,4 @@ class Connection {
 
 }  // namespace ringpipe
 
-#endif  // RINGPIPE_PIPELINE_CONNECTION_H_
+#endif  // RINGPIPE_PIPELINE_PEER_CONNECTION_H_

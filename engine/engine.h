@@ -1,5 +1,5 @@
-#ifndef RINGPIPE_ENGINE_SESSION_H_
-#define RINGPIPE_ENGINE_SESSION_H_
+#ifndef RINGPIPE_ENGINE_ENGINE_H_
+#define RINGPIPE_ENGINE_ENGINE_H_
 
 #include <array>
 #include <cstdint>
@@ -30,16 +30,16 @@ namespace ringpipe {
 // What a communicator owns on one rank: its place in the job, the device, the
 // pipeline; and how a call becomes an operation of the pipeline. Thread-safe,
 // except that Run takes one call at a time.
-class Session {
+class Engine {
  public:
-  static Result<std::unique_ptr<Session>> Create(
+  static Result<std::unique_ptr<Engine>> Create(
       const Environment& environment, const Launch& launch,
       const Logger& logger, std::shared_ptr<Accelerator> accelerator);
 
   // Tells the other ranks, waits for them a short time, and lets go.
-  ~Session();
-  Session(const Session&) = delete;
-  Session& operator=(const Session&) = delete;
+  ~Engine();
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
 
   int rank() const { return launch_.rank; }
   int size() const { return launch_.size; }
@@ -63,8 +63,8 @@ class Session {
   SlotCounters slot_counters() const;
 
  private:
-  Session(const Environment& environment, const Launch& launch,
-          const Logger& logger, std::shared_ptr<Accelerator> accelerator);
+  Engine(const Environment& environment, const Launch& launch,
+         const Logger& logger, std::shared_ptr<Accelerator> accelerator);
 
   Status Join(Deadline deadline);
   Status OpenDevice();
@@ -109,4 +109,4 @@ class Session {
 
 }  // namespace ringpipe
 
-#endif  // RINGPIPE_ENGINE_SESSION_H_
+#endif  // RINGPIPE_ENGINE_ENGINE_H_

@@ -1,0 +1,69 @@
+#include "bootstrap/bootstrap.h"
+
+#include <utility>
+
+#include "auth/handshake.h"
+#include "bootstrap/message.h"
+#include "bootstrap/session.h"
+
+namespace ringpipe {
+namespace {
+
+Status CheckLaunch(const Launch& launch) {
+  if (launch.size < 1 || launch.rank < 0 || launch.rank >= launch.size) {
+    return {StatusCode::kInvalidArgument,
+            "rank " + std::to_string(launch.rank) + " of " +
+                std::to_string(launch.size) +
+                " ranks: ranks go from 0 to size - 1"};
+  }
+  if (launch.job_id.size() > Handshake::kMostNameBytes) {
+    return {StatusCode::kInvalidArgument,
+            "the job id (RINGPIPE_JOB_ID) has " +
+                std::to_string(launch.job_id.size()) + " bytes; at most " +
+                std::to_string(Handshake::kMostNameBytes) + " are allowed"};
+  }
+  return Status::Ok();
+}
+
+}  // namespace
+
+Bootstrap::Bootstrap(std::unique_ptr<Session> session)
+    : session_(std::move(session)) {}
+
+Result<std::unique_ptr<Bootstrap>> Bootstrap::Join(const Options& options) {
+  RINGPIPE_RETURN_IF_ERROR(CheckLaunch(options.launch));
+  RINGPIPE_ASSIGN_OR_RETURN(std::unique_ptr<Session> session,
+                            Session::Create(options));
+  std::unique_ptr<Bootstrap> bootstrap(new Bootstrap(std::move(session)));
+  RINGPIPE_RETURN_IF_ERROR(bootstrap->session_->Join());
+  return bootstrap;
+}
+
+Bootstrap::~Bootstrap() { session_->Leave(); }
+
+int Bootstrap::rank() const { return session_->rank(); }
+
+int Bootstrap::size() const { return session_->size(); }
+
+Result<std::vector<std::string>> Bootstrap::AllGather(const std::string& blob,
+                                                      Deadline deadline) {
+  return session_->Gather(Gathering::kAllGather, blob, deadline);
+}
+
+Status Bootstrap::Barrier(Deadline deadline) {
+  return session_->Gather(Gathering::kBarrier, "", deadline).status();
+}
+
+Status Bootstrap::Abort(const Status& reason) {
+  return session_->Abort(reason);
+}
+
+Status Bootstrap::failure() const { return session_->failure(); }
+
+std::vector<int> Bootstrap::departed() const { return session_->departed(); }
+
+int Bootstrap::refused_connections() const {
+  return session_->refused_connections();
+}
+
+}  // namespace ringpipe

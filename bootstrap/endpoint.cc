@@ -1,0 +1,127 @@
+#include "bootstrap/endpoint.h"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstddef>
+#include <cstring>
+
+namespace ringpipe {
+namespace {
+
+constexpr int kBacklog = 1024;
+constexpr int kKeepAliveIdleS = 5;
+constexpr int kKeepAliveIntervalS = 5;
+constexpr int kKeepAliveProbes = 3;
+constexpr unsigned kUserTimeoutMs = 20'000;
+
+template <typename T>
+void SetOption(int fd, int level, int name, const T& value) {
+  // Each is an improvement only: a kernel without it does as it can.
+  (void)setsockopt(fd, level, name, &value, sizeof(value));
+}
+
+Result<int> OpenSocket(const Endpoint& endpoint) {
+  const int fd = socket(endpoint.data()->sa_family,
+                        SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  if (fd < 0) {
+    return ErrnoStatus(errno == EAFNOSUPPORT ? StatusCode::kInvalidArgument
+                                             : StatusCode::kResourceExhausted,
+                       "cannot open a socket", errno);
+  }
+  return fd;
+}
+
+}  // namespace
+
+Endpoint UnixEndpoint(const std::string& name) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  const size_t bytes = std::min(name.size(), sizeof(address.sun_path) - 1);
+  std::memcpy(address.sun_path + 1, name.data(), bytes);
+  return Endpoint(&address, offsetof(sockaddr_un, sun_path) + 1 + bytes);
+}
+
+bool IsLocal(const Endpoint& endpoint) {
+  const sockaddr* address = endpoint.data();
+  if (address->sa_family == AF_INET) {
+    sockaddr_in ipv4{};
+    std::memcpy(&ipv4, address, sizeof(ipv4));
+    return ntohl(ipv4.sin_addr.s_addr) >> 24 == 127;
+  }
+  if (address->sa_family == AF_INET6) {
+    sockaddr_in6 ipv6{};
+    std::memcpy(&ipv6, address, sizeof(ipv6));
+    return IN6_IS_ADDR_LOOPBACK(&ipv6.sin6_addr) ||
+           (IN6_IS_ADDR_V4MAPPED(&ipv6.sin6_addr) &&
+            ipv6.sin6_addr.s6_addr[12] == 127);
+  }
+  return address->sa_family == AF_UNIX;
+}
+
+Result<int> OpenListening(const Endpoint& endpoint) {
+  RINGPIPE_ASSIGN_OR_RETURN(const int fd, OpenSocket(endpoint));
+  if (endpoint.data()->sa_family != AF_UNIX) {
+    // The connections of a job that just ended do not count as "in use"; a
+    // process that still listens does.
+    SetOption(fd, SOL_SOCKET, SO_REUSEADDR, 1);
+  }
+  if (endpoint.data()->sa_family == AF_INET6) {
+    SetOption(fd, IPPROTO_IPV6, IPV6_V6ONLY, 0);
+  }
+  if (bind(fd, endpoint.data(), static_cast<socklen_t>(endpoint.size())) != 0 ||
+      listen(fd, kBacklog) != 0) {
+    const int error = errno;
+    close(fd);
+    return ErrnoStatus(error == EADDRNOTAVAIL ? StatusCode::kInvalidArgument
+                                              : StatusCode::kUnavailable,
+                       "rank 0 cannot listen there", error);
+  }
+  return fd;
+}
+
+Result<int> OpenConnecting(const Endpoint& endpoint) {
+  return OpenSocket(endpoint);
+}
+
+int AcceptFrom(int listening_fd) {
+  return accept4(listening_fd, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
+}
+
+void DetectDeadHost(int connected_fd) {
+  sockaddr_storage address{};
+  socklen_t bytes = sizeof(address);
+  if (getsockname(connected_fd, reinterpret_cast<sockaddr*>(&address),
+                  &bytes) != 0 ||
+      address.ss_family == AF_UNIX) {
+    return;
+  }
+  SetOption(connected_fd, IPPROTO_TCP, TCP_NODELAY, 1);
+  SetOption(connected_fd, SOL_SOCKET, SO_KEEPALIVE, 1);
+  SetOption(connected_fd, IPPROTO_TCP, TCP_KEEPIDLE, kKeepAliveIdleS);
+  SetOption(connected_fd, IPPROTO_TCP, TCP_KEEPINTVL, kKeepAliveIntervalS);
+  SetOption(connected_fd, IPPROTO_TCP, TCP_KEEPCNT, kKeepAliveProbes);
+  SetOption(connected_fd, IPPROTO_TCP, TCP_USER_TIMEOUT, kUserTimeoutMs);
+}
+
+bool PeerIsSameUser(int connected_fd) {
+  sockaddr_storage address{};
+  socklen_t bytes = sizeof(address);
+  if (getsockname(connected_fd, reinterpret_cast<sockaddr*>(&address),
+                  &bytes) != 0 ||
+      address.ss_family != AF_UNIX) {
+    return true;
+  }
+  ucred peer{};
+  bytes = sizeof(peer);
+  return getsockopt(connected_fd, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) ==
+             0 &&
+         peer.uid == geteuid();
+}
+
+}  // namespace ringpipe

@@ -1,0 +1,42 @@
+// Sockets for the star: close-on-exec, never raising SIGPIPE, the same code for
+// TCP and unix.
+#ifndef RINGPIPE_BOOTSTRAP_ENDPOINT_H_
+#define RINGPIPE_BOOTSTRAP_ENDPOINT_H_
+
+#include <boost/asio/generic/stream_protocol.hpp>
+#include <string>
+#include <utility>  // before Asio: Boost 1.74 needs it there
+
+#include "base/status.h"
+
+namespace ringpipe {
+
+using Endpoint = boost::asio::generic::stream_protocol::endpoint;
+
+// An abstract unix socket's; the name has at most 107 bytes.
+Endpoint UnixEndpoint(const std::string& name);
+
+// Whether only this machine's processes can reach it.
+bool IsLocal(const Endpoint& endpoint);
+
+// File descriptors for Asio to own. Non-blocking.
+//
+// kInvalidArgument: not an address of this host; kUnavailable: in use;
+// kResourceExhausted: no descriptors.
+Result<int> OpenListening(const Endpoint& endpoint);
+Result<int> OpenConnecting(const Endpoint& endpoint);
+// -1 with errno set where there is nothing to accept.
+int AcceptFrom(int listening_fd);
+
+// Lets the kernel find out that the peer's host is gone: within about 20 s. A
+// process that is stopped still acknowledges, by its kernel, and is not taken
+// for lost.
+void DetectDeadHost(int connected_fd);
+
+// For a unix socket, whether the process at the other end runs as this user;
+// true for TCP, which cannot tell.
+bool PeerIsSameUser(int connected_fd);
+
+}  // namespace ringpipe
+
+#endif  // RINGPIPE_BOOTSTRAP_ENDPOINT_H_

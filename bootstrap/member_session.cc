@@ -1,0 +1,305 @@
+#include "bootstrap/member_session.h"
+
+#include <algorithm>
+#include <boost/asio/ip/address.hpp>
+#include <utility>
+
+namespace ringpipe {
+namespace {
+
+namespace asio = boost::asio;
+using boost::system::error_code;
+
+constexpr auto kFirstBackoff = std::chrono::milliseconds(10);
+constexpr auto kLongestBackoff = std::chrono::milliseconds(300);
+
+}  // namespace
+
+MemberSession::MemberSession(const Bootstrap::Options& options)
+    : Session(options),
+      resolver_(io_),
+      retry_timer_(io_),
+      backoff_(kFirstBackoff) {}
+
+// --- Finding rank 0 ----------------------------------------------------------
+
+void MemberSession::StartJoin() {
+  Result<Address> address = Address::Parse(options_.launch.root);
+  if (!address.ok()) {
+    Fail(address.status());
+    return;
+  }
+  root_ = *std::move(address);
+  Attempt();
+}
+
+void MemberSession::Attempt() {
+  if (stopped()) {
+    return;
+  }
+  ++attempts_;
+  if (root_.unix_socket) {
+    untried_.clear();
+    Connect(UnixEndpoint(root_.host));
+  } else {
+    Resolve();
+  }
+}
+
+void MemberSession::Resolve() {
+  resolver_.async_resolve(
+      root_.host, std::to_string(root_.port),
+      [this](const error_code& error,
+             const asio::ip::tcp::resolver::results_type& results) {
+        if (stopped()) {
+          return;
+        }
+        if (error) {
+          // A scheduler may publish the name of rank 0's host later.
+          RetryLater("cannot resolve " + root_.host + ": " + error.message());
+          return;
+        }
+        untried_.clear();
+        for (const auto& result : results) {
+          const Endpoint endpoint = result.endpoint();
+          if (!options_.secret.empty() || IsLocal(endpoint)) {
+            untried_.insert(untried_.begin(), endpoint);
+          }
+        }
+        if (untried_.empty()) {
+          Fail({StatusCode::kInvalidArgument,
+                root_.ToString() +
+                    " is on another host: set RINGPIPE_SECRET to the same "
+                    "value on all ranks (without a secret, ranks only meet on "
+                    "loopback or a unix socket)"});
+          return;
+        }
+        const Endpoint next = untried_.back();
+        untried_.pop_back();
+        Connect(next);
+      });
+}
+
+void MemberSession::Connect(const Endpoint& endpoint) {
+  const Result<int> fd = OpenConnecting(endpoint);
+  if (!fd.ok()) {
+    OnConnectFailed(fd.status().message());
+    return;
+  }
+  connecting_ = std::make_unique<Connection::Socket>(io_, endpoint.protocol(),
+                                                     fd.value());
+  const int attempt = ++connects_;
+  // A host that does not answer at all must not take all the time there is.
+  retry_timer_.expires_after(Connection::kStrangerTimeout);
+  retry_timer_.async_wait([this, attempt](const error_code& error) {
+    if (!error && attempt == connects_ && connecting_ != nullptr) {
+      error_code ignored;
+      connecting_->close(ignored);
+    }
+  });
+  connecting_->async_connect(
+      endpoint, [this, attempt](const error_code& error) {
+        if (attempt != connects_ || stopped() || connecting_ == nullptr) {
+          return;
+        }
+        retry_timer_.cancel();
+        if (error) {
+          OnConnectFailed(error.message());
+        } else {
+          OnConnected();
+        }
+      });
+}
+
+void MemberSession::OnConnectFailed(const std::string& why) {
+  connecting_.reset();
+  if (untried_.empty()) {
+    RetryLater(why);
+    return;
+  }
+  const Endpoint next = untried_.back();
+  untried_.pop_back();
+  Connect(next);
+}
+
+void MemberSession::RetryLater(const std::string& why) {
+  last_failure_ = why;
+  retry_timer_.expires_after(backoff_);
+  backoff_ = std::min<std::chrono::milliseconds>(backoff_ * 2, kLongestBackoff);
+  retry_timer_.async_wait([this](const error_code& error) {
+    if (!error) {
+      Attempt();
+    }
+  });
+}
+
+void MemberSession::OnConnected() {
+  const int fd = connecting_->native_handle();
+  if (options_.secret.empty() && !PeerIsSameUser(fd)) {
+    Refuse("another user's process listens there");
+    OnConnectFailed("another user's process listens there");
+    return;
+  }
+  DetectDeadHost(fd);
+  Result<Handshake> handshake =
+      Handshake::Create(Handshake::Role::kConnector, handshake_options());
+  if (!handshake.ok()) {
+    Fail(handshake.status());
+    return;
+  }
+  connection_ = std::make_shared<Connection>(&io_, std::move(*connecting_),
+                                             *std::move(handshake));
+  connecting_.reset();
+  connection_->Start({
+      [this] { OnAuthenticated(); },
+      [this](const Message& message) { OnMessage(message); },
+      [this](const Status& reason) { OnClosed(reason); },
+  });
+}
+
+// --- Joined to rank 0 --------------------------------------------------------
+
+void MemberSession::OnAuthenticated() {
+  authenticated_ = true;
+  connection_->ConfirmPeer();
+  if (failed()) {
+    TellFailure(failure());
+    return;
+  }
+  if (connection_->peer_version() != kBootstrapVersion) {
+    Fail({StatusCode::kMismatch,
+          "rank 0 speaks version " +
+              std::to_string(connection_->peer_version()) +
+              " of the bootstrap and rank " + std::to_string(rank()) +
+              " version " + std::to_string(kBootstrapVersion) +
+              ": use the same ringpipe on all ranks"});
+    return;
+  }
+  connection_->Send(JoinRequest{static_cast<uint32_t>(rank()),
+                                static_cast<uint32_t>(size()),
+                                LeftMs(options_.deadline), OwnIdentity()});
+}
+
+void MemberSession::OnClosed(const Status& reason) {
+  if (leaving()) {
+    FinishLeaving();
+    return;
+  }
+  if (failed()) {
+    return;
+  }
+  if (authenticated_) {
+    Fail({StatusCode::kPeerLost,
+          DescribeRank(0) + " died: its bootstrap connection closed (" +
+              reason.message() + ")"});
+    return;
+  }
+  connection_.reset();
+  std::string why = reason.message();
+  if (reason.code() == StatusCode::kPeerLost) {
+    why = "it closed the connection during the handshake (" + why +
+          "): another RINGPIPE_SECRET or RINGPIPE_JOB_ID there, or another "
+          "program?";
+  } else {
+    Refuse(why);
+  }
+  OnConnectFailed(why);
+}
+
+void MemberSession::OnMessage(const Message& message) {
+  if (const auto* gathered = std::get_if<GatheredBlobs>(&message)) {
+    OnGathered(*gathered);
+  } else if (const auto* notice = std::get_if<AbortNotice>(&message)) {
+    // Closing is the answer that rank 0 waits for when it leaves.
+    connection_->Close();
+    Fail(notice->reason);
+    if (leaving()) {
+      FinishLeaving();
+    }
+  } else if (const auto* departure = std::get_if<Departure>(&message);
+             departure != nullptr &&
+             departure->rank < static_cast<uint32_t>(size())) {
+    if (departure->rank == 0) {
+      connection_->Close();
+    }
+    NoteDeparture(static_cast<int>(departure->rank));
+    if (departure->rank == 0 && leaving()) {
+      FinishLeaving();
+    }
+  } else {
+    Fail({StatusCode::kInternal, "rank 0 sent what a rank must not get"});
+  }
+}
+
+void MemberSession::OnGathered(const GatheredBlobs& gathered) {
+  if (gathered.sequence != sequence_ ||
+      gathered.first_rank != gathered_.size() ||
+      gathered.blobs.size() > size() - gathered_.size()) {
+    Fail({StatusCode::kInternal,
+          "rank 0 sent a result out of order over the bootstrap"});
+    return;
+  }
+  gathered_.insert(gathered_.end(), gathered.blobs.begin(),
+                   gathered.blobs.end());
+  if (gathered_.size() < static_cast<size_t>(size())) {
+    return;
+  }
+  std::vector<std::string> blobs = std::move(gathered_);
+  gathered_.clear();
+  ++sequence_;
+  if (joined()) {
+    CompleteCall(std::move(blobs));
+  } else {
+    CompleteJoin(std::move(blobs));
+  }
+}
+
+void MemberSession::Contribute(Contribution contribution) {
+  if (!HasDeparted(0)) {
+    connection_->Send(std::move(contribution));
+  }
+}
+
+Status MemberSession::DescribeTimeout(Gathering gathering) {
+  if (gathering != Gathering::kJoin) {
+    return {StatusCode::kTimeout,
+            std::string("the bootstrap's ") + GatheringName(gathering) +
+                " did not complete by the deadline of rank " +
+                std::to_string(rank()) + ", and rank 0 does not say why"};
+  }
+  const std::string who = "rank " + std::to_string(rank()) +
+                          " could not join at " + options_.launch.root +
+                          " in time: ";
+  if (authenticated_) {
+    return {StatusCode::kTimeout,
+            who + "rank 0 is there but does not say who is missing" +
+                DescribeRefused()};
+  }
+  return {StatusCode::kTimeout,
+          who + "rank 0 is missing (" + last_failure_ + "; " +
+              std::to_string(attempts_) + " attempts)" + DescribeRefused() +
+              "; check that rank 0 runs and has the same RINGPIPE_ROOT, "
+              "RINGPIPE_JOB_ID and RINGPIPE_SECRET"};
+}
+
+// --- The end -----------------------------------------------------------------
+
+void MemberSession::TellFailure(const Status& reason) {
+  if (authenticated_) {
+    connection_->Send(AbortNotice{reason});
+    connection_->FinishSending();
+  }
+}
+
+void MemberSession::StartLeaving() {
+  resolver_.cancel();
+  retry_timer_.cancel();
+  if (!authenticated_ || connection_->closed()) {
+    FinishLeaving();
+    return;
+  }
+  connection_->Send(Departure{static_cast<uint32_t>(rank())});
+  connection_->FinishSending();
+}
+
+}  // namespace ringpipe

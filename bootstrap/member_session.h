@@ -1,0 +1,67 @@
+// Ranks other than 0: connect, and hear from rank 0 about all the others.
+#ifndef RINGPIPE_BOOTSTRAP_MEMBER_SESSION_H_
+#define RINGPIPE_BOOTSTRAP_MEMBER_SESSION_H_
+
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <chrono>
+#include <memory>
+#include <string>
+#include <utility>  // before Asio: Boost 1.74 needs it there
+#include <vector>
+
+#include "bootstrap/address.h"
+#include "bootstrap/connection.h"
+#include "bootstrap/endpoint.h"
+#include "bootstrap/session.h"
+
+namespace ringpipe {
+
+class MemberSession : public Session {
+ public:
+  explicit MemberSession(const Bootstrap::Options& options);
+
+ protected:
+  void StartJoin() override;
+  void Contribute(Contribution contribution) override;
+  void TellFailure(const Status& reason) override;
+  void StartLeaving() override;
+  Status DescribeTimeout(Gathering gathering) override;
+
+ private:
+  // One attempt after the other, until rank 0 is found or the deadline ends
+  // the join: rank 0 may start later than this rank.
+  void Attempt();
+  void Resolve();
+  void Connect(const Endpoint& endpoint);
+  void OnConnected();
+  void OnConnectFailed(const std::string& why);
+  void RetryLater(const std::string& why);
+
+  void OnAuthenticated();
+  void OnMessage(const Message& message);
+  void OnClosed(const Status& reason);
+  void OnGathered(const GatheredBlobs& gathered);
+
+  // There is no use in going on with connecting.
+  bool stopped() const { return failed() || leaving(); }
+
+  Address root_;
+  boost::asio::ip::tcp::resolver resolver_;
+  boost::asio::steady_timer retry_timer_;
+  std::chrono::milliseconds backoff_;
+  std::vector<Endpoint> untried_;  // of this attempt, the next at the back
+  int attempts_ = 0;
+  int connects_ = 0;  // tells a late event from that of the latest connect
+  std::string last_failure_ = "not tried yet";
+  std::unique_ptr<Connection::Socket> connecting_;
+  std::shared_ptr<Connection> connection_;
+  bool authenticated_ = false;
+  // What has come of the result of the collective that this rank is in.
+  uint64_t sequence_ = 0;
+  std::vector<std::string> gathered_;
+};
+
+}  // namespace ringpipe
+
+#endif  // RINGPIPE_BOOTSTRAP_MEMBER_SESSION_H_

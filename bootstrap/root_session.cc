@@ -1,0 +1,569 @@
+#include "bootstrap/root_session.h"
+
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <boost/asio/ip/address.hpp>
+#include <cerrno>
+#include <chrono>
+#include <utility>
+
+namespace ringpipe {
+namespace {
+
+namespace asio = boost::asio;
+using boost::system::error_code;
+
+constexpr size_t kMostStrangers = 64;
+// How long a stranger keeps its place when others wait for one. A rank needs
+// two round trips.
+constexpr auto kStrangersPlace = std::chrono::milliseconds(250);
+constexpr auto kRoomRetry = std::chrono::milliseconds(5);
+constexpr auto kDescriptorsRetry = std::chrono::milliseconds(100);
+
+// A rank's deadline, a little early, so that it hears from rank 0 who is
+// missing before it gives up by itself.
+int64_t BeforeMs(int64_t left_ms) {
+  return left_ms - std::clamp<int64_t>(left_ms / 10, 0, 200);
+}
+
+Status NotLocal(const Address& address) {
+  return {StatusCode::kInvalidArgument,
+          address.ToString() +
+              " is reached from other hosts: set RINGPIPE_SECRET to the same "
+              "value on all ranks (without a secret, ranks only meet on "
+              "loopback or a unix socket)"};
+}
+
+}  // namespace
+
+RootSession::RootSession(const Bootstrap::Options& options)
+    : Session(options),
+      resolver_(io_),
+      ranks_(options.launch.size),
+      joined_as_(options.launch.size) {
+  round_.blobs.resize(options.launch.size);
+  round_.missing = options.launch.size;
+}
+
+// --- Listening ---------------------------------------------------------------
+
+void RootSession::StartJoin() {
+  joined_as_[0] = OwnIdentity();
+  if (size() > 1) {
+    const Result<Address> address = Address::Parse(options_.launch.root);
+    if (!address.ok()) {
+      Fail(address.status());
+      return;
+    }
+    const Address& root = address.value();
+    if (root.unix_socket) {
+      ListenOn({UnixEndpoint(root.host)}, /*all=*/true);
+    } else {
+      ResolveAndListen(root);
+    }
+  }
+  TakeContribution(0, {0, Gathering::kJoin, -1, joined_as_[0].Encode()});
+}
+
+void RootSession::ResolveAndListen(const Address& address) {
+  error_code not_literal;
+  const asio::ip::address literal =
+      asio::ip::make_address(address.host, not_literal);
+  const bool loopback =
+      address.host == "localhost" || (!not_literal && literal.is_loopback());
+  if (!options_.secret.empty() && !loopback) {
+    // What this host's own name means to it is often loopback
+    // (/etc/hosts), and its other names need not be addresses of an interface.
+    // IPv6's wildcard takes IPv4's connections as well.
+    ListenOn({asio::ip::tcp::endpoint(asio::ip::tcp::v6(), address.port),
+              asio::ip::tcp::endpoint(asio::ip::tcp::v4(), address.port)},
+             /*all=*/false);
+    return;
+  }
+  resolver_.async_resolve(
+      address.host, std::to_string(address.port),
+      [this, address](const error_code& error,
+                      const asio::ip::tcp::resolver::results_type& results) {
+        if (failed() || leaving()) {
+          return;
+        }
+        if (error) {
+          Fail({StatusCode::kInvalidArgument,
+                "rank 0 cannot resolve its own address " + address.ToString() +
+                    ": " + error.message() + "; check RINGPIPE_ROOT"});
+          return;
+        }
+        std::vector<Endpoint> local;
+        for (const auto& result : results) {
+          if (const Endpoint endpoint = result.endpoint(); IsLocal(endpoint)) {
+            local.push_back(endpoint);
+          }
+        }
+        if (local.empty()) {
+          Fail(NotLocal(address));
+          return;
+        }
+        ListenOn(local, /*all=*/true);
+      });
+}
+
+void RootSession::ListenOn(const std::vector<Endpoint>& endpoints, bool all) {
+  Status last;
+  for (const Endpoint& endpoint : endpoints) {
+    const Result<int> fd = OpenListening(endpoint);
+    if (fd.ok()) {
+      listeners_.push_back(std::make_unique<Listener>(&io_, fd.value()));
+      if (!all) {
+        break;
+      }
+      continue;
+    }
+    last = fd.status();
+    if (last.code() != StatusCode::kInvalidArgument) {
+      // Half of an address would be another process's.
+      StopListening();
+      listeners_.clear();
+      break;
+    }
+  }
+  if (listeners_.empty()) {
+    Fail(Status(last.code(),
+                last.message() +
+                    "; if another job has the address, choose another one "
+                    "(RINGPIPE_ROOT)")
+             .WithContext(options_.launch.root));
+    return;
+  }
+  for (const auto& listener : listeners_) {
+    WaitToAccept(listener.get());
+  }
+}
+
+void RootSession::StopListening() {
+  resolver_.cancel();
+  for (const auto& listener : listeners_) {
+    listener->pause.cancel();
+    error_code ignored;
+    listener->socket.close(ignored);
+  }
+}
+
+void RootSession::WaitToAccept(Listener* listener) {
+  listener->socket.async_wait(boost::asio::posix::stream_descriptor::wait_read,
+                              [this, listener](const error_code& error) {
+                                if (!error && listener->socket.is_open()) {
+                                  Accept(listener);
+                                }
+                              });
+}
+
+void RootSession::Accept(Listener* listener) {
+  if (strangers_.size() >= kMostStrangers) {
+    MakeRoom();
+  }
+  if (strangers_.size() >= kMostStrangers) {
+    AcceptLater(listener, kRoomRetry);
+    return;
+  }
+  const int fd = AcceptFrom(listener->socket.native_handle());
+  if (fd >= 0) {
+    Admit(fd);
+  } else if (errno == EMFILE || errno == ENFILE || errno == ENOMEM) {
+    // The connection stays in the backlog; to wait for it would spin.
+    options_.logger.Warning(
+        "rank 0 cannot accept connections: no descriptors (ulimit -n)");
+    AcceptLater(listener, kDescriptorsRetry);
+    return;
+  }
+  if (listener->socket.is_open()) {
+    WaitToAccept(listener);
+  }
+}
+
+void RootSession::AcceptLater(Listener* listener,
+                              std::chrono::milliseconds pause) {
+  listener->pause.expires_after(pause);
+  listener->pause.async_wait([this, listener](const error_code& error) {
+    if (!error && listener->socket.is_open()) {
+      Accept(listener);
+    }
+  });
+}
+
+void RootSession::MakeRoom() {
+  for (const Stranger& stranger : strangers_) {
+    if (stranger.since + kStrangersPlace > Clock::now()) {
+      return;
+    }
+    // Who has proved to be of the job keeps its place.
+    if (!stranger.connection->authenticated()) {
+      const std::shared_ptr<Connection> oldest = stranger.connection;
+      oldest->Close();
+      OnStrangerClosed(
+          oldest.get(),
+          {StatusCode::kTimeout, "it said too little while others waited"});
+      return;
+    }
+  }
+}
+
+void RootSession::Admit(int fd) {
+  if (options_.secret.empty() && !PeerIsSameUser(fd)) {
+    close(fd);
+    Refuse("it belongs to another user");
+    return;
+  }
+  DetectDeadHost(fd);
+  Result<Handshake> handshake =
+      Handshake::Create(Handshake::Role::kAcceptor, handshake_options());
+  if (!handshake.ok()) {
+    close(fd);
+    Fail(handshake.status());
+    return;
+  }
+  sockaddr_storage local{};
+  socklen_t bytes = sizeof(local);
+  (void)getsockname(fd, reinterpret_cast<sockaddr*>(&local), &bytes);
+  Connection::Socket socket(io_);
+  error_code error;
+  socket.assign({local.ss_family, 0}, fd, error);
+  if (error) {
+    close(fd);
+    return;
+  }
+  const auto connection = std::make_shared<Connection>(&io_, std::move(socket),
+                                                       *std::move(handshake));
+  strangers_.push_back({connection, Clock::now()});
+  Connection* const self = connection.get();
+  connection->Start({
+      [this, self] { OnAuthenticated(self); },
+      [this, self](const Message& message) {
+        OnStrangersMessage(self, message);
+      },
+      [this, self](const Status& reason) { OnStrangerClosed(self, reason); },
+  });
+}
+
+// --- Strangers, who may become ranks -----------------------------------------
+
+std::shared_ptr<Connection> RootSession::TakeStranger(Connection* connection) {
+  for (auto at = strangers_.begin(); at != strangers_.end(); ++at) {
+    if (at->connection.get() == connection) {
+      const std::shared_ptr<Connection> taken = at->connection;
+      strangers_.erase(at);
+      return taken;
+    }
+  }
+  return nullptr;
+}
+
+void RootSession::OnStrangerClosed(Connection* connection,
+                                   const Status& reason) {
+  TakeStranger(connection);
+  if (!failed() && !leaving()) {
+    Refuse(reason.code() == StatusCode::kPeerLost
+               ? "it went away before it had proved to be a rank (" +
+                     reason.message() + ")"
+               : reason.message());
+  }
+}
+
+void RootSession::OnAuthenticated(Connection* connection) {
+  Status contradiction = failure();
+  if (connection->peer_version() != kBootstrapVersion) {
+    contradiction = {StatusCode::kMismatch,
+                     "a rank speaks version " +
+                         std::to_string(connection->peer_version()) +
+                         " of the bootstrap and rank 0 version " +
+                         std::to_string(kBootstrapVersion) +
+                         ": use the same ringpipe on all ranks"};
+  }
+  if (!contradiction.ok()) {
+    Fail(contradiction);
+    Rebuff(TakeStranger(connection), contradiction);
+  }
+}
+
+void RootSession::OnStrangersMessage(Connection* connection,
+                                     const Message& message) {
+  const std::shared_ptr<Connection> taken = TakeStranger(connection);
+  if (const auto* notice = std::get_if<AbortNotice>(&message)) {
+    // A rank of the job, if of another version or just aborted.
+    Fail(notice->reason);
+    Rebuff(taken, notice->reason);
+    return;
+  }
+  const auto* request = std::get_if<JoinRequest>(&message);
+  if (request == nullptr) {
+    taken->Close();
+    Refuse("it did not ask to join");
+    return;
+  }
+  const Status contradiction = failed() ? failure() : CheckJoin(*request);
+  if (!contradiction.ok()) {
+    Fail(contradiction);
+    Rebuff(taken, contradiction);
+    return;
+  }
+  const int rank = static_cast<int>(request->rank);
+  taken->ConfirmPeer();
+  ranks_[rank] = taken;
+  joined_as_[rank] = request->identity;
+  taken->SetEvents({
+      [] {},
+      [this, rank](const Message& later) { OnRanksMessage(rank, later); },
+      [this, rank](const Status& reason) { OnRankClosed(rank, reason); },
+  });
+  TakeContribution(rank, {0, Gathering::kJoin, request->left_ms,
+                          request->identity.Encode()});
+}
+
+Status RootSession::CheckJoin(const JoinRequest& request) const {
+  const std::string who = "rank " + std::to_string(request.rank) + " (" +
+                          request.identity.ToString() + ")";
+  if (request.size != static_cast<uint32_t>(size())) {
+    return {StatusCode::kMismatch,
+            who + " says that the job has " + std::to_string(request.size) +
+                " ranks, rank 0 says " + std::to_string(size()) +
+                ": set the same size everywhere"};
+  }
+  if (request.rank == 0 || request.rank >= static_cast<uint32_t>(size())) {
+    return {StatusCode::kMismatch,
+            who + " joined as a member of a job with ranks 0 to " +
+                std::to_string(size() - 1)};
+  }
+  if (ranks_[request.rank] != nullptr) {
+    return {StatusCode::kMismatch, "two processes claim to be rank " +
+                                       std::to_string(request.rank) + ": " +
+                                       joined_as_[request.rank].ToString() +
+                                       ", and " + request.identity.ToString()};
+  }
+  return Status::Ok();
+}
+
+void RootSession::Rebuff(const std::shared_ptr<Connection>& connection,
+                         const Status& reason) {
+  rebuffed_.insert(connection);
+  connection->ConfirmPeer();
+  const std::weak_ptr<Connection> weak = connection;
+  connection->SetEvents({
+      [] {},
+      [](const Message& /*ignored*/) {},
+      [this, weak](const Status& /*closed*/) {
+        rebuffed_.erase(weak.lock());
+        FinishLeavingIfAlone();
+      },
+  });
+  connection->Send(AbortNotice{reason});
+  connection->FinishSending();
+}
+
+// --- Ranks -------------------------------------------------------------------
+
+void RootSession::OnRanksMessage(int rank, const Message& message) {
+  if (const auto* notice = std::get_if<AbortNotice>(&message)) {
+    Fail(notice->reason);
+  } else if (const auto* contribution = std::get_if<Contribution>(&message)) {
+    TakeContribution(rank, *contribution);
+  } else if (std::holds_alternative<Departure>(message)) {
+    ranks_[rank]->Close();
+    NoteDeparture(rank);
+    SendToAll(Departure{static_cast<uint32_t>(rank)});
+    FinishLeavingIfAlone();
+  } else {
+    Fail({StatusCode::kInternal,
+          DescribeRank(rank) + " sent what only rank 0 may send"});
+  }
+}
+
+void RootSession::OnRankClosed(int rank, const Status& reason) {
+  if (!failed() && !leaving()) {
+    const std::string who = "rank " + std::to_string(rank) + " (" +
+                            joined_as_[rank].ToString() + ")";
+    Fail(reason.code() == StatusCode::kPeerLost
+             ? Status(StatusCode::kPeerLost,
+                      who + " died: its bootstrap connection closed (" +
+                          reason.message() + ")")
+             : Status(StatusCode::kPeerLost, who +
+                                                 " was cut off, for what it "
+                                                 "sent over its bootstrap "
+                                                 "connection: " +
+                                                 reason.message()));
+  }
+  FinishLeavingIfAlone();
+}
+
+void RootSession::SendToAll(const Message& message) {
+  const auto encoded =
+      std::make_shared<const std::string>(EncodeMessage(message));
+  for (const std::shared_ptr<Connection>& connection : ranks_) {
+    if (connection != nullptr) {
+      connection->Send(encoded);
+    }
+  }
+}
+
+// --- Gathering ---------------------------------------------------------------
+
+void RootSession::Contribute(Contribution contribution) {
+  TakeContribution(0, std::move(contribution));
+}
+
+void RootSession::TakeContribution(int rank, Contribution contribution) {
+  if (failed() || anybody_departed()) {
+    return;  // the rank learns that from its own connection
+  }
+  if (!round_.open) {
+    round_.open = true;
+    round_.gathering = contribution.gathering;
+  }
+  if (contribution.gathering != round_.gathering) {
+    Fail({StatusCode::kMismatch,
+          DescribeRank(rank) + " called the bootstrap's " +
+              GatheringName(contribution.gathering) +
+              " where other ranks called its " +
+              GatheringName(round_.gathering) +
+              ": all ranks must make the same calls in the same order"});
+    return;
+  }
+  if (contribution.sequence != round_.sequence || round_.blobs[rank]) {
+    Fail({StatusCode::kInternal,
+          DescribeRank(rank) + " called a bootstrap collective out of order"});
+    return;
+  }
+  if (rank != 0 && contribution.left_ms >= 0) {
+    ArmTimeout(round_.gathering, BeforeMs(contribution.left_ms));
+  }
+  round_.blobs[rank] = std::move(contribution.blob);
+  if (--round_.missing == 0) {
+    CompleteRound();
+  }
+}
+
+void RootSession::CompleteRound() {
+  std::vector<std::string> blobs;
+  blobs.reserve(round_.blobs.size());
+  for (std::optional<std::string>& blob : round_.blobs) {
+    blobs.push_back(*std::move(blob));
+    blob.reset();
+  }
+  SendRound(blobs);
+  const Gathering gathering = round_.gathering;
+  ++round_.sequence;
+  round_.missing = size();
+  round_.open = false;
+  if (gathering != Gathering::kJoin) {
+    CompleteCall(std::move(blobs));
+    return;
+  }
+  // Nobody else is expected: there is nothing to attack any more.
+  StopListening();
+  while (!strangers_.empty()) {
+    const std::shared_ptr<Connection> late = strangers_.front().connection;
+    TakeStranger(late.get());
+    Refuse("all ranks had joined already");
+    if (late->authenticated()) {
+      Rebuff(late, {StatusCode::kMismatch,
+                    "all ranks of the job have joined already: was this rank "
+                    "started twice?"});
+    } else {
+      late->Close();
+    }
+  }
+  CompleteJoin(std::move(blobs));
+}
+
+void RootSession::SendRound(const std::vector<std::string>& blobs) {
+  GatheredBlobs batch;
+  batch.sequence = round_.sequence;
+  size_t batch_bytes = 0;
+  for (size_t rank = 0; rank < blobs.size(); ++rank) {
+    batch.blobs.push_back(blobs[rank]);
+    batch_bytes += sizeof(uint32_t) + blobs[rank].size();
+    if (batch_bytes >= kBlobBatchBytes || rank + 1 == blobs.size()) {
+      SendToAll(batch);
+      batch.blobs.clear();
+      batch.first_rank = static_cast<uint32_t>(rank + 1);
+      batch_bytes = 0;
+    }
+  }
+}
+
+Status RootSession::DescribeTimeout(Gathering gathering) {
+  std::set<int> missing;
+  for (int rank = 0; rank < size(); ++rank) {
+    if (!round_.blobs[rank]) {
+      missing.insert(rank);
+    }
+  }
+  const std::string ranks =
+      "rank(s) " + FormatRanks(missing) + " of " + std::to_string(size());
+  if (gathering == Gathering::kJoin) {
+    return {StatusCode::kTimeout,
+            ranks + " did not join at " + options_.launch.root + " in time" +
+                DescribeRefused() +
+                "; check that they run and have the same RINGPIPE_ROOT, "
+                "RINGPIPE_JOB_ID and RINGPIPE_SECRET"};
+  }
+  return {StatusCode::kTimeout, ranks + " did not call the bootstrap's " +
+                                    GatheringName(gathering) +
+                                    " by its deadline"};
+}
+
+// --- The end -----------------------------------------------------------------
+
+void RootSession::TellFailure(const Status& reason) {
+  SendToAll(AbortNotice{reason});
+  for (const std::shared_ptr<Connection>& connection : ranks_) {
+    if (connection != nullptr) {
+      connection->FinishSending();
+    }
+  }
+  std::list<Stranger> strangers;
+  strangers.swap(strangers_);
+  for (const Stranger& stranger : strangers) {
+    if (stranger.connection->authenticated()) {
+      Rebuff(stranger.connection, reason);
+    } else {
+      // It may be a rank: let it get as far as to hear why.
+      strangers_.push_back(stranger);
+    }
+  }
+}
+
+void RootSession::StartLeaving() {
+  if (!failed()) {
+    SendToAll(Departure{0});
+    for (const std::shared_ptr<Connection>& connection : ranks_) {
+      if (connection != nullptr) {
+        connection->FinishSending();
+      }
+    }
+  }
+  FinishLeavingIfAlone();
+}
+
+void RootSession::FinishLeavingIfAlone() {
+  if (!leaving()) {
+    return;
+  }
+  // Ranks that are late for a join that failed on a contradiction should not
+  // have to find out by their own timeout: they get what is left of the second
+  // that leaving may take.
+  const bool answers_late_ranks =
+      !joined() && failure().code() == StatusCode::kMismatch;
+  for (int rank = 1; rank < size(); ++rank) {
+    const bool absent = ranks_[rank] == nullptr;
+    if (absent ? answers_late_ranks : !ranks_[rank]->closed()) {
+      return;
+    }
+  }
+  if (!rebuffed_.empty()) {
+    return;
+  }
+  FinishLeaving();
+}
+
+}  // namespace ringpipe

@@ -1,0 +1,101 @@
+// Rank 0: listens, decides who is a rank, gathers and relays.
+#ifndef RINGPIPE_BOOTSTRAP_ROOT_SESSION_H_
+#define RINGPIPE_BOOTSTRAP_ROOT_SESSION_H_
+
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <chrono>
+#include <list>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>  // before Asio: Boost 1.74 needs it there
+#include <vector>
+
+#include "bootstrap/address.h"
+#include "bootstrap/connection.h"
+#include "bootstrap/endpoint.h"
+#include "bootstrap/session.h"
+
+namespace ringpipe {
+
+class RootSession : public Session {
+ public:
+  explicit RootSession(const Bootstrap::Options& options);
+
+ protected:
+  void StartJoin() override;
+  void Contribute(Contribution contribution) override;
+  void TellFailure(const Status& reason) override;
+  void StartLeaving() override;
+  Status DescribeTimeout(Gathering gathering) override;
+
+ private:
+  struct Listener {
+    Listener(boost::asio::io_context* io, int fd)
+        : socket(*io, fd), pause(*io) {}
+
+    boost::asio::posix::stream_descriptor socket;
+    boost::asio::steady_timer pause;  // while there is no room
+  };
+
+  // Somebody who has connected and is not known to be a rank.
+  struct Stranger {
+    std::shared_ptr<Connection> connection;
+    Clock::time_point since;
+  };
+
+  // The collective that is being gathered.
+  struct Round {
+    uint64_t sequence = 0;
+    Gathering gathering = Gathering::kJoin;
+    std::vector<std::optional<std::string>> blobs;  // by rank
+    int missing = 0;
+    bool open = false;  // somebody has contributed
+  };
+
+  // On all, or on the first that this host has.
+  void ListenOn(const std::vector<Endpoint>& endpoints, bool all);
+  void ResolveAndListen(const Address& address);
+  void WaitToAccept(Listener* listener);
+  void Accept(Listener* listener);
+  // Tries to accept again after `pause`.
+  void AcceptLater(Listener* listener, std::chrono::milliseconds pause);
+  // Refuses the oldest stranger if it had its time.
+  void MakeRoom();
+  void Admit(int fd);
+  void StopListening();
+
+  void OnAuthenticated(Connection* connection);
+  void OnStrangerClosed(Connection* connection, const Status& reason);
+  void OnStrangersMessage(Connection* connection, const Message& message);
+  void OnRanksMessage(int rank, const Message& message);
+  void OnRankClosed(int rank, const Status& reason);
+  // Why `request` contradicts the job; ok if it does not.
+  Status CheckJoin(const JoinRequest& request) const;
+  void Rebuff(const std::shared_ptr<Connection>& connection,
+              const Status& reason);
+  std::shared_ptr<Connection> TakeStranger(Connection* connection);
+
+  void TakeContribution(int rank, Contribution contribution);
+  void CompleteRound();
+  void SendRound(const std::vector<std::string>& blobs);
+  void SendToAll(const Message& message);
+  void FinishLeavingIfAlone();
+
+  std::vector<std::unique_ptr<Listener>> listeners_;
+  boost::asio::ip::tcp::resolver resolver_;
+  std::list<Stranger> strangers_;  // the oldest first
+  // By rank; null for rank 0 and where nobody has joined. Closed ones stay.
+  std::vector<std::shared_ptr<Connection>> ranks_;
+  std::vector<Identity> joined_as_;  // by rank, valid where ranks_ is set
+  // Connections that were told why the job failed, until they close.
+  std::set<std::shared_ptr<Connection>> rebuffed_;
+  Round round_;
+};
+
+}  // namespace ringpipe
+
+#endif  // RINGPIPE_BOOTSTRAP_ROOT_SESSION_H_

@@ -1,0 +1,387 @@
+#include "bootstrap/session.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <boost/asio/post.hpp>
+#include <chrono>
+#include <exception>
+
+#include "bootstrap/member_session.h"
+#include "bootstrap/root_session.h"
+
+namespace ringpipe {
+namespace {
+
+namespace asio = boost::asio;
+
+// Long enough for any process that runs to close its end.
+constexpr auto kLeaveTimeout = std::chrono::seconds(1);
+// A flood of strangers must not become a flood of log lines.
+constexpr int kMostRefusalsLogged = 20;
+
+// While it lives, threads that are started get no signals: those are the
+// application's.
+class SignalsBlocked {
+ public:
+  SignalsBlocked() {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  SignalsBlocked(const SignalsBlocked&) = delete;
+  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
+
+ private:
+  sigset_t before_;
+};
+
+}  // namespace
+
+std::string FormatRanks(const std::set<int>& ranks) {
+  constexpr int kMostRuns = 16;
+  std::string text;
+  int runs = 0;
+  for (auto at = ranks.begin(); at != ranks.end();) {
+    const int first = *at;
+    int last = first;
+    for (++at; at != ranks.end() && *at == last + 1; ++at) {
+      last = *at;
+    }
+    if (++runs > kMostRuns) {
+      return text + ", ...";
+    }
+    text += (text.empty() ? "" : ", ") + std::to_string(first);
+    if (last > first) {
+      text += (last == first + 1 ? ", " : " to ") + std::to_string(last);
+    }
+  }
+  return text;
+}
+
+int64_t LeftMs(Deadline deadline) {
+  if (deadline.infinite()) {
+    return -1;
+  }
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(
+      deadline.when() - Clock::now());
+  return std::max<int64_t>(left.count(), 0);
+}
+
+Session::Session(const Bootstrap::Options& options)
+    : options_(options), work_(io_.get_executor()) {}
+
+Result<std::unique_ptr<Session>> Session::Create(
+    const Bootstrap::Options& options) {
+  // Asio's and the thread's constructors throw where descriptors or threads
+  // have run out.
+  try {
+    std::unique_ptr<Session> session;
+    if (options.launch.rank == 0) {
+      session = std::make_unique<RootSession>(options);
+    } else {
+      session = std::make_unique<MemberSession>(options);
+    }
+    RINGPIPE_RETURN_IF_ERROR(session->StartThread());
+    return session;
+  } catch (const std::exception& error) {
+    return Status(StatusCode::kResourceExhausted,
+                  std::string("the bootstrap cannot start: ") + error.what() +
+                      "; raise the limits on descriptors and threads "
+                      "(ulimit -n, -u)");
+  }
+}
+
+Status Session::StartThread() {
+  const SignalsBlocked blocked;
+  thread_ = std::thread([this] {
+    pthread_setname_np(pthread_self(), "ringpipe-boot");
+    for (bool more = true; more;) {
+      try {
+        io_.run();
+        more = false;
+      } catch (const std::exception& error) {
+        Fail({StatusCode::kInternal,
+              std::string("the bootstrap's thread: ") + error.what()});
+      }
+    }
+  });
+  return Status::Ok();
+}
+
+Status Session::Join() {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    call_ = Gathering::kJoin;
+  }
+  asio::post(io_, [this] {
+    ArmTimeout(Gathering::kJoin, LeftMs(options_.deadline));
+    StartJoin();
+  });
+  return WaitForCall().status();
+}
+
+Result<std::vector<std::string>> Session::Gather(Gathering gathering,
+                                                 const std::string& blob,
+                                                 Deadline deadline) {
+  if (blob.size() > kMostBlobBytes) {
+    return Status(StatusCode::kInvalidArgument,
+                  "a bootstrap all-gather takes at most 1 MiB from each rank, "
+                  "not " +
+                      std::to_string(blob.size()) + " bytes");
+  }
+  uint64_t sequence = 0;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (!failure_.ok()) {
+      return failure_;
+    }
+    if (call_) {
+      return Status(StatusCode::kInvalidArgument,
+                    "another thread is in a bootstrap all-gather or barrier "
+                    "of this rank: one call at a time");
+    }
+    if (!departed_.empty()) {
+      return DepartedStatus(gathering);
+    }
+    call_ = gathering;
+    sequence = ++sequence_;
+  }
+  asio::post(io_, [this, sequence, gathering, blob, deadline] {
+    if (failed()) {
+      return;
+    }
+    const int64_t left_ms = LeftMs(deadline);
+    ArmTimeout(gathering, left_ms);
+    Contribute({sequence, gathering, left_ms, blob});
+  });
+  return WaitForCall();
+}
+
+Result<std::vector<std::string>> Session::WaitForCall() {
+  // Without a deadline of its own: ArmTimeout has it, and the io thread never
+  // blocks.
+  std::unique_lock<std::mutex> lock(mutex_);
+  changed_.wait(lock, [this] { return call_result_.has_value(); });
+  Result<std::vector<std::string>> result = *std::move(call_result_);
+  call_result_.reset();
+  call_.reset();
+  return result;
+}
+
+Status Session::Abort(const Status& reason) {
+  Fail(reason.ok() ? Status(StatusCode::kAborted, "aborted without a reason")
+                   : reason);
+  return failure();
+}
+
+Status Session::failure() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return failure_;
+}
+
+std::vector<int> Session::departed() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return {departed_.begin(), departed_.end()};
+}
+
+bool Session::anybody_departed() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return !departed_.empty();
+}
+
+bool Session::HasDeparted(int rank) const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return departed_.count(rank) != 0;
+}
+
+int Session::refused_connections() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return refused_total_;
+}
+
+void Session::Leave() {
+  asio::post(io_, [this] {
+    leaving_ = true;
+    DisarmTimeout();
+    leave_timer_.expires_after(kLeaveTimeout);
+    leave_timer_.async_wait([this](const boost::system::error_code& error) {
+      if (!error) {
+        FinishLeaving();
+      }
+    });
+    StartLeaving();
+  });
+  {
+    std::unique_lock<std::mutex> lock(mutex_);
+    changed_.wait(lock, [this] { return left_; });
+  }
+  // What is still pending is dropped with io_: its sockets are closed then.
+  io_.stop();
+  thread_.join();
+}
+
+void Session::FinishLeaving() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  left_ = true;
+  changed_.notify_all();
+}
+
+void Session::Fail(const Status& reason) {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (!failure_.ok() || left_) {
+      return;
+    }
+    failure_ = reason;
+    if (call_ && !call_result_) {
+      call_result_ = reason;
+      changed_.notify_all();
+    }
+  }
+  // Posted also from the io thread: whoever found the failure finishes first.
+  asio::post(io_, [this, reason] { OnFailed(reason); });
+}
+
+void Session::OnFailed(const Status& reason) {
+  DisarmTimeout();
+  TellFailure(reason);
+  if (joined_) {
+    options_.logger.Info("the job failed: " + reason.ToString());
+    if (options_.on_failure) {
+      options_.on_failure(reason);
+    }
+  }
+}
+
+void Session::CompleteJoin(std::vector<std::string> identities) {
+  std::vector<Identity> decoded;
+  for (const std::string& bytes : identities) {
+    Result<Identity> identity = Identity::Decode(bytes);
+    if (!identity.ok()) {
+      Fail({StatusCode::kInternal, "the bootstrap got a garbled roster"});
+      return;
+    }
+    decoded.push_back(*std::move(identity));
+  }
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    identities_ = std::move(decoded);
+  }
+  joined_ = true;
+  CompleteCall(std::move(identities));
+}
+
+void Session::CompleteCall(Result<std::vector<std::string>> result) {
+  DisarmTimeout();
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (call_ && !call_result_) {
+    call_result_ = std::move(result);
+    changed_.notify_all();
+  }
+}
+
+void Session::NoteDeparture(int rank) {
+  Status status;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    departed_.insert(rank);
+    if (!call_) {
+      return;
+    }
+    status = DepartedStatus(*call_);
+  }
+  CompleteCall(status);
+}
+
+Status Session::DepartedStatus(Gathering gathering) const {
+  return {StatusCode::kPeerLost,
+          std::string("the bootstrap's ") + GatheringName(gathering) +
+              " cannot complete: rank(s) " + FormatRanks(departed_) +
+              " left the job in order"};
+}
+
+void Session::ArmTimeout(Gathering gathering, int64_t left_ms) {
+  if (left_ms < 0) {
+    return;
+  }
+  // A peer may say any number.
+  constexpr int64_t kYearMs = 365LL * 24 * 60 * 60 * 1000;
+  const Clock::time_point at =
+      Clock::now() + std::chrono::milliseconds(std::min(left_ms, kYearMs));
+  if (timeout_at_ && *timeout_at_ <= at) {
+    return;
+  }
+  timeout_at_ = at;
+  timeout_timer_.expires_at(at);
+  timeout_timer_.async_wait(
+      [this, gathering](const boost::system::error_code& error) {
+        // A later call may have another deadline by now.
+        if (!error && timeout_at_ && Clock::now() >= *timeout_at_) {
+          Fail(DescribeTimeout(gathering));
+        }
+      });
+}
+
+void Session::DisarmTimeout() {
+  timeout_at_.reset();
+  timeout_timer_.cancel();
+}
+
+void Session::Refuse(const std::string& reason) {
+  int total = 0;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    total = ++refused_total_;
+    ++refused_[reason];
+  }
+  if (total <= kMostRefusalsLogged) {
+    options_.logger.Warning("refused a connection at " + options_.launch.root +
+                            ": " + reason);
+  }
+  if (total == kMostRefusalsLogged) {
+    options_.logger.Warning("further refusals are only counted");
+  }
+}
+
+std::string Session::DescribeRefused() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (refused_total_ == 0) {
+    return "; no connection was refused";
+  }
+  std::string text =
+      "; refused " + std::to_string(refused_total_) + " connection(s) (";
+  bool first = true;
+  for (const auto& [reason, count] : refused_) {
+    text += (first ? "" : "; ") + std::to_string(count) + ": " + reason;
+    first = false;
+  }
+  return text + ")";
+}
+
+std::string Session::DescribeRank(int rank) const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const std::string name = "rank " + std::to_string(rank);
+  return static_cast<size_t>(rank) < identities_.size()
+             ? name + " (" + identities_[rank].ToString() + ")"
+             : name;
+}
+
+Handshake::Options Session::handshake_options() const {
+  return {options_.secret, "bootstrap", options_.launch.job_id,
+          kBootstrapVersion};
+}
+
+Identity Session::OwnIdentity() {
+  std::array<char, 256> host{};
+  if (gethostname(host.data(), host.size() - 1) != 0) {
+    host = {'?'};
+  }
+  return {static_cast<uint32_t>(getpid()), host.data()};
+}
+
+}  // namespace ringpipe

@@ -1,0 +1,141 @@
+// What rank 0 and the other ranks have in common: the thread, the call that
+// waits, the first reason of failure.
+#ifndef RINGPIPE_BOOTSTRAP_SESSION_H_
+#define RINGPIPE_BOOTSTRAP_SESSION_H_
+
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <condition_variable>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <thread>
+#include <utility>  // before Asio: Boost 1.74 needs it there
+#include <vector>
+
+#include "auth/handshake.h"
+#include "base/deadline.h"
+#include "base/status.h"
+#include "bootstrap/bootstrap.h"
+#include "bootstrap/message.h"
+
+namespace ringpipe {
+
+// Of the messages between ranks; ranks of different versions do not join.
+inline constexpr uint32_t kBootstrapVersion = 1;
+
+// "1, 3 to 5, 9"; names at most 16 runs of ranks.
+std::string FormatRanks(const std::set<int>& ranks);
+
+// Milliseconds until `deadline`, at least 0; -1 for never.
+int64_t LeftMs(Deadline deadline);
+
+// The calling threads and the io thread meet only in the members that mutex_
+// guards; all else, and everything in the derived classes, belongs to the io
+// thread.
+class Session {
+ public:
+  // RootSession for rank 0, MemberSession for the others. kResourceExhausted
+  // where no thread or descriptor is to be had.
+  static Result<std::unique_ptr<Session>> Create(
+      const Bootstrap::Options& options);
+
+  // After Leave.
+  virtual ~Session() = default;
+
+  // From any thread; as Bootstrap's of the same names.
+  Status Join();
+  Result<std::vector<std::string>> Gather(Gathering gathering,
+                                          const std::string& blob,
+                                          Deadline deadline);
+  Status Abort(const Status& reason);
+  Status failure() const;
+  std::vector<int> departed() const;
+  int refused_connections() const;
+
+  // Tells the others, closes everything, ends the thread.
+  void Leave();
+
+  int rank() const { return options_.launch.rank; }
+  int size() const { return options_.launch.size; }
+
+ protected:
+  explicit Session(const Bootstrap::Options& options);
+
+  // What the derived classes do, on the io thread.
+  virtual void StartJoin() = 0;  // leads to CompleteJoin or Fail
+  virtual void Contribute(Contribution contribution) = 0;
+  virtual void TellFailure(const Status& reason) = 0;  // to other ranks; once
+  virtual void StartLeaving() = 0;  // leads to FinishLeaving; 1 s at most
+  // Why the deadline of `gathering` passed, as far as this rank knows.
+  virtual Status DescribeTimeout(Gathering gathering) = 0;
+
+  // What they use for it. Fail from any thread, the others on the io thread.
+  void Fail(const Status& reason);
+  void CompleteJoin(std::vector<std::string> identities);
+  void CompleteCall(Result<std::vector<std::string>> result);
+  void NoteDeparture(int rank);
+  void FinishLeaving();
+  // Fails the job when `left_ms` have passed, unless DisarmTimeout comes
+  // before; the earliest of several counts.
+  void ArmTimeout(Gathering gathering, int64_t left_ms);
+  void DisarmTimeout();
+
+  // Counts and logs a connection that was no rank's.
+  void Refuse(const std::string& reason);
+  // "; refused 3 connections (2: ..., 1: ...)", or "".
+  std::string DescribeRefused() const;
+
+  bool joined() const { return joined_; }
+  bool failed() const { return !failure().ok(); }
+  bool leaving() const { return leaving_; }
+  bool anybody_departed() const;
+  bool HasDeparted(int rank) const;
+  // "rank 3 (pid 1234 on host x)", once that is known.
+  std::string DescribeRank(int rank) const;
+  Handshake::Options handshake_options() const;
+  static Identity OwnIdentity();
+
+  // Before the members that use it are gone, nothing may run: Leave sees to
+  // that.
+  boost::asio::io_context io_{1};
+  const Bootstrap::Options options_;
+
+ private:
+  Status StartThread();
+  Result<std::vector<std::string>> WaitForCall();
+  Status DepartedStatus(Gathering gathering) const;  // with mutex_ held
+  void OnFailed(const Status& reason);
+
+  boost::asio::executor_work_guard<boost::asio::io_context::executor_type>
+      work_;
+  boost::asio::steady_timer timeout_timer_{io_};
+  boost::asio::steady_timer leave_timer_{io_};
+  bool joined_ = false;
+  bool leaving_ = false;
+  std::optional<Clock::time_point> timeout_at_;
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  // The one call that waits, if any; its result, once there.
+  std::optional<Gathering> call_;
+  std::optional<Result<std::vector<std::string>>> call_result_;
+  uint64_t sequence_ = 0;  // of the latest Gather; the join's is 0
+  Status failure_;
+  std::set<int> departed_;
+  std::vector<Identity> identities_;  // by rank, from the join on
+  std::map<std::string, int> refused_;
+  int refused_total_ = 0;
+  bool left_ = false;
+
+  std::thread thread_;
+};
+
+}  // namespace ringpipe
+
+#endif  // RINGPIPE_BOOTSTRAP_SESSION_H_

@@ -1,0 +1,250 @@
+#include "engine/ringpipe.h"
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "engine/communicator.h"
+
+// The C enumerations are the C++ ones by number.
+static_assert(RINGPIPE_INTERNAL ==
+              static_cast<int>(ringpipe::StatusCode::kInternal));
+static_assert(RINGPIPE_UINT8 == static_cast<int>(ringpipe::DataType::kUint8));
+static_assert(RINGPIPE_AVERAGE ==
+              static_cast<int>(ringpipe::ReduceOp::kAverage));
+static_assert(RINGPIPE_LOG_DEBUG ==
+              static_cast<int>(ringpipe::LogLevel::kDebug));
+
+struct ringpipe_communicator {
+  std::unique_ptr<ringpipe::Communicator> communicator;
+};
+
+struct ringpipe_request {
+  ringpipe::Request request;
+};
+
+namespace {
+
+using ringpipe::DataType;
+using ringpipe::ReduceOp;
+using ringpipe::Result;
+using ringpipe::Status;
+using ringpipe::StatusCode;
+using ringpipe::Timeout;
+
+// The one thing that a C function cannot return.
+thread_local std::string error_message;
+
+ringpipe_status ToC(const Status& status) {
+  if (!status.ok()) {
+    error_message = status.ToString();
+  }
+  return static_cast<ringpipe_status>(status.code());
+}
+
+ringpipe_status NullArgument(const char* what) {
+  return ToC({StatusCode::kInvalidArgument, std::string(what) + " is NULL"});
+}
+
+Timeout ToTimeout(std::int64_t timeout_ms) {
+  return timeout_ms == RINGPIPE_DEFAULT_TIMEOUT
+             ? Timeout()
+             : Timeout(std::chrono::milliseconds(timeout_ms));
+}
+
+// Runs the blocking call or starts the other, as `request` says.
+template <typename Now, typename Later>
+ringpipe_status Call(ringpipe_communicator* communicator,
+                     ringpipe_request** request, Now now, Later later) {
+  if (communicator == nullptr) {
+    return NullArgument("communicator");
+  }
+  if (request == nullptr) {
+    return ToC(now(*communicator->communicator));
+  }
+  Result<ringpipe::Request> started = later(*communicator->communicator);
+  if (started.ok()) {
+    *request = new ringpipe_request{*started};
+  }
+  return ToC(started.status());
+}
+
+}  // namespace
+
+extern "C" {
+
+const char* ringpipe_version(void) { return ringpipe::Version(); }
+
+int ringpipe_version_number(void) {
+  return RINGPIPE_VERSION_MAJOR * 10000 + RINGPIPE_VERSION_MINOR * 100 +
+         RINGPIPE_VERSION_PATCH;
+}
+
+const char* ringpipe_error_message(void) { return error_message.c_str(); }
+
+const char* ringpipe_status_name(ringpipe_status status) {
+  return ringpipe::StatusCodeName(static_cast<StatusCode>(status));
+}
+
+ringpipe_status ringpipe_create(const ringpipe_options* options,
+                                ringpipe_communicator** communicator) {
+  if (communicator == nullptr) {
+    return NullArgument("communicator");
+  }
+  *communicator = nullptr;
+  Result<ringpipe::CommunicatorOptions> settings =
+      ringpipe::CommunicatorOptions::FromProcess();
+  if (!settings.ok()) {
+    return ToC(settings.status());
+  }
+  if (options != nullptr) {
+    if (options->explicit_rank != 0) {
+      settings->rank = options->rank;
+      settings->size = options->size;
+    }
+    settings->root = options->root != nullptr ? options->root : "";
+    settings->job_id = options->job_id != nullptr ? options->job_id : "";
+    if (options->log != nullptr) {
+      settings->log = [log = options->log, context = options->log_context](
+                          ringpipe::LogLevel level, std::string_view line) {
+        log(static_cast<ringpipe_log_level>(level), std::string(line).c_str(),
+            context);
+      };
+    }
+  }
+  auto created = ringpipe::Communicator::Create(*settings);
+  if (created.ok()) {
+    *communicator = new ringpipe_communicator{std::move(created).value()};
+  }
+  return ToC(created.status());
+}
+
+void ringpipe_destroy(ringpipe_communicator* communicator) {
+  delete communicator;
+}
+
+int ringpipe_rank(const ringpipe_communicator* communicator) {
+  return communicator->communicator->rank();
+}
+
+int ringpipe_size(const ringpipe_communicator* communicator) {
+  return communicator->communicator->size();
+}
+
+ringpipe_status ringpipe_allocate(ringpipe_communicator* communicator,
+                                  size_t bytes, void** memory) {
+  if (communicator == nullptr || memory == nullptr) {
+    return NullArgument(memory == nullptr ? "memory" : "communicator");
+  }
+  const Result<void*> allocated = communicator->communicator->Allocate(bytes);
+  *memory = allocated.ok() ? allocated.value() : nullptr;
+  return ToC(allocated.status());
+}
+
+ringpipe_status ringpipe_free(ringpipe_communicator* communicator,
+                              void* memory) {
+  return communicator == nullptr
+             ? NullArgument("communicator")
+             : ToC(communicator->communicator->Free(memory));
+}
+
+ringpipe_status ringpipe_all_reduce(ringpipe_communicator* communicator,
+                                    const void* send, void* receive,
+                                    size_t count, ringpipe_data_type type,
+                                    ringpipe_reduce_op op, int64_t timeout_ms,
+                                    ringpipe_request** request) {
+  const auto data_type = static_cast<DataType>(type);
+  const auto reduce_op = static_cast<ReduceOp>(op);
+  const Timeout timeout = ToTimeout(timeout_ms);
+  return Call(
+      communicator, request,
+      [&](auto& c) {
+        return c.AllReduce(send, receive, count, data_type, reduce_op, timeout);
+      },
+      [&](auto& c) {
+        return c.AllReduceAsync(send, receive, count, data_type, reduce_op,
+                                timeout);
+      });
+}
+
+ringpipe_status ringpipe_reduce_scatter(ringpipe_communicator* communicator,
+                                        const void* send, void* receive,
+                                        size_t count, ringpipe_data_type type,
+                                        ringpipe_reduce_op op,
+                                        int64_t timeout_ms,
+                                        ringpipe_request** request) {
+  const auto data_type = static_cast<DataType>(type);
+  const auto reduce_op = static_cast<ReduceOp>(op);
+  const Timeout timeout = ToTimeout(timeout_ms);
+  return Call(
+      communicator, request,
+      [&](auto& c) {
+        return c.ReduceScatter(send, receive, count, data_type, reduce_op,
+                               timeout);
+      },
+      [&](auto& c) {
+        return c.ReduceScatterAsync(send, receive, count, data_type, reduce_op,
+                                    timeout);
+      });
+}
+
+ringpipe_status ringpipe_all_gather(ringpipe_communicator* communicator,
+                                    const void* send, void* receive,
+                                    size_t count, ringpipe_data_type type,
+                                    int64_t timeout_ms,
+                                    ringpipe_request** request) {
+  const auto data_type = static_cast<DataType>(type);
+  const Timeout timeout = ToTimeout(timeout_ms);
+  return Call(
+      communicator, request,
+      [&](auto& c) {
+        return c.AllGather(send, receive, count, data_type, timeout);
+      },
+      [&](auto& c) {
+        return c.AllGatherAsync(send, receive, count, data_type, timeout);
+      });
+}
+
+ringpipe_status ringpipe_broadcast(ringpipe_communicator* communicator,
+                                   const void* send, void* receive,
+                                   size_t count, ringpipe_data_type type,
+                                   int root, int64_t timeout_ms,
+                                   ringpipe_request** request) {
+  const auto data_type = static_cast<DataType>(type);
+  const Timeout timeout = ToTimeout(timeout_ms);
+  return Call(
+      communicator, request,
+      [&](auto& c) {
+        return c.Broadcast(send, receive, count, data_type, root, timeout);
+      },
+      [&](auto& c) {
+        return c.BroadcastAsync(send, receive, count, data_type, root, timeout);
+      });
+}
+
+ringpipe_status ringpipe_barrier(ringpipe_communicator* communicator,
+                                 int64_t timeout_ms,
+                                 ringpipe_request** request) {
+  const Timeout timeout = ToTimeout(timeout_ms);
+  return Call(
+      communicator, request, [&](auto& c) { return c.Barrier(timeout); },
+      [&](auto& c) { return c.BarrierAsync(timeout); });
+}
+
+ringpipe_status ringpipe_wait(ringpipe_request* request, int64_t timeout_ms) {
+  return request == nullptr
+             ? NullArgument("request")
+             : ToC(request->request.Wait(std::chrono::milliseconds(
+                   timeout_ms == RINGPIPE_DEFAULT_TIMEOUT ? -1 : timeout_ms)));
+}
+
+void ringpipe_request_free(ringpipe_request* request) { delete request; }
+
+void ringpipe_abort(ringpipe_communicator* communicator, const char* reason) {
+  if (communicator != nullptr) {
+    communicator->communicator->Abort(reason != nullptr ? reason : "");
+  }
+}
+
+}  // extern "C"

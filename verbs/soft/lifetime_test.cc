@@ -1,0 +1,219 @@
+// What exists while a device is open, and that nothing is left afterwards.
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include <atomic>
+#include <filesystem>
+#include <iterator>
+#include <memory>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/deadline.h"
+#include "gtest/gtest.h"
+#include "verbs/soft/endpoint.h"
+#include "verbs/soft/peer_process.h"
+
+namespace ringpipe::verbs::soft {
+namespace {
+
+std::ptrdiff_t Count(const char* directory) {
+  const std::filesystem::directory_iterator entries(directory);
+  return std::distance(begin(entries), end(entries));
+}
+
+struct Held {
+  std::ptrdiff_t descriptors = Count("/proc/self/fd");
+  std::ptrdiff_t threads = Count("/proc/self/task");
+  std::ptrdiff_t shared_memory = Count("/dev/shm");
+  bool operator==(const Held&) const = default;
+};
+
+// A joined thread is a moment longer in /proc.
+bool Becomes(const Held& expected) {
+  const Deadline deadline = Deadline::After(std::chrono::seconds(10));
+  while (!(Held() == expected) && !deadline.expired()) {
+  }
+  return Held() == expected;
+}
+
+TEST(Lifetime, NothingIsLeftAfterClose) {
+  { Pair warm_up; }  // a sanitizer may open something of its own
+  const Held before;
+  for (int i = 0; i < 3; ++i) {
+    Pair pair;
+    ASSERT_EQ(pair.b.Receive(1, {pair.b.Sge(0, 8)}), 0);
+    ASSERT_EQ(pair.a.Send(1, {pair.a.Sge(0, 8)}), 0);
+    ASSERT_TRUE(pair.a.Poll());
+  }
+  EXPECT_TRUE(Becomes(before));
+}
+
+TEST(Lifetime, NothingIsLeftOfAKilledPeer) {
+  { Pair warm_up; }
+  const Held before;
+  {
+    PeerProcess peer([](ValuePipe& pipe) {
+      Endpoint endpoint;
+      pipe.Put(endpoint.identity());
+      endpoint.Connect(pipe.Get<Identity>());
+      endpoint.Receive(1, {});
+      pipe.Put(true);
+      pipe.Get<bool>();
+      return true;
+    });
+    Endpoint endpoint;
+    const auto identity = peer.pipe().Get<Identity>();
+    peer.pipe().Put(endpoint.identity());
+    endpoint.Connect(identity);
+    peer.pipe().Get<bool>();
+    ASSERT_EQ(endpoint.Send(1, {}), 0);
+    ASSERT_TRUE(endpoint.Poll());
+    peer.Kill();
+  }
+  EXPECT_TRUE(Becomes(before));
+}
+
+TEST(Lifetime, HundredsOfQueuePairsShareALink) {
+  constexpr int kQueuePairs = 300;
+  EndpointOptions options;
+  options.cqe = 4096;
+  Pair pair(options);
+  const Held before;
+  std::vector<ibv_qp*> queue_pairs[2];
+  Endpoint* const ends[2] = {&pair.a, &pair.b};
+  for (int i = 0; i < 2 * kQueuePairs; ++i) {
+    Endpoint& end = *ends[i % 2];
+    ibv_qp_init_attr attr = {};
+    attr.send_cq = attr.recv_cq = end.cq;
+    attr.cap = {4, 4, 1, 1, 0};
+    attr.qp_type = IBV_QPT_RC;
+    queue_pairs[i % 2].push_back(end.library().create_qp(end.pd, &attr));
+    ASSERT_NE(queue_pairs[i % 2].back(), nullptr);
+  }
+  for (int i = 0; i < kQueuePairs; ++i) {
+    for (int side = 0; side < 2; ++side) {
+      // An endpoint connects its `qp`.
+      std::swap(ends[side]->qp, queue_pairs[side][i]);
+      ends[side]->ToInit();
+      Identity peer;
+      peer.qpn = queue_pairs[1 - side][i]->qp_num;
+      ends[side]->Connect(peer);
+      if (side == 1) {
+        ASSERT_EQ(ends[1]->Receive(i, {}), 0);
+      }
+      std::swap(ends[side]->qp, queue_pairs[side][i]);
+    }
+  }
+  for (int i = 0; i < kQueuePairs; ++i) {
+    ibv_send_wr request = {};
+    request.wr_id = i;
+    request.opcode = IBV_WR_SEND;
+    request.send_flags = IBV_SEND_SIGNALED;
+    ibv_send_wr* bad;
+    ASSERT_EQ(ibv_post_send(queue_pairs[0][i], &request, &bad), 0);
+  }
+  for (int i = 0; i < kQueuePairs; ++i) {
+    ASSERT_EQ(pair.a.Poll().value().status, IBV_WC_SUCCESS);
+    ASSERT_EQ(pair.b.Poll().value().status, IBV_WC_SUCCESS);
+  }
+  EXPECT_LT(Held().descriptors - before.descriptors, 20);
+  for (int i = 0; i < 2 * kQueuePairs; ++i) {
+    EXPECT_EQ(ends[i % 2]->library().destroy_qp(queue_pairs[i % 2][i / 2]), 0);
+  }
+}
+
+TEST(Lifetime, AllocatedMemoryIsZeroedAndReused) {
+  Endpoint endpoint;
+  const Library& library = endpoint.library();
+  constexpr std::size_t kBytes = 3 << 20;
+  void* first = library.allocate(endpoint.context, kBytes);
+  ASSERT_NE(first, nullptr);
+  memset(first, 1, kBytes);
+  library.free(endpoint.context, first, kBytes);
+  auto* second = static_cast<char*>(library.allocate(endpoint.context, kBytes));
+  EXPECT_EQ(second, first);
+  for (std::size_t i = 0; i < kBytes; ++i) {
+    ASSERT_EQ(second[i], 0);
+  }
+  library.free(endpoint.context, second, kBytes);
+  EXPECT_EQ(library.allocate(endpoint.context, std::size_t{1} << 60), nullptr);
+}
+
+// --- Deregistration in flight ------------------------------------------------
+
+class Deregister : public testing::TestWithParam<bool> {};
+
+INSTANTIATE_TEST_SUITE_P(Memory, Deregister, testing::Bool());
+
+TEST_P(Deregister, NothingIsWrittenAfterItReturns) {
+  EndpointOptions options;
+  options.private_memory = GetParam();
+  Pair pair(options);
+  const Identity target = pair.b.identity();
+  std::atomic<int> written{0};
+  std::thread writer([&] {
+    while (pair.a.Write(1, {pair.a.Sge(0, 100'000)}, target, 0) == 0) {
+      const auto done = pair.a.Poll();
+      if (!done || done->status != IBV_WC_SUCCESS) {
+        EXPECT_EQ(done.value().status, IBV_WC_REM_ACCESS_ERR);
+        return;
+      }
+      ++written;
+    }
+  });
+  while (written < 10) {
+    std::this_thread::yield();
+  }
+  ASSERT_EQ(pair.b.library().dereg_mr(pair.b.mr), 0);
+  pair.b.mr = nullptr;
+  memset(pair.b.data(), 0x77, 100'000);  // a race, if a still wrote
+  writer.join();
+  for (int i = 0; i < 100'000; ++i) {
+    ASSERT_EQ(pair.b.data()[i], std::byte{0x77});
+  }
+}
+
+TEST(StoppedPeer, RefusesDeregistrationInTheMiddleOfAWrite) {
+  EndpointOptions options;
+  options.buffer_bytes = 64 << 20;
+  PeerProcess peer([options](ValuePipe& pipe) {
+    Endpoint endpoint(options);
+    pipe.Put(endpoint.identity());
+    const auto identity = pipe.Get<Identity>();
+    endpoint.Connect(identity);
+    while (endpoint.Write(1, {endpoint.Sge(0, 64 << 20)}, identity, 0) == 0) {
+      const auto done = endpoint.Poll();
+      if (!done || done->status != IBV_WC_SUCCESS) {
+        break;
+      }
+      pipe.Put(true);
+    }
+    pipe.Get<bool>();
+    return true;
+  });
+  Endpoint endpoint(options);
+  const auto identity = peer.pipe().Get<Identity>();
+  peer.pipe().Put(endpoint.identity());
+  endpoint.Connect(identity);
+  for (int i = 0; i < 3; ++i) {
+    peer.pipe().Get<bool>();
+  }
+  int status;
+  kill(peer.pid(), SIGSTOP);
+  ASSERT_EQ(waitpid(peer.pid(), &status, WUNTRACED), peer.pid());
+  const int refused = endpoint.library().dereg_mr(endpoint.mr);
+  // It spends its time copying; between two writes it may be elsewhere.
+  if (refused != 0) {
+    EXPECT_EQ(refused, EBUSY);
+    kill(peer.pid(), SIGCONT);
+    EXPECT_EQ(endpoint.library().dereg_mr(endpoint.mr), 0);
+  }
+  endpoint.mr = nullptr;
+}
+
+}  // namespace
+}  // namespace ringpipe::verbs::soft

@@ -39,7 +39,9 @@ std::uint64_t BlockHash(const void* data, std::size_t bytes) {
     }
   }
   std::uint64_t last[kLanes] = {};
-  std::memcpy(last, from, left);
+  if (left > 0) {  // `data` may be null where there is nothing
+    std::memcpy(last, from, left);
+  }
   std::uint64_t result = bytes;
   for (std::size_t l = 0; l < kLanes; ++l) {
     result = Step(Finish(result), Step(lane[l], last[l]));

@@ -62,7 +62,9 @@ Bytes AllReduceTyped(const VerifiedCall& call, int start) {
     }
   }
   Bytes bytes(call.count * sizeof(T));
-  std::memcpy(bytes.data(), result.data(), bytes.size());
+  if (!bytes.empty()) {
+    std::memcpy(bytes.data(), result.data(), bytes.size());
+  }
   return bytes;
 }
 

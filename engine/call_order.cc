@@ -68,9 +68,11 @@ void CallOrder::Work() {
     WaitForTurn(lock, call.sequence);
     lock.unlock();
     const Status status = call.run(call.sequence);
-    call.end(status);  // before a later call can end
-    EndTurn();
     lock.lock();
+    // One step for all who look: the call has ended, and the next may run.
+    call.end(status);
+    ++turn_;
+    changed_.notify_all();
   }
 }
 

@@ -19,6 +19,7 @@ class CallOrder {
  public:
   // Runs a call given its number, from 0.
   using Run = std::function<Status(std::uint64_t sequence)>;
+  // Is told how a call has ended; must not make another one.
   using End = std::function<void(const Status&)>;
 
   CallOrder() = default;

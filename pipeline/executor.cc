@@ -154,15 +154,15 @@ Status Executor::Loop() {
     }
   }
   while (!Finished()) {
+    if (options_.abort->raised()) {
+      return options_.abort->reason();
+    }
     RINGPIPE_ASSIGN_OR_RETURN(const bool happened, AdvanceStages());
     if (!happened) {
       RINGPIPE_RETURN_IF_ERROR(Wait());
     } else if (idle_) {
       idle_ = false;
       idle_for_->Waited(Clock::now() - idle_since_);
-    }
-    if (options_.abort->raised()) {
-      return options_.abort->reason();
     }
   }
   return Status::Ok();
@@ -327,7 +327,7 @@ Status Executor::Wait() {
     idle_for_ = &WaitedFor();
     return Status::Ok();
   }
-  RINGPIPE_RETURN_IF_ERROR(CheckAbortAndDeadline());
+  RINGPIPE_RETURN_IF_ERROR(CheckDeadline());
   // The accelerator has no descriptor to sleep on, and is never long.
   const bool accelerating =
       copy_in_.busy() || reduce_.busy() || copy_out_.busy();
@@ -381,10 +381,7 @@ Status Executor::Probe() {
   return Status::Ok();
 }
 
-Status Executor::CheckAbortAndDeadline() {
-  if (options_.abort->raised()) {
-    return options_.abort->reason();
-  }
+Status Executor::CheckDeadline() {
   if (state_.operation->deadline.expired()) {
     return {StatusCode::kTimeout,
             state_.operation->name(state_.operation->digest) +

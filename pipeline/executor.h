@@ -107,7 +107,7 @@ class Executor {
   Status Wait();
   Status SleepUntilEvent();
   Status Probe();
-  Status CheckAbortAndDeadline();
+  Status CheckDeadline();
   StageMeter& WaitedFor();
   std::string DescribeWait();
   Status EndWithError(const Status& error);

@@ -34,7 +34,7 @@ check cpp_consumer 'ok 3'
 check c_consumer 'ok 8'
 
 # A second copy of a dependency's symbols would clash with the program's own.
-foreign=$(nm --dynamic --defined-only --demangle prefix/lib/libringpipe.so.0 |
+foreign=$(nm --dynamic --extern-only --defined-only --demangle prefix/lib/libringpipe.so.0 |
   sed -E 's/^[0-9a-f]+ [A-Za-z] //' |
   grep -vE '^(ringpipe_|RINGPIPE_0|(typeinfo|vtable|typeinfo name|guard variable) for ringpipe::|ringpipe::)' || true)
 if [[ -n $foreign ]]; then

@@ -112,7 +112,9 @@ int RunAndLeave() {
           (*communicator)
               ->AllReduceAsync(values.data(), values.data(), values.size(),
                                DataType::kFloat32, ReduceOp::kMax);
-      if (!request.ok() || !request->Wait().ok()) {
+      const Status status = request.ok() ? request->Wait() : request.status();
+      if (!status.ok()) {
+        Print(status.ToString());
         return 2;
       }
     }
@@ -166,11 +168,12 @@ int ExitWithoutDestroying() {
   if (!communicator.ok() || !(*communicator)->Barrier().ok()) {
     return 1;
   }
+  Print("running");
   if ((*communicator)->rank() == 1) {
+    AwaitGo();
     communicator->release();
     return 0;
   }
-  Print("running");
   Print((*communicator)->Barrier().ToString());
   return 3;
 }
@@ -228,7 +231,10 @@ TEST(LeavingTest, InOrderLeavesNoThreadDescriptorOrSegment) {
 
 TEST(LeavingTest, WithoutDestroyingIsTheLossOfTheRankToWhoWaits) {
   std::vector<RankProcess> ranks = Start("exit", 2, NewJob());
-  ASSERT_EQ(ranks[0].ReadLine(kStartTime), "running");
+  for (RankProcess& rank : ranks) {
+    ASSERT_EQ(rank.ReadLine(kStartTime), "running");
+  }
+  ranks[1].Go();
   const std::string error = ranks[0].ReadLine(kLiveness);
   EXPECT_NE(error.find("peer lost"), std::string::npos) << error;
   EXPECT_NE(error.find("rank 1"), std::string::npos) << error;

@@ -15,7 +15,7 @@ import sys
 
 # What clang doesn't know, or what makes its warnings errors: GCC's are errors,
 # which of clang's are is for .clang-tidy to say.
-_GCC_ONLY = {"-fno-canonical-system-headers", "-Wno-tsan", "-Werror"}
+_GCC_ONLY = {"-fno-canonical-system-headers", "-fno-gnu-unique", "-Wno-tsan", "-Werror"}
 # Bazel's redefinition of __DATE__ and its like, which clang-tidy reports.
 _REDACTED = ("-D__DATE__=", "-D__TIME__=", "-D__TIMESTAMP__=")
 

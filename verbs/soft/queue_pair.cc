@@ -188,6 +188,7 @@ int QueuePair::Reset() {
   if (!Shut()) {
     std::lock_guard lock(mutex_);
     EnterErrorState();
+    ProgressLocked(Trigger::kCall);
     return EBUSY;
   }
   std::lock_guard lock(mutex_);
@@ -268,6 +269,7 @@ void QueuePair::ProgressByPoll() {
 
 Clock::time_point QueuePair::ProgressLocked(Trigger trigger) {
   Clock::time_point again = requester_.Progress(trigger);
+  // After the send side, so that the error that began it is seen first.
   if (current_state() == IBV_QPS_ERR && !receives_.flushed()) {
     TryFlushReceives();
     if (!receives_.flushed()) {
@@ -287,12 +289,7 @@ Clock::time_point QueuePair::ProgressLocked(Trigger trigger) {
 
 // --- Errors ------------------------------------------------------------------
 
-void QueuePair::EnterErrorState() {
-  if (current_state() != IBV_QPS_ERR) {
-    SetState(IBV_QPS_ERR);
-    TryFlushReceives();
-  }
-}
+void QueuePair::EnterErrorState() { SetState(IBV_QPS_ERR); }
 
 void QueuePair::TryFlushReceives() {
   if (!receives_.flushed() && receives_.TryFlush() && receives_.waiting() > 0) {

@@ -1,8 +1,10 @@
 // One rank as a process, for tests: joins by its launcher's variables, gathers
 // the ranks' numbers, checks them, leaves. Prints one line; exits with 1 on any
-// error.
+// error. With the argument "stay" it does not leave but waits to be killed, or
+// for the end of its standard input.
 #include <chrono>
 #include <cstdio>
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -13,7 +15,7 @@
 namespace ringpipe {
 namespace {
 
-Status JoinOnce() {
+Status JoinOnce(bool stay) {
   RINGPIPE_ASSIGN_OR_RETURN(const Environment environment,
                             Environment::FromProcess());
   const Deadline deadline = Deadline::After(std::chrono::seconds(30));
@@ -35,14 +37,18 @@ Status JoinOnce() {
   RINGPIPE_RETURN_IF_ERROR(bootstrap->Barrier(deadline));
   std::printf("joined %s %d/%zu\n", options.launch.launcher.c_str(), rank,
               ranks.size());
+  std::fflush(stdout);
+  while (stay && std::getchar() != EOF) {
+  }
   return Status::Ok();
 }
 
 }  // namespace
 }  // namespace ringpipe
 
-int main() {
-  const ringpipe::Status status = ringpipe::JoinOnce();
+int main(int argc, char** argv) {
+  const ringpipe::Status status =
+      ringpipe::JoinOnce(argc > 1 && std::strcmp(argv[1], "stay") == 0);
   if (!status.ok()) {
     std::fprintf(stderr, "join_once: %s\n", status.ToString().c_str());
     return 1;

@@ -104,11 +104,17 @@ Status Engine::OpenDevice() {
       environment_.soft_adversary_seed == 0
           ? 0
           : environment_.soft_adversary_seed * 1'000'003 + launch_.rank + 1;
+  const auto soft_library = verbs::soft::CreateSoftLibrary(soft);
+  if (soft_library == nullptr) {
+    return {StatusCode::kResourceExhausted,
+            "too many seeds of the adversarial mode in one process: let all "
+            "communicators have the same RINGPIPE_SOFT_ADVERSARY"};
+  }
   RINGPIPE_ASSIGN_OR_RETURN(const verbs::DeviceRequest request,
                             verbs::DeviceRequest::Parse(environment_.device));
   RINGPIPE_ASSIGN_OR_RETURN(
-      device_, verbs::Device::Open(request, verbs::LoadSystemLibrary(),
-                                   verbs::soft::CreateSoftLibrary(soft)));
+      device_,
+      verbs::Device::Open(request, verbs::LoadSystemLibrary(), soft_library));
   RINGPIPE_ASSIGN_OR_RETURN(pd_, verbs::ProtectionDomain::Create(device_));
   memory_ = std::make_unique<RegisteredMemory>(pd_);
   logger_.Info("device " + device());

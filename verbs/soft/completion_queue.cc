@@ -251,7 +251,13 @@ int CompletionQueue::TakeAtRandom(int count, ibv_wc* completions) {
   int taken = 0;
   while (taken < count) {
     const bool from_sends = random_.Below(2) == 0;
-    if (from_sends && sends_count_ > 0) {
+    cursor_ = words_ == 0 ? 0 : random_.Below(words_ * 64);
+    std::uint32_t next;
+    if (sends_count_ > 0 && NextReady(&next) && receivers_[next] != nullptr &&
+        receivers_[next]->receives().flushed()) {
+      // Not before the error that they are a consequence of.
+      RemoveSend(0, &completions[taken++]);
+    } else if (from_sends && sends_count_ > 0) {
       // The first completion of the queue pair that owns a random one.
       const auto entries = static_cast<std::uint32_t>(cqe);
       const std::uint32_t pick = random_.Below(sends_count_);
@@ -262,7 +268,6 @@ int CompletionQueue::TakeAtRandom(int count, ibv_wc* completions) {
       }
       RemoveSend(first, &completions[taken++]);
     } else {
-      cursor_ = words_ == 0 ? 0 : random_.Below(words_ * 64);
       const int got = TakeReceives(1, completions + taken);
       taken += got;
       if (got == 0 && sends_count_ == 0) {

@@ -247,7 +247,9 @@ std::size_t TakeDevice(const Options& options) {
     return found;
   }
   Device& device = devices.all[found];
-  ++device.users;
+  if (device.users++ > 0) {
+    return found;  // others read it, without the mutex
+  }
   device.adversary_seed = options.adversary_seed;
   device.node_type = IBV_NODE_CA;
   device.transport_type = IBV_TRANSPORT_IB;

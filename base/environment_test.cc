@@ -8,7 +8,7 @@
 namespace ringpipe {
 namespace {
 
-Environment::Getter From(std::map<std::string, std::string> values) {
+Environment::Getter From(const std::map<std::string, std::string>& values) {
   return [values](std::string_view name) -> std::optional<std::string> {
     const auto it = values.find(std::string(name));
     return it == values.end() ? std::nullopt : std::optional(it->second);

@@ -437,7 +437,7 @@ std::string Executor::DescribeWait() {
 // --- The end of a failed collective -----------------------------------------
 
 Status Executor::EndWithError(const Status& error) {
-  const Status reason = options_.abort->Raise(error);
+  Status reason = options_.abort->Raise(error);
   if (options_.on_error) {
     options_.on_error(reason);
   }

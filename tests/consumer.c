@@ -7,9 +7,9 @@ int main(void) {
   double value = 2;
   ringpipe_status status = ringpipe_create(NULL, &communicator);
   if (status == RINGPIPE_OK) {
-    status = ringpipe_all_reduce(communicator, &value, &value, 1,
-                                 RINGPIPE_FLOAT64, RINGPIPE_PROD,
-                                 RINGPIPE_DEFAULT_TIMEOUT, &request);
+    status =
+        ringpipe_all_reduce(communicator, &value, &value, 1, RINGPIPE_FLOAT64,
+                            RINGPIPE_PROD, RINGPIPE_DEFAULT_TIMEOUT, &request);
   }
   if (status == RINGPIPE_OK) {
     status = ringpipe_wait(request, -1);

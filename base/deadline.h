@@ -15,9 +15,14 @@ class Deadline {
   static Deadline At(Clock::time_point when) { return Deadline(when); }
   static Deadline Infinite() { return Deadline(Clock::time_point::max()); }
 
-  // `timeout` from now; a negative one means never.
-  static Deadline After(std::chrono::nanoseconds timeout) {
-    return timeout.count() < 0 ? Infinite() : Deadline(Clock::now() + timeout);
+  // `timeout` from now; never where it is negative, or more than 100 years
+  // (such as milliseconds::max()), which the clock could not hold.
+  template <typename Rep, typename Period>
+  static Deadline After(std::chrono::duration<Rep, Period> timeout) {
+    constexpr std::chrono::hours kNever(100 * 365 * 24);
+    return timeout.count() < 0 || timeout > kNever
+               ? Infinite()
+               : Deadline(Clock::now() + timeout);
   }
 
   bool infinite() const { return when_ == Clock::time_point::max(); }

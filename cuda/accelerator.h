@@ -26,7 +26,7 @@ namespace ringpipe {
 // that it reads, first sees kDone for it. Operations of no bytes are fine, with
 // null pointers too.
 //
-// Not thread-safe: one thread at a time drives an Accelerator.
+// One thread at a time drives an Accelerator; Owns may be called from any.
 class Accelerator {
  public:
   // One for each stage of the pipeline that uses the accelerator.

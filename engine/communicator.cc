@@ -32,20 +32,22 @@ class Communicator::State {
   Engine& engine() { return *engine_; }
 
   Status RunNow(const Call& call, Timeout timeout) {
-    RINGPIPE_ASSIGN_OR_RETURN(const CallBuffers buffers, Check(call));
+    RINGPIPE_ASSIGN_OR_RETURN(const Engine::CheckedCall checked,
+                              engine_->Check(call));
     const Deadline deadline = DeadlineFor(timeout);
     return order_.RunNow([&](std::uint64_t sequence) {
-      return engine_->Run(call, buffers, sequence, deadline);
+      return engine_->Run(checked, sequence, deadline);
     });
   }
 
   Result<Request> RunLater(const Call& call, Timeout timeout) {
-    RINGPIPE_ASSIGN_OR_RETURN(const CallBuffers buffers, Check(call));
+    RINGPIPE_ASSIGN_OR_RETURN(const Engine::CheckedCall checked,
+                              engine_->Check(call));
     const Deadline deadline = DeadlineFor(timeout);
     auto request = std::make_shared<Request::State>();
     RINGPIPE_RETURN_IF_ERROR(order_.RunLater(
-        [this, call, buffers, deadline](std::uint64_t sequence) {
-          return engine_->Run(call, buffers, sequence, deadline);
+        [this, checked, deadline](std::uint64_t sequence) {
+          return engine_->Run(checked, sequence, deadline);
         },
         [request](const Status& status) { request->End(status); }));
     return Request(std::move(request));
@@ -62,13 +64,6 @@ class Communicator::State {
   }
 
  private:
-  Result<CallBuffers> Check(const Call& call) const {
-    if (const Status failure = engine_->failure(); !failure.ok()) {
-      return failure;
-    }
-    return CheckCall(call, engine_->rank(), engine_->size());
-  }
-
   Deadline DeadlineFor(Timeout timeout) const {
     return Deadline::After(timeout.value_or(
         std::chrono::milliseconds(engine_->environment().timeout_ms)));

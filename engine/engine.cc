@@ -246,8 +246,8 @@ SlotCounters Engine::slot_counters() const {
 
 // --- A call ------------------------------------------------------------------
 
-Result<Accelerator*> Engine::ChooseAccelerator(const Call& call,
-                                               const CallBuffers& buffers) {
+Result<Accelerator*> Engine::ChooseAccelerator(
+    const Call& call, const CallBuffers& buffers) const {
   if (accelerator_ == nullptr || call.count == 0) {
     return host_.get();
   }
@@ -262,6 +262,16 @@ Result<Accelerator*> Engine::ChooseAccelerator(const Call& call,
                       " and the other is not; use one kind for both");
   }
   return receive ? accelerator_.get() : host_.get();
+}
+
+Result<Engine::CheckedCall> Engine::Check(const Call& call) const {
+  RINGPIPE_RETURN_IF_ERROR(failure());
+  CheckedCall checked;
+  checked.call = call;
+  RINGPIPE_ASSIGN_OR_RETURN(checked.buffers, CheckCall(call, rank(), size()));
+  RINGPIPE_ASSIGN_OR_RETURN(checked.accelerator,
+                            ChooseAccelerator(call, checked.buffers));
+  return checked;
 }
 
 Result<const Plan*> Engine::FindPlan(Collective collective, int root,
@@ -301,12 +311,12 @@ Result<UserBuffer> Engine::FindMemory(std::uintptr_t base, const void* begin,
   return buffer;
 }
 
-Status Engine::Run(const Call& call, const CallBuffers& buffers,
-                   std::uint64_t sequence, Deadline deadline) {
+Status Engine::Run(const CheckedCall& checked, std::uint64_t sequence,
+                   Deadline deadline) {
   if (abort_->raised()) {
     return abort_->reason();
   }
-  const Status status = Execute(call, buffers, sequence, deadline);
+  const Status status = Execute(checked, sequence, deadline);
   if (!status.ok()) {
     // The other ranks have made this call, or will: they must not wait.
     Fail(status);
@@ -316,11 +326,11 @@ Status Engine::Run(const Call& call, const CallBuffers& buffers,
   return status;
 }
 
-Status Engine::Execute(const Call& call, const CallBuffers& buffers,
-                       std::uint64_t sequence, Deadline deadline) {
+Status Engine::Execute(const CheckedCall& checked, std::uint64_t sequence,
+                       Deadline deadline) {
+  const auto& [call, buffers, accelerator] = checked;
   Operation operation;
-  RINGPIPE_ASSIGN_OR_RETURN(operation.accelerator,
-                            ChooseAccelerator(call, buffers));
+  operation.accelerator = accelerator;
   // Device memory is reached by the accelerator, not by the RDMA device.
   const bool host = operation.accelerator == host_.get();
   verbs::MemoryRegion temporary;

@@ -44,9 +44,20 @@ class Engine {
   int rank() const { return launch_.rank; }
   int size() const { return launch_.size; }
 
-  // Runs a checked call to its end.
-  Status Run(const Call& call, const CallBuffers& buffers,
-             std::uint64_t sequence, Deadline deadline);
+  // A call that can be made: its buffers, and whose memory they are.
+  struct CheckedCall {
+    Call call;
+    CallBuffers buffers;
+    Accelerator* accelerator = nullptr;
+  };
+
+  // kInvalidArgument (see CheckCall; also buffers of two kinds of memory)
+  // before anything has begun. Any thread.
+  Result<CheckedCall> Check(const Call& call) const;
+
+  // Runs a call to its end.
+  Status Run(const CheckedCall& checked, std::uint64_t sequence,
+             Deadline deadline);
 
   RegisteredMemory& memory() { return *memory_; }
   Bootstrap& bootstrap() { return *bootstrap_; }
@@ -72,10 +83,10 @@ class Engine {
   Status ConnectAll(Deadline deadline);
   Status PrepareAccelerators();
 
-  Status Execute(const Call& call, const CallBuffers& buffers,
-                 std::uint64_t sequence, Deadline deadline);
+  Status Execute(const CheckedCall& checked, std::uint64_t sequence,
+                 Deadline deadline);
   Result<Accelerator*> ChooseAccelerator(const Call& call,
-                                         const CallBuffers& buffers);
+                                         const CallBuffers& buffers) const;
   Result<const Plan*> FindPlan(Collective collective, int root,
                                const PlanOptions& options);
   // The lkey of user memory: of RegisteredMemory; or, where the device

@@ -10,6 +10,8 @@
 #include <new>
 #include <utility>
 
+#include "memory_pool/registered_memory.h"
+
 namespace ringpipe {
 namespace {
 
@@ -38,7 +40,10 @@ Result<std::unique_ptr<Executor>> Executor::Create(
 }
 
 // Queue pairs first: until they are gone the device may use the memory.
-Executor::~Executor() { state_.connections.clear(); }
+Executor::~Executor() {
+  state_.connections.clear();
+  ReleaseRegistered(std::move(credit_region_), std::move(credit_memory_));
+}
 
 Status Executor::Allocate() {
   const int slots = options_.data_slots + ControlSlots(options_.size);
@@ -157,6 +162,7 @@ Status Executor::Loop() {
     if (options_.abort->raised()) {
       return options_.abort->reason();
     }
+    RINGPIPE_RETURN_IF_ERROR(CheckDeadline());
     RINGPIPE_ASSIGN_OR_RETURN(const bool happened, AdvanceStages());
     if (!happened) {
       RINGPIPE_RETURN_IF_ERROR(Wait());
@@ -246,8 +252,14 @@ Status Executor::HandleCompletion(const ibv_wc& completion) {
 Status Executor::HandleReceive(PeerConnection& connection, int slot,
                                const ibv_wc& completion) {
   const auto kind = static_cast<MessageKind>(ntohl(completion.imm_data));
+  if (!IsWhole(kind, completion)) {
+    return {StatusCode::kInternal,
+            "rank " + std::to_string(connection.peer()) +
+                " sent a message of unknown kind or length: do all ranks run "
+                "the same version of ringpipe?"};
+  }
   if (kind == MessageKind::kData) {
-    return receive_.Arrived(connection, slot, completion.byte_len);
+    return HandleData(connection, slot, completion.byte_len);
   }
   // A control message: its receive is posted anew before it is acted upon, so
   // that the answer tells the peer that it may send the next one.
@@ -258,19 +270,53 @@ Status Executor::HandleReceive(PeerConnection& connection, int slot,
   std::memcpy(&notice, payload, sizeof notice);
   RINGPIPE_RETURN_IF_ERROR(
       connection.PostReceive(*state_.pool, slot, /*for_data=*/false));
-  switch (kind) {
-    case MessageKind::kDigest:
-      return HandleDigest(connection, digest);
-    case MessageKind::kSleep:
-      return connection.HandleSleep(notice);
-    case MessageKind::kWake:
-      connection.HandleWake();
-      return Status::Ok();
-    case MessageKind::kData:
-      break;
+  if (kind == MessageKind::kDigest) {
+    return HandleDigest(connection, digest);
   }
-  return {StatusCode::kInternal, "rank " + std::to_string(connection.peer()) +
-                                     " sent a message of unknown kind"};
+  if (kind == MessageKind::kSleep) {
+    return connection.HandleSleep(notice);
+  }
+  connection.HandleWake();
+  return Status::Ok();
+}
+
+bool Executor::IsWhole(MessageKind kind, const ibv_wc& completion) {
+  if ((completion.wc_flags & IBV_WC_WITH_IMM) == 0) {
+    return false;
+  }
+  switch (kind) {
+    case MessageKind::kData:
+      return completion.opcode == IBV_WC_RECV;  // its length: see ReceiveStage
+    case MessageKind::kDigest:
+      return completion.opcode == IBV_WC_RECV &&
+             completion.byte_len == sizeof(Digest);
+    case MessageKind::kSleep:
+      return completion.opcode == IBV_WC_RECV &&
+             completion.byte_len == sizeof(SleepNotice);
+    case MessageKind::kWake:
+      return completion.opcode == IBV_WC_RECV_RDMA_WITH_IMM;
+  }
+  return false;
+}
+
+// A peer's digest comes before its data. Where it was that of a later call, the
+// peer has passed this one without this rank.
+Status Executor::HandleData(PeerConnection& connection, int slot,
+                            std::uint32_t bytes) {
+  if (connection.digest_verified) {
+    return receive_.Arrived(connection, slot, bytes);
+  }
+  const std::string rank = "rank " + std::to_string(connection.peer());
+  if (!connection.early_digest) {
+    return {StatusCode::kInternal, rank + " sent data before its digest"};
+  }
+  return {StatusCode::kMismatch,
+          rank + " has passed collective call number " +
+              std::to_string(state_.operation->digest.sequence) +
+              ", in which rank " + std::to_string(options_.rank) + " called " +
+              options_.describe(state_.operation->digest) +
+              ", and now calls " + options_.describe(*connection.early_digest) +
+              "; all ranks must make the same calls in the same order"};
 }
 
 Status Executor::HandleDigest(PeerConnection& connection,
@@ -281,8 +327,13 @@ Status Executor::HandleDigest(PeerConnection& connection,
     return Status::Ok();
   }
   if (now - digest.sequence >= digests_.size()) {
-    return {StatusCode::kInternal, "rank " + std::to_string(connection.peer()) +
-                                       " is too many collectives behind"};
+    return {StatusCode::kMismatch,
+            "rank " + std::to_string(connection.peer()) + " called " +
+                options_.describe(digest) + " as collective call number " +
+                std::to_string(digest.sequence) + ", and rank " +
+                std::to_string(options_.rank) + " is at number " +
+                std::to_string(now) +
+                " already: it called something else there"};
   }
   return VerifyDigest(connection, digest);
 }
@@ -327,7 +378,6 @@ Status Executor::Wait() {
     idle_for_ = &WaitedFor();
     return Status::Ok();
   }
-  RINGPIPE_RETURN_IF_ERROR(CheckDeadline());
   // The accelerator has no descriptor to sleep on, and is never long.
   const bool accelerating =
       copy_in_.busy() || reduce_.busy() || copy_out_.busy();
@@ -354,8 +404,9 @@ Status Executor::SleepUntilEvent() {
     return Status::Ok();
   }
   pollfd fds[] = {{cq_->fd(), POLLIN, 0}, {options_.abort->fd(), POLLIN, 0}};
+  // The earliest deadline may change, but then the next probe is not far.
   const int timeout_ms =
-      std::min(state_.operation->deadline.PollTimeoutMs(1000),
+      std::min(EarliestDeadline().PollTimeoutMs(1000),
                Deadline::At(next_probe_).PollTimeoutMs(1000));
   if (poll(fds, 2, timeout_ms) < 0 && errno != EINTR) {
     return ErrnoStatus(StatusCode::kInternal, "poll", errno);
@@ -372,8 +423,9 @@ Status Executor::Probe() {
   RINGPIPE_RETURN_IF_ERROR(pd_->device()->CheckAsyncEvents());
   for (PeerConnection* connection : state_.active) {
     const int peer = connection->peer();
-    const bool expecting =
-        state_.flow.HasReceives(peer) || state_.flow.HasSends(peer);
+    const bool expecting = !connection->digest_verified ||
+                           state_.flow.HasReceives(peer) ||
+                           state_.flow.HasSends(peer);
     if (expecting && connection->sends_outstanding() == 0) {
       RINGPIPE_RETURN_IF_ERROR(connection->SendProbe());
     }
@@ -381,15 +433,26 @@ Status Executor::Probe() {
   return Status::Ok();
 }
 
+Deadline Executor::EarliestDeadline() const {
+  const Operation& operation = *state_.operation;
+  return operation.earliest_deadline == nullptr
+             ? operation.deadline
+             : Deadline::At(std::min(operation.deadline.when(),
+                                     operation.earliest_deadline->load()));
+}
+
 Status Executor::CheckDeadline() {
-  if (state_.operation->deadline.expired()) {
-    return {StatusCode::kTimeout,
-            state_.operation->name(state_.operation->digest) +
-                " did not end by its deadline on rank " +
-                std::to_string(options_.rank) + ", which waits for " +
-                DescribeWait()};
+  if (!EarliestDeadline().expired()) {
+    return Status::Ok();
   }
-  return Status::Ok();
+  const Operation& operation = *state_.operation;
+  return {StatusCode::kTimeout,
+          operation.name(operation.digest) + " did not end by " +
+              (operation.deadline.expired()
+                   ? "its deadline"
+                   : "the deadline of a call that waits behind it") +
+              " on rank " + std::to_string(options_.rank) +
+              ", which waits for " + DescribeWait()};
 }
 
 // Which stage the pipeline stands still for.
@@ -441,9 +504,9 @@ Status Executor::EndWithError(const Status& error) {
   if (options_.on_error) {
     options_.on_error(reason);
   }
-  const bool flushed = FlushConnections();
+  device_holds_memory_ = !FlushConnections();
   state_.operation->accelerator->Drain();
-  if (!flushed) {
+  if (device_holds_memory_) {
     return reason.WithContext(
         "the device did not let go of the buffers in time, they must not be "
         "reused");
@@ -454,10 +517,9 @@ Status Executor::EndWithError(const Status& error) {
 // Nothing that was posted is executed after this: true once everything has
 // been flushed.
 bool Executor::FlushConnections() {
+  bool failed = true;
   for (const auto& connection : state_.connections) {
-    if (connection != nullptr && !connection->Fail().ok()) {
-      return false;
-    }
+    failed &= connection == nullptr || connection->Fail().ok();
   }
   const Deadline deadline = Deadline::After(kFlushTimeout);
   while (!deadline.expired()) {
@@ -471,7 +533,7 @@ bool Executor::FlushConnections() {
                               connection->receives_posted() > 0);
                     });
     if (!outstanding) {
-      return true;
+      return failed;
     }
     if (count <= 0) {
       sched_yield();

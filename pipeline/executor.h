@@ -35,7 +35,7 @@ namespace ringpipe {
 // where nothing is, spins for a bounded time and then sleeps in poll() on the
 // completion channel and the abort signal, until the deadline.
 //
-// One thread at a time, except slot_counters and stage_counters.
+// One thread at a time, except stage_counters.
 class Executor {
  public:
   struct Options {
@@ -76,8 +76,11 @@ class Executor {
   // status says that this could not be had.
   Status Run(const Operation& operation);
 
+  // Whether the last Run failed without getting everything back from the
+  // device: user memory that was registered for it must stay so.
+  bool device_holds_memory() const { return device_holds_memory_; }
+
   std::vector<StageCounters> stage_counters() const;
-  // As of the end of the last Run.
   SlotCounters slot_counters() const;
 
  private:
@@ -97,6 +100,10 @@ class Executor {
   Status HandleCompletion(const ibv_wc& completion);
   Status HandleReceive(PeerConnection& connection, int slot,
                        const ibv_wc& completion);
+  // Whether a control message may be read: its kind and length, which a peer
+  // chose.
+  static bool IsWhole(MessageKind kind, const ibv_wc& completion);
+  Status HandleData(PeerConnection& connection, int slot, std::uint32_t bytes);
   Status HandleDigest(PeerConnection& connection, const Digest& digest);
   Status VerifyDigest(PeerConnection& connection, const Digest& digest);
   // The error that a failed completion means.
@@ -107,6 +114,7 @@ class Executor {
   Status Wait();
   Status SleepUntilEvent();
   Status Probe();
+  Deadline EarliestDeadline() const;
   Status CheckDeadline();
   StageMeter& WaitedFor();
   std::string DescribeWait();
@@ -130,6 +138,7 @@ class Executor {
   // Digests of the last collectives, by sequence modulo their number: a peer
   // that disagrees may be behind.
   std::array<Digest, 64> digests_;
+  bool device_holds_memory_ = false;
   Flow::Issued issued_ = Flow::Issued::kNothing;
   std::array<ibv_wc, 32> completions_;
 

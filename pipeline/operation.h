@@ -1,6 +1,7 @@
 #ifndef RINGPIPE_PIPELINE_OPERATION_H_
 #define RINGPIPE_PIPELINE_OPERATION_H_
 
+#include <atomic>
 #include <cstdint>
 #include <string>
 
@@ -34,6 +35,9 @@ struct Operation {
   Chunking chunking;
   int depth = 1;
   Deadline deadline = Deadline::Infinite();
+  // The earliest deadline of this call and of those that wait for it to end;
+  // changes as these come. May be null.
+  const std::atomic<Clock::time_point>* earliest_deadline = nullptr;
 
   // Of a place in user memory, for one sub-chunk.
   std::uint64_t Bytes(Place place, std::uint64_t subchunk) const {

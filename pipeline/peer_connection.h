@@ -42,6 +42,7 @@ class PeerConnection {
     std::uint32_t credit_rkey = 0;
     std::uint64_t credit_address = 0;
   };
+  static_assert(sizeof(Address) == 40, "no padding, which would be sent too");
 
   // The word that the peer writes; in registered memory, a cache line each.
   struct alignas(64) CreditWord {

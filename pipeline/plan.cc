@@ -65,11 +65,11 @@ class Compiler {
                : place;
   }
 
+  // Of the place as the schedule names it: in place, input and output need not
+  // be registered alike (one may be a part of the other).
   bool Registered(Place place) const {
-    return place.buffer == Buffer::kInput
-               ? options_.input_registered ||
-                     (options_.in_place && options_.output_registered)
-               : options_.output_registered;
+    return place.buffer == Buffer::kInput ? options_.input_registered
+                                          : options_.output_registered;
   }
 
   Status Add(const Transfer& transfer) {
@@ -116,7 +116,8 @@ class Compiler {
       ++step.read_waits;
     }
     history.memory_readers.push_back(index);
-    if (step.transfer.kind == Transfer::Kind::kSend && !Registered(place)) {
+    if (step.transfer.kind == Transfer::Kind::kSend &&
+        !Registered(step.transfer.source)) {
       step.takes_slot = step.copies_in = true;
     }
   }

@@ -43,12 +43,14 @@ TEST(PlanTest, ASendOfRegisteredMemoryTakesNoSlot) {
   const Schedule schedule = {1, 0, {Transfer::Send(Input(0), 1)}};
   EXPECT_FALSE(
       CompileOrFail(schedule, {false, true, false}).steps[0].takes_slot);
-  // Out of place, output's registration says nothing of input; in place it
-  // does.
-  EXPECT_TRUE(
-      CompileOrFail(schedule, {false, false, true}).steps[0].takes_slot);
-  EXPECT_FALSE(
-      CompileOrFail(schedule, {true, false, true}).steps[0].takes_slot);
+  // Output's registration says nothing of input, in place either: where one is
+  // a part of the other, only that may be registered.
+  for (const bool in_place : {false, true}) {
+    EXPECT_FALSE(
+        CompileOrFail(schedule, {in_place, true, false}).steps[0].takes_slot);
+    EXPECT_TRUE(
+        CompileOrFail(schedule, {in_place, false, true}).steps[0].takes_slot);
+  }
 }
 
 TEST(PlanTest, AReceivedValueIsReadFromTheSlotInWhichItCame) {

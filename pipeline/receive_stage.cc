@@ -23,7 +23,7 @@ Result<bool> ReceiveStage::Advance() {
     }
   }
   if (happened) {
-    meter_.Add(0, Clock::now() - start);
+    meter_.Busy(Clock::now() - start);
   }
   return happened;
 }

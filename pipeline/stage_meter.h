@@ -20,6 +20,10 @@ class StageMeter {
     Bump(bytes_, bytes);
     Bump(busy_ns_, std::chrono::nanoseconds(busy).count());
   }
+  // Time that belongs to no single operation.
+  void Busy(Clock::duration busy) {
+    Bump(busy_ns_, std::chrono::nanoseconds(busy).count());
+  }
   void Waited(Clock::duration time) {
     Bump(waits_, 1);
     Bump(wait_ns_, std::chrono::nanoseconds(time).count());

@@ -1,0 +1,162 @@
+// What the interfaces offer beside the collectives: version, log, counters,
+// accelerator memory, and the C functions.
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cuda/thread_accelerator.h"
+#include "engine/communicator.h"
+#include "engine/ringpipe.h"
+#include "gtest/gtest.h"
+#include "tests/rank_threads.h"
+
+namespace ringpipe::testing {
+namespace {
+
+TEST(VersionTest, IsThatOfTheHeaders) {
+  const std::string expected = std::to_string(RINGPIPE_VERSION_MAJOR) + "." +
+                               std::to_string(RINGPIPE_VERSION_MINOR) + "." +
+                               std::to_string(RINGPIPE_VERSION_PATCH);
+  EXPECT_EQ(Version(), expected);
+  EXPECT_EQ(ringpipe_version(), expected);
+  EXPECT_EQ(ringpipe_version_number(), RINGPIPE_VERSION_MAJOR * 10000 +
+                                           RINGPIPE_VERSION_MINOR * 100 +
+                                           RINGPIPE_VERSION_PATCH);
+}
+
+TEST(LogTest, TheDeviceAndTheReasonAreLoggedOnceAtInfo) {
+  for (const LogLevel level : {LogLevel::kInfo, LogLevel::kWarning}) {
+    std::mutex mutex;
+    std::vector<std::string> lines;
+    CommunicatorOptions options = RankOptions(0, 1, NewJob());
+    options.environment.log_level = level;
+    options.log = [&](LogLevel at, std::string_view line) {
+      const std::lock_guard<std::mutex> lock(mutex);
+      lines.push_back(std::string(LogLevelName(at)) + ": " + std::string(line));
+    };
+    ASSERT_TRUE(Communicator::Create(options).ok());
+    int found = 0;
+    for (const std::string& line : lines) {
+      found += line.find("device soft0 (software device): RINGPIPE_DEVICE") !=
+               std::string::npos;
+    }
+    EXPECT_EQ(found, level == LogLevel::kInfo ? 1 : 0)
+        << ::testing::PrintToString(lines);
+  }
+}
+
+TEST(CountersTest, SayWhatEachStageDid) {
+  ExpectRanks(3, [](Communicator& c) -> Status {
+    constexpr std::size_t kCount = 300'000;
+    std::vector<float> send(kCount, 1);
+    std::vector<float> receive(kCount);
+    RINGPIPE_RETURN_IF_ERROR(c.AllReduce(send.data(), receive.data(), kCount,
+                                         DataType::kFloat32, ReduceOp::kSum));
+    const std::uint64_t third = kCount / 3 * sizeof(float);
+    for (const StageCounters& stage : c.stage_counters()) {
+      if (stage.stage == "send" || stage.stage == "receive") {
+        EXPECT_EQ(stage.bytes, 4 * third) << stage.stage;
+      } else if (stage.stage == "reduce") {
+        EXPECT_EQ(stage.bytes, 2 * third);
+        EXPECT_GT(stage.busy_ns, 0U);
+      } else if (stage.stage == "copy out") {
+        EXPECT_EQ(stage.bytes, 3 * third);
+      }
+    }
+    const SlotCounters slots = c.slot_counters();
+    EXPECT_GT(slots.high_water, 0U);
+    EXPECT_LE(slots.high_water, slots.slots);
+    return Status::Ok();
+  });
+}
+
+TEST(AcceleratorMemoryTest, IsReducedWhereItIs) {
+  ExpectRanks(
+      3, [](Communicator& c) -> Status { return c.Barrier(); },
+      [](int, CommunicatorOptions& options) {
+        options.accelerator = std::make_shared<ThreadAccelerator>();
+      });
+  std::vector<std::shared_ptr<ThreadAccelerator>> devices;
+  for (int rank = 0; rank < 3; ++rank) {
+    devices.push_back(std::make_shared<ThreadAccelerator>());
+  }
+  constexpr std::size_t kCount = 50'000;
+  ExpectRanks(
+      3,
+      [&](Communicator& c) -> Status {
+        auto* const memory = static_cast<float*>(
+            devices[c.rank()]->Allocate(2 * kCount * sizeof(float)));
+        for (std::size_t i = 0; i < kCount; ++i) {
+          memory[i] = static_cast<float>(i % 1000 + c.rank());
+        }
+        RINGPIPE_RETURN_IF_ERROR(c.AllReduce(memory, memory + kCount, kCount,
+                                             DataType::kFloat32,
+                                             ReduceOp::kAverage));
+        for (std::size_t i = 0; i < kCount; ++i) {
+          if (memory[kCount + i] != static_cast<float>(i % 1000 + 1)) {
+            return {StatusCode::kInternal,
+                    "element " + std::to_string(i) + " is wrong"};
+          }
+        }
+        return Status::Ok();
+      },
+      [&](int rank, CommunicatorOptions& options) {
+        options.accelerator = devices[rank];
+      });
+}
+
+TEST(AcceleratorMemoryTest, IsNotMixedWithHostMemory) {
+  auto device = std::make_shared<ThreadAccelerator>();
+  CommunicatorOptions options = RankOptions(0, 1, NewJob());
+  options.accelerator = device;
+  auto communicator = Communicator::Create(options);
+  ASSERT_TRUE(communicator.ok()) << communicator.status().ToString();
+  std::vector<float> host(10);
+  const Status status = (*communicator)
+                            ->AllReduce(host.data(), device->Allocate(40), 10,
+                                        DataType::kFloat32, ReduceOp::kSum);
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << status.ToString();
+  EXPECT_NE(status.message().find("thread"), std::string::npos);
+  // As for every refused argument, the communicator is as before.
+  EXPECT_TRUE((*communicator)->Barrier().ok());
+}
+
+TEST(CInterfaceTest, RunsACallAndGivesErrorsInWords) {
+  const std::string job = NewJob();
+  const std::string root = "unix:@" + job;
+  ringpipe_options options = {};
+  options.explicit_rank = 1;
+  options.rank = 0;
+  options.size = 1;
+  options.root = root.c_str();
+  options.job_id = job.c_str();
+  ringpipe_communicator* communicator = nullptr;
+  ASSERT_EQ(ringpipe_create(&options, &communicator), RINGPIPE_OK)
+      << ringpipe_error_message();
+  EXPECT_EQ(ringpipe_size(communicator), 1);
+  void* memory = nullptr;
+  ASSERT_EQ(ringpipe_allocate(communicator, 4096, &memory), RINGPIPE_OK);
+  std::memset(memory, 3, 4096);
+  ringpipe_request* request = nullptr;
+  ASSERT_EQ(
+      ringpipe_all_reduce(communicator, memory, memory, 4096, RINGPIPE_INT8,
+                          RINGPIPE_SUM, RINGPIPE_DEFAULT_TIMEOUT, &request),
+      RINGPIPE_OK);
+  EXPECT_EQ(ringpipe_wait(request, -1), RINGPIPE_OK);
+  ringpipe_request_free(request);
+  EXPECT_EQ(
+      ringpipe_all_reduce(communicator, nullptr, memory, 1, RINGPIPE_INT8,
+                          RINGPIPE_SUM, RINGPIPE_DEFAULT_TIMEOUT, nullptr),
+      RINGPIPE_INVALID_ARGUMENT);
+  EXPECT_NE(std::string(ringpipe_error_message()).find("send buffer is null"),
+            std::string::npos);
+  EXPECT_EQ(ringpipe_barrier(nullptr, -1, nullptr), RINGPIPE_INVALID_ARGUMENT);
+  EXPECT_EQ(ringpipe_free(communicator, memory), RINGPIPE_OK);
+  ringpipe_destroy(communicator);
+}
+
+}  // namespace
+}  // namespace ringpipe::testing

@@ -55,7 +55,7 @@ std::string OwnProgram() {
   char path[PATH_MAX];
   const ssize_t length = readlink("/proc/self/exe", path, sizeof path);
   if (length > 0 && length < static_cast<ssize_t>(sizeof path)) {
-    const std::string name(path, length);
+    std::string name(path, length);
     if (access(name.c_str(), X_OK) == 0) {
       return name;
     }

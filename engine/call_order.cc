@@ -1,5 +1,9 @@
 #include "engine/call_order.h"
 
+#include <pthread.h>
+#include <signal.h>
+
+#include <string>
 #include <system_error>
 #include <utility>
 
@@ -21,42 +25,75 @@ void CallOrder::WaitForTurn(std::unique_lock<std::mutex>& lock,
   changed_.wait(lock, [&] { return turn_ == sequence; });
 }
 
-void CallOrder::EndTurn() {
-  {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    ++turn_;
+// With the mutex held, as the next two.
+std::uint64_t CallOrder::AddCall(Deadline deadline) {
+  while (!expiries_.empty() && expiries_.back().when >= deadline.when()) {
+    expiries_.pop_back();
   }
+  expiries_.push_back({next_sequence_, deadline.when()});
+  TellEarliestDeadline();
+  return next_sequence_++;
+}
+
+void CallOrder::EndTurn() {
+  if (!expiries_.empty() && expiries_.front().sequence == turn_) {
+    expiries_.pop_front();
+  }
+  TellEarliestDeadline();
+  ++turn_;
   changed_.notify_all();
 }
 
-Status CallOrder::RunNow(const Run& run) {
+void CallOrder::TellEarliestDeadline() {
+  earliest_deadline_ =
+      expiries_.empty() ? Clock::time_point::max() : expiries_.front().when;
+}
+
+Status CallOrder::RunNow(Deadline deadline, const Run& run) {
   std::unique_lock<std::mutex> lock(mutex_);
-  const std::uint64_t sequence = next_sequence_++;
+  const std::uint64_t sequence = AddCall(deadline);
   WaitForTurn(lock, sequence);
   lock.unlock();
   const Status status = run(sequence);
+  lock.lock();
   EndTurn();
   return status;
 }
 
-Status CallOrder::RunLater(Run run, End end) {
+Status CallOrder::RunLater(Deadline deadline, Run run, End end) {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (!worker_.joinable()) {
-      try {
-        worker_ = std::thread([this] { Work(); });
-      } catch (const std::system_error& error) {
-        return {StatusCode::kResourceExhausted,
-                std::string("starting the progress thread: ") + error.what()};
-      }
+      RINGPIPE_RETURN_IF_ERROR(StartWorker());
     }
-    queue_.push_back({next_sequence_++, std::move(run), std::move(end)});
+    const std::uint64_t sequence = AddCall(deadline);
+    queue_.push_back({sequence, std::move(run), std::move(end)});
   }
   changed_.notify_all();
   return Status::Ok();
 }
 
+Status CallOrder::StartWorker() {
+  // Without signals: those are the application's. A thread begins with its
+  // creator's mask.
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  Status status;
+  try {
+    worker_ = std::thread([this] { Work(); });
+  } catch (const std::system_error& error) {
+    status = {StatusCode::kResourceExhausted,
+              std::string("starting the progress thread: ") + error.what() +
+                  "; raise the limit on threads (ulimit -u)"};
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return status;
+}
+
 void CallOrder::Work() {
+  pthread_setname_np(pthread_self(), "ringpipe-calls");
   std::unique_lock<std::mutex> lock(mutex_);
   while (true) {
     changed_.wait(lock, [this] { return stopping_ || !queue_.empty(); });
@@ -71,8 +108,7 @@ void CallOrder::Work() {
     lock.lock();
     // One step for all who look: the call has ended, and the next may run.
     call.end(status);
-    ++turn_;
-    changed_.notify_all();
+    EndTurn();
   }
 }
 

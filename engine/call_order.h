@@ -1,6 +1,7 @@
 #ifndef RINGPIPE_ENGINE_CALL_ORDER_H_
 #define RINGPIPE_ENGINE_CALL_ORDER_H_
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -8,6 +9,7 @@
 #include <mutex>
 #include <thread>
 
+#include "base/deadline.h"
 #include "base/status.h"
 
 namespace ringpipe {
@@ -15,6 +17,9 @@ namespace ringpipe {
 // Runs calls one at a time, in the order in which they were made: a blocking
 // one on its caller's thread, an asynchronous one on a thread that is started
 // at the first of them. Thread-safe.
+//
+// A call that waits for its turn has a deadline too, and nobody to look at it
+// but the call that runs: earliest_deadline is for that one.
 class CallOrder {
  public:
   // Runs a call given its number, from 0.
@@ -29,10 +34,15 @@ class CallOrder {
   CallOrder(const CallOrder&) = delete;
   CallOrder& operator=(const CallOrder&) = delete;
 
-  Status RunNow(const Run& run);
+  Status RunNow(Deadline deadline, const Run& run);
 
   // kResourceExhausted where no thread can be started; nothing is queued then.
-  Status RunLater(Run run, End end);
+  Status RunLater(Deadline deadline, Run run, End end);
+
+  // Of the calls that have been made and have not ended.
+  const std::atomic<Clock::time_point>& earliest_deadline() const {
+    return earliest_deadline_;
+  }
 
   // Whether a call has been made that has not ended.
   bool pending() const {
@@ -47,8 +57,16 @@ class CallOrder {
     End end;
   };
 
+  struct Expiry {
+    std::uint64_t sequence;
+    Clock::time_point when;
+  };
+
+  std::uint64_t AddCall(Deadline deadline);
   void WaitForTurn(std::unique_lock<std::mutex>& lock, std::uint64_t sequence);
   void EndTurn();
+  void TellEarliestDeadline();
+  Status StartWorker();
   void Work();
 
   mutable std::mutex mutex_;
@@ -58,7 +76,11 @@ class CallOrder {
   std::uint64_t turn_ = 0;  // of the call that runs, or runs next
   std::deque<Queued> queue_;
   bool stopping_ = false;
+  // The minima of a sliding window: calls after which none expires earlier, so
+  // that the first one's deadline is the earliest of all.
+  std::deque<Expiry> expiries_;
 
+  std::atomic<Clock::time_point> earliest_deadline_ = Clock::time_point::max();
   std::thread worker_;
 };
 

@@ -35,8 +35,9 @@ class Communicator::State {
     RINGPIPE_ASSIGN_OR_RETURN(const Engine::CheckedCall checked,
                               engine_->Check(call));
     const Deadline deadline = DeadlineFor(timeout);
-    return order_.RunNow([&](std::uint64_t sequence) {
-      return engine_->Run(checked, sequence, deadline);
+    return order_.RunNow(deadline, [&](std::uint64_t sequence) {
+      return engine_->Run(checked,
+                          {sequence, deadline, &order_.earliest_deadline()});
     });
   }
 
@@ -46,8 +47,10 @@ class Communicator::State {
     const Deadline deadline = DeadlineFor(timeout);
     auto request = std::make_shared<Request::State>();
     RINGPIPE_RETURN_IF_ERROR(order_.RunLater(
+        deadline,
         [this, checked, deadline](std::uint64_t sequence) {
-          return engine_->Run(checked, sequence, deadline);
+          return engine_->Run(
+              checked, {sequence, deadline, &order_.earliest_deadline()});
         },
         [request](const Status& status) { request->End(status); }));
     return Request(std::move(request));

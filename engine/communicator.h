@@ -16,7 +16,8 @@
 // communicators do not meet, and may be used at the same time.
 //
 // fork. A child must not use a communicator of its parent; it may exec or
-// _exit. It does not keep the parent's communicator alive.
+// _exit. One that lives on keeps the parent's sockets open, which delays the
+// detection of the parent's death.
 //
 // Exit without destroying. Allowed at any point: the other ranks take it for
 // the loss of this rank where they still wait for it.
@@ -66,8 +67,8 @@ struct CommunicatorOptions {
   static Result<CommunicatorOptions> FromProcess();
 };
 
-// Of one call, from when it is made; negative: none; not given:
-// RINGPIPE_TIMEOUT_MS.
+// Of one call, from when it is made, so that it also bounds the wait for calls
+// before it; negative: none; not given: RINGPIPE_TIMEOUT_MS.
 using Timeout = std::optional<std::chrono::milliseconds>;
 
 // A call in flight. Copyable; copies are the same call. Thread-safe.

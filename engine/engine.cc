@@ -100,10 +100,9 @@ Status Engine::Join(Deadline deadline) {
 Status Engine::OpenDevice() {
   verbs::soft::Options soft;
   // Different on each rank, all from one seed.
-  soft.adversary_seed =
-      environment_.soft_adversary_seed == 0
-          ? 0
-          : environment_.soft_adversary_seed * 1'000'003 + launch_.rank + 1;
+  const auto seed =
+      static_cast<std::uint64_t>(environment_.soft_adversary_seed);
+  soft.adversary_seed = seed == 0 ? 0 : seed * 1'000'003 + launch_.rank + 1;
   const auto soft_library = verbs::soft::CreateSoftLibrary(soft);
   if (soft_library == nullptr) {
     return {StatusCode::kResourceExhausted,
@@ -152,6 +151,7 @@ Status Engine::CreateExecutor() {
     (void)bootstrap_->Abort(error);  // the reason is on its way to all
   };
   RINGPIPE_ASSIGN_OR_RETURN(executor_, Executor::Create(pd_, options));
+  CopySlotCounters();
   return Status::Ok();
 }
 
@@ -239,6 +239,11 @@ std::string Engine::device() const {
          info.reason;
 }
 
+void Engine::CopySlotCounters() {
+  const std::lock_guard<std::mutex> lock(counters_mutex_);
+  slot_counters_ = executor_->slot_counters();
+}
+
 SlotCounters Engine::slot_counters() const {
   const std::lock_guard<std::mutex> lock(counters_mutex_);
   return slot_counters_;
@@ -311,51 +316,35 @@ Result<UserBuffer> Engine::FindMemory(std::uintptr_t base, const void* begin,
   return buffer;
 }
 
-Status Engine::Run(const CheckedCall& checked, std::uint64_t sequence,
-                   Deadline deadline) {
+Status Engine::Run(const CheckedCall& checked, const Turn& turn) {
   if (abort_->raised()) {
     return abort_->reason();
   }
-  const Status status = Execute(checked, sequence, deadline);
+  const Status status = Execute(checked, turn);
   if (!status.ok()) {
     // The other ranks have made this call, or will: they must not wait.
     Fail(status);
   }
-  const std::lock_guard<std::mutex> lock(counters_mutex_);
-  slot_counters_ = executor_->slot_counters();
+  CopySlotCounters();
   return status;
 }
 
-Status Engine::Execute(const CheckedCall& checked, std::uint64_t sequence,
-                       Deadline deadline) {
-  const auto& [call, buffers, accelerator] = checked;
+Operation Engine::MakeOperation(const CheckedCall& checked, const Turn& turn,
+                                int chunks) const {
+  const Call& call = checked.call;
+  const std::uint64_t subchunk_elements = SubchunkElements(
+      environment_, checked.buffers.elements, chunks, SizeOf(call.type));
   Operation operation;
-  operation.accelerator = accelerator;
-  // Device memory is reached by the accelerator, not by the RDMA device.
-  const bool host = operation.accelerator == host_.get();
-  verbs::MemoryRegion temporary;
-  RINGPIPE_ASSIGN_OR_RETURN(
-      operation.input,
-      FindMemory(buffers.input_base, call.send,
-                 host && buffers.reads_send ? buffers.send_bytes : 0,
-                 &temporary));
-  RINGPIPE_ASSIGN_OR_RETURN(
-      operation.output, FindMemory(buffers.output_base, call.receive,
-                                   host ? buffers.receive_bytes : 0, nullptr));
-  RINGPIPE_ASSIGN_OR_RETURN(
-      operation.plan, FindPlan(call.collective, call.root,
-                               {buffers.in_place, operation.input.registered,
-                                operation.output.registered}));
-  const std::uint64_t subchunk_elements =
-      SubchunkElements(environment_, buffers.elements, operation.plan->chunks,
-                       SizeOf(call.type));
+  operation.name = &DescribeOperation;
+  operation.accelerator = checked.accelerator;
   operation.type = call.type;
   operation.op = call.op;
   operation.depth = static_cast<int>(environment_.depth);
   operation.chunking =
-      Chunking(buffers.elements, operation.plan->chunks, subchunk_elements);
-  operation.deadline = deadline;
-  operation.digest = {.sequence = sequence,
+      Chunking(checked.buffers.elements, chunks, subchunk_elements);
+  operation.deadline = turn.deadline;
+  operation.earliest_deadline = turn.earliest_deadline;
+  operation.digest = {.sequence = turn.sequence,
                       .count = call.count,
                       .collective = static_cast<std::uint32_t>(call.collective),
                       .algorithm = 0,
@@ -364,8 +353,38 @@ Status Engine::Execute(const CheckedCall& checked, std::uint64_t sequence,
                       .root = static_cast<std::uint32_t>(call.root),
                       .depth = static_cast<std::uint32_t>(operation.depth),
                       .subchunk_elements = subchunk_elements};
-  operation.name = &DescribeOperation;
-  return executor_->Run(operation);
+  return operation;
+}
+
+Status Engine::Execute(const CheckedCall& checked, const Turn& turn) {
+  const auto& [call, buffers, accelerator] = checked;
+  // Device memory is reached by the accelerator, not by the RDMA device.
+  const bool host = accelerator == host_.get();
+  verbs::MemoryRegion temporary;
+  RINGPIPE_ASSIGN_OR_RETURN(
+      const UserBuffer input,
+      FindMemory(buffers.input_base, call.send,
+                 host && buffers.reads_send ? buffers.send_bytes : 0,
+                 &temporary));
+  RINGPIPE_ASSIGN_OR_RETURN(
+      const UserBuffer output,
+      FindMemory(buffers.output_base, call.receive,
+                 host ? buffers.receive_bytes : 0, nullptr));
+  RINGPIPE_ASSIGN_OR_RETURN(
+      const Plan* const plan,
+      FindPlan(call.collective, call.root,
+               {buffers.in_place, input.registered, output.registered}));
+  Operation operation = MakeOperation(checked, turn, plan->chunks);
+  operation.plan = plan;
+  operation.input = input;
+  operation.output = output;
+  const Status status = executor_->Run(operation);
+  if (executor_->device_holds_memory() && temporary) {
+    // Stays registered, and so pinned, for good, as the status says.
+    // NOLINTNEXTLINE(clang-analyzer-cplusplus.NewDeleteLeaks)
+    new verbs::MemoryRegion(std::move(temporary));
+  }
+  return status;
 }
 
 }  // namespace ringpipe

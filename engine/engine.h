@@ -1,7 +1,7 @@
 #ifndef RINGPIPE_ENGINE_ENGINE_H_
 #define RINGPIPE_ENGINE_ENGINE_H_
 
-#include <array>
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -55,9 +55,16 @@ class Engine {
   // before anything has begun. Any thread.
   Result<CheckedCall> Check(const Call& call) const;
 
+  // When it is run.
+  struct Turn {
+    std::uint64_t sequence = 0;
+    Deadline deadline = Deadline::Infinite();
+    // Of it and of the calls behind it, as Operation's.
+    const std::atomic<Clock::time_point>* earliest_deadline = nullptr;
+  };
+
   // Runs a call to its end.
-  Status Run(const CheckedCall& checked, std::uint64_t sequence,
-             Deadline deadline);
+  Status Run(const CheckedCall& checked, const Turn& turn);
 
   RegisteredMemory& memory() { return *memory_; }
   Bootstrap& bootstrap() { return *bootstrap_; }
@@ -83,8 +90,11 @@ class Engine {
   Status ConnectAll(Deadline deadline);
   Status PrepareAccelerators();
 
-  Status Execute(const CheckedCall& checked, std::uint64_t sequence,
-                 Deadline deadline);
+  Status Execute(const CheckedCall& checked, const Turn& turn);
+  // All but the memory and the plan, which has `chunks`.
+  Operation MakeOperation(const CheckedCall& checked, const Turn& turn,
+                          int chunks) const;
+  void CopySlotCounters();
   Result<Accelerator*> ChooseAccelerator(const Call& call,
                                          const CallBuffers& buffers) const;
   Result<const Plan*> FindPlan(Collective collective, int root,

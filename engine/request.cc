@@ -1,6 +1,7 @@
 #include <chrono>
 #include <string>
 
+#include "base/deadline.h"
 #include "engine/communicator.h"
 #include "engine/request_state.h"
 
@@ -9,9 +10,10 @@ namespace ringpipe {
 Status Request::Wait(std::chrono::milliseconds timeout) {
   std::unique_lock<std::mutex> lock(state_->mutex);
   const auto ended = [this] { return state_->status.has_value(); };
-  if (timeout.count() < 0) {
+  const Deadline deadline = Deadline::After(timeout);
+  if (deadline.infinite()) {
     state_->ended.wait(lock, ended);
-  } else if (!state_->ended.wait_for(lock, timeout, ended)) {
+  } else if (!state_->ended.wait_until(lock, deadline.when(), ended)) {
     return {StatusCode::kTimeout,
             "the call has not ended after " + std::to_string(timeout.count()) +
                 " ms of waiting; it runs on, wait for it again"};

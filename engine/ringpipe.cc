@@ -114,10 +114,11 @@ ringpipe_status ringpipe_create(const ringpipe_options* options,
     }
   }
   auto created = ringpipe::Communicator::Create(*settings);
-  if (created.ok()) {
+  const Status status = created.status();
+  if (status.ok()) {
     *communicator = new ringpipe_communicator{std::move(created).value()};
   }
-  return ToC(created.status());
+  return ToC(status);
 }
 
 void ringpipe_destroy(ringpipe_communicator* communicator) {

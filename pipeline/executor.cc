@@ -314,8 +314,8 @@ Status Executor::HandleData(PeerConnection& connection, int slot,
           rank + " has passed collective call number " +
               std::to_string(state_.operation->digest.sequence) +
               ", in which rank " + std::to_string(options_.rank) + " called " +
-              options_.describe(state_.operation->digest) +
-              ", and now calls " + options_.describe(*connection.early_digest) +
+              options_.describe(state_.operation->digest) + ", and now calls " +
+              options_.describe(*connection.early_digest) +
               "; all ranks must make the same calls in the same order"};
 }
 

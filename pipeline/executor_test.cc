@@ -2,6 +2,9 @@
 // connected by hand over the software device.
 #include "pipeline/executor.h"
 
+#include <arpa/inet.h>
+#include <infiniband/verbs.h>
+
 #include <algorithm>
 #include <chrono>
 #include <memory>
@@ -47,6 +50,13 @@ class Job {
       options.data_slots = data_slots;
       options.abort = self.abort.get();
       options.describe = &DescribeForTest;
+      // As the bootstrap does: a rank that fails may take its own message with
+      // it, so the reason reaches the others another way.
+      options.on_error = [this](const Status& reason) {
+        for (Rank& other : ranks_) {
+          static_cast<void>(other.abort->Raise(reason));
+        }
+      };
       auto executor = Executor::Create(std::move(pd).value(), options);
       EXPECT_TRUE(executor.ok()) << executor.status().ToString();
       self.executor = std::move(executor).value();
@@ -184,6 +194,188 @@ TEST(ExecutorTest, DigestsThatDifferAreAMismatchAtBothEnds) {
     EXPECT_NE(status.message().find("count 100"), std::string::npos);
     EXPECT_NE(status.message().find("count 101"), std::string::npos);
   }
+}
+
+// --- A peer that does not keep to the rules ---------------------------------
+
+// Rank 1 of 2 is a bare connection in the test's hands; rank 0 runs a ring
+// allreduce of kCount floats with it.
+class RoguePeerTest : public ::testing::Test {
+ protected:
+  static constexpr std::size_t kCount = 100;
+  static constexpr std::uint32_t kHalf = kCount / 2 * sizeof(float);
+
+  void SetUp() override {
+    auto device =
+        verbs::Device::Open({verbs::DeviceRequest::Kind::kSoftware, "", 0},
+                            Status(StatusCode::kUnavailable, "not asked for"),
+                            verbs::soft::CreateSoftLibrary({}));
+    pd_ = verbs::ProtectionDomain::Create(std::move(device).value()).value();
+    abort_ = AbortSignal::Create().value();
+    Executor::Options options;
+    options.size = 2;
+    options.subchunk_bytes = kSubchunkBytes;
+    options.data_slots = 8;
+    options.abort = abort_.get();
+    options.describe = &DescribeForTest;
+    executor_ = Executor::Create(pd_, options).value();
+
+    pool_ = SlotPool::Create(pd_, kSubchunkBytes, 16).value();
+    words_ = pd_->device()->Allocate(64).value();
+    words_region_ = verbs::MemoryRegion::Register(
+                        pd_, words_.data(), words_.bytes(),
+                        IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE)
+                        .value();
+    cq_ = verbs::CompletionQueue::Create(pd_->device(), 256).value();
+    auto queue_pair = verbs::QueuePair::Create(pd_, cq_, {}).value();
+    rogue_queue_pair_ = queue_pair->get();
+    rogue_ = std::make_unique<PeerConnection>(0, std::move(queue_pair),
+                                              new (words_.data())
+                                                  PeerConnection::CreditWord,
+                                              words_region_.rkey(), 64);
+    for (int i = 0; i < 12; ++i) {
+      ASSERT_TRUE(
+          rogue_->PostReceive(*pool_, pool_->list().Acquire(), i < 8).ok());
+    }
+    ASSERT_TRUE(executor_->Connect(1, rogue_->address()).ok());
+    ASSERT_TRUE(rogue_->Connect(executor_->AddressFor(1)).ok());
+  }
+
+  Digest GoodDigest() const {
+    Digest digest;
+    digest.count = kCount;
+    return digest;
+  }
+
+  Status SendData(std::uint32_t bytes) {
+    return rogue_->SendData({}, pool_->data(15), bytes, pool_->lkey());
+  }
+
+  // Once rank 0 has granted it; kTimeout where it does not.
+  Status SendDataWhenGranted(std::uint32_t bytes) {
+    const Deadline deadline = Deadline::After(milliseconds(5000));
+    while (!deadline.expired()) {
+      RINGPIPE_ASSIGN_OR_RETURN(const std::uint64_t credit, rogue_->Credit());
+      if (credit > 0) {
+        return SendData(bytes);
+      }
+      std::this_thread::yield();
+    }
+    return {StatusCode::kTimeout, "rank 0 grants nothing"};
+  }
+
+  // Rank 0's allreduce, after what the rogue has sent.
+  Status RunRankZero() {
+    const auto host = CreateHostAccelerator();
+    const AlgorithmInfo ring = FindAlgorithm(Collective::kAllReduce).value();
+    const Plan plan = Compile(ring.algorithm(0, 2, 0), 0, 2, {}).value();
+    const std::vector<float> input(kCount, 1);
+    std::vector<float> output(kCount);
+    Operation operation =
+        MakeOperation(plan, input.data(), output.data(), kCount, 2, host.get(),
+                      milliseconds(5000));
+    operation.digest.sequence = sequence_;
+    return executor_->Run(operation);
+  }
+
+  void ExpectError(StatusCode code, const std::string& word) {
+    const Status status = RunRankZero();
+    EXPECT_EQ(status.code(), code) << status.ToString();
+    EXPECT_NE(status.message().find("rank 1"), std::string::npos);
+    EXPECT_NE(status.message().find(word), std::string::npos)
+        << status.ToString();
+  }
+
+  std::shared_ptr<verbs::ProtectionDomain> pd_;
+  std::unique_ptr<AbortSignal> abort_;
+  std::unique_ptr<Executor> executor_;
+  std::unique_ptr<SlotPool> pool_;
+  verbs::Allocation words_;
+  verbs::MemoryRegion words_region_;
+  std::shared_ptr<verbs::CompletionQueue> cq_;
+  std::unique_ptr<PeerConnection> rogue_;
+  ibv_qp* rogue_queue_pair_ = nullptr;
+  std::uint64_t sequence_ = 0;  // of rank 0's call
+};
+
+TEST_F(RoguePeerTest, ThatKeepsToTheRulesIsServed) {
+  // The digest, its grants, and the two messages of the ring.
+  ASSERT_TRUE(rogue_->SendDigest(GoodDigest()).ok());
+  ASSERT_TRUE(rogue_->TellGrants().ok());
+  Status sent;
+  std::thread peer([&] {
+    sent = SendDataWhenGranted(kHalf);
+    if (sent.ok()) {
+      sent = SendDataWhenGranted(kHalf);
+    }
+  });
+  const Status status = RunRankZero();
+  peer.join();
+  EXPECT_TRUE(sent.ok()) << sent.ToString();
+  EXPECT_TRUE(status.ok()) << status.ToString();
+}
+
+TEST_F(RoguePeerTest, ThatSendsDataOfALaterCallIsAMismatchBeforeItIsReduced) {
+  Digest later = GoodDigest();
+  later.sequence = 1;
+  later.count = 77;
+  ASSERT_TRUE(rogue_->SendDigest(later).ok());
+  ASSERT_TRUE(SendData(kHalf).ok());
+  ExpectError(StatusCode::kMismatch, "count 77");
+  EXPECT_EQ(executor_->stage_counters()[4].operations, 0U);  // reduce
+}
+
+TEST_F(RoguePeerTest, ThatSendsDataBeforeItsDigestIsAnError) {
+  ASSERT_TRUE(SendData(kHalf).ok());
+  ExpectError(StatusCode::kInternal, "before its digest");
+}
+
+TEST_F(RoguePeerTest, ThatSendsAnotherLengthThanTheSchedulesIsAnError) {
+  ASSERT_TRUE(rogue_->SendDigest(GoodDigest()).ok());
+  ASSERT_TRUE(rogue_->TellGrants().ok());
+  Status sent;
+  std::thread peer([&] { sent = SendDataWhenGranted(kHalf - 4); });
+  ExpectError(StatusCode::kInternal, "where the schedule has 200");
+  peer.join();
+  EXPECT_TRUE(sent.ok()) << sent.ToString();
+}
+
+TEST_F(RoguePeerTest, ThatSendsWhatItWasNotGrantedIsAnError) {
+  ASSERT_TRUE(rogue_->SendDigest(GoodDigest()).ok());
+  for (int i = 0; i < 3; ++i) {  // one more than the ring's two
+    ASSERT_TRUE(SendData(kHalf).ok());
+  }
+  ExpectError(StatusCode::kInternal, "not granted");
+}
+
+TEST_F(RoguePeerTest, ThatGrantsTheImpossibleIsAnError) {
+  ASSERT_TRUE(rogue_->SendDigest(GoodDigest()).ok());
+  auto* word = reinterpret_cast<PeerConnection::CreditWord*>(
+      executor_->AddressFor(1).credit_address);
+  word->grants = 1ULL << 40;
+  ExpectError(StatusCode::kInternal, "impossible number");
+}
+
+TEST_F(RoguePeerTest, ThatSendsAShortDigestIsAnError) {
+  ibv_sge sge = {reinterpret_cast<std::uintptr_t>(pool_->data(15)), 8,
+                 pool_->lkey()};
+  ibv_send_wr request = {};
+  request.sg_list = &sge;
+  request.num_sge = 1;
+  request.opcode = IBV_WR_SEND_WITH_IMM;
+  request.send_flags = IBV_SEND_SIGNALED;
+  request.imm_data = htonl(static_cast<std::uint32_t>(MessageKind::kDigest));
+  ibv_send_wr* bad = nullptr;
+  ASSERT_EQ(ibv_post_send(rogue_queue_pair_, &request, &bad), 0);
+  ExpectError(StatusCode::kInternal, "unknown kind or length");
+}
+
+TEST_F(RoguePeerTest, ThatWasSixtyFourCallsBehindIsAMismatch) {
+  Digest other = GoodDigest();
+  other.count = 55;
+  ASSERT_TRUE(rogue_->SendDigest(other).ok());
+  sequence_ = 64;
+  ExpectError(StatusCode::kMismatch, "count 55");
 }
 
 // Buffers in "device" memory: copies and reductions end later, on threads of

@@ -174,7 +174,7 @@ TEST_F(FlowTest, MemoryIsOverwrittenAfterTheSendFromItHasEnded) {
   Start({1,
          0,
          {Transfer::Send(Input(0), 1), Transfer::ReceiveCopy(Output(0), 1)}},
-        1, 1, {true, false, true});
+        1, 1, {true, true, true});
   IssueAll();
   Receive(1);
   EXPECT_TRUE(flow_.to_copy_out().empty());
@@ -187,7 +187,7 @@ TEST_F(FlowTest, ALocalCopyWaitsForWhatItReadsAndWhatItOverwrites) {
          0,
          {Transfer::ReceiveCopy(Output(0), 1), Transfer::Send(Input(1), 1),
           Transfer::LocalCopy(Output(0), Output(1))}},
-        1, 1, {true, false, true});
+        1, 1, {true, true, true});
   IssueAll();
   Receive(1);
   flow_.CopiedOut(flow_.to_copy_out().pop(), slots_);

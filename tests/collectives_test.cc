@@ -26,11 +26,15 @@ constexpr std::byte kPoison{0xA5};
 struct Mode {
   int size;
   int adversary_seed;
+  // The least of everything: slots, sub-chunks and depth; and no spinning, so
+  // that each wait sleeps and each want of credit is announced.
+  bool smallest = false;
 };
 
 std::string ModeName(const ::testing::TestParamInfo<Mode>& info) {
   return std::to_string(info.param.size) + "ranks" +
-         (info.param.adversary_seed != 0 ? "_adversarial" : "");
+         (info.param.adversary_seed != 0 ? "_adversarial" : "") +
+         (info.param.smallest ? "_smallest" : "");
 }
 
 template <typename T>
@@ -145,8 +149,20 @@ class CollectivesTest : public ::testing::TestWithParam<Mode> {
  protected:
   void Expect(const RankBody& body) {
     ExpectRanks(GetParam().size, body, [](int, CommunicatorOptions& options) {
-      options.environment.soft_adversary_seed = GetParam().adversary_seed;
+      Environment& environment = options.environment;
+      environment.soft_adversary_seed = GetParam().adversary_seed;
+      if (GetParam().smallest) {
+        environment.subchunk_bytes = 256;
+        environment.depth = 1;
+        // README.md: depth + 1, and 4 for each peer's control messages.
+        environment.slots = 2 + 4 * (GetParam().size - 1);
+        environment.spin_us = 0;
+      }
     });
+  }
+
+  static std::size_t Largest() {
+    return GetParam().smallest ? kLargest / 16 : kLargest;
   }
 
   static std::vector<std::size_t> Counts() {
@@ -178,7 +194,7 @@ TEST_P(CollectivesTest, AllReduceIsRightForEveryCount) {
       RINGPIPE_RETURN_IF_ERROR(
           TestAllReduce<float>(c, count, DataType::kFloat32, ReduceOp::kSum));
     }
-    return TestAllReduce<float>(c, kLargest, DataType::kFloat32,
+    return TestAllReduce<float>(c, Largest(), DataType::kFloat32,
                                 ReduceOp::kSum);
   });
 }
@@ -189,7 +205,7 @@ TEST_P(CollectivesTest, ReduceScatterIsRightForEveryCount) {
       RINGPIPE_RETURN_IF_ERROR(TestReduceScatter<double>(
           c, count, DataType::kFloat64, ReduceOp::kAverage));
     }
-    return TestReduceScatter<std::int32_t>(c, kLargest / c.size(),
+    return TestReduceScatter<std::int32_t>(c, Largest() / c.size(),
                                            DataType::kInt32, ReduceOp::kSum);
   });
 }
@@ -200,7 +216,7 @@ TEST_P(CollectivesTest, AllGatherIsRightForEveryCount) {
       RINGPIPE_RETURN_IF_ERROR(
           TestAllGather<std::uint8_t>(c, count, DataType::kUint8));
     }
-    return TestAllGather<std::int64_t>(c, kLargest / 2 / c.size(),
+    return TestAllGather<std::int64_t>(c, Largest() / 2 / c.size(),
                                        DataType::kInt64);
   });
 }
@@ -213,7 +229,7 @@ TEST_P(CollectivesTest, BroadcastIsRightFromEveryRoot) {
             TestBroadcast<float>(c, count, DataType::kFloat32, root));
       }
     }
-    return TestBroadcast<float>(c, kLargest, DataType::kFloat32, c.size() / 2);
+    return TestBroadcast<float>(c, Largest(), DataType::kFloat32, c.size() / 2);
   });
 }
 
@@ -317,7 +333,9 @@ INSTANTIATE_TEST_SUITE_P(Ranks, CollectivesTest,
                          ::testing::Values(Mode{1, 0}, Mode{2, 0}, Mode{3, 0},
                                            Mode{5, 0}, Mode{8, 0}, Mode{16, 0},
                                            Mode{1, 1}, Mode{2, 1}, Mode{3, 1},
-                                           Mode{5, 1}, Mode{8, 1}, Mode{16, 1}),
+                                           Mode{5, 1}, Mode{8, 1}, Mode{16, 1},
+                                           Mode{2, 0, true}, Mode{3, 1, true},
+                                           Mode{8, 0, true}, Mode{5, 1, true}),
                          ModeName);
 
 }  // namespace

@@ -259,6 +259,23 @@ TEST(StoppedRankTest, CannotWriteIntoBuffersAfterTheCallHasExpired) {
   EXPECT_EQ(ranks[0].ReadLine(kStartTime), "unchanged");
 }
 
+TEST(StoppedRankTest, IsWaitedForLongerThanTheDeviceRepeatsARequest) {
+  // 3 times 1.07 s (verbs/queue_pair.h): an HCA answers for a stopped process.
+  constexpr milliseconds kStopped(4500);
+  std::vector<RankProcess> ranks = Start("loop", 3, NewJob());
+  for (RankProcess& rank : ranks) {
+    ASSERT_EQ(rank.ReadLine(kStartTime), "running");
+  }
+  ranks[1].Signal(SIGSTOP);
+  // Meanwhile the others want for credit and data, and sleep.
+  EXPECT_EQ(ranks[0].ReadLine(kStopped), "") << "ended while rank 1 stood";
+  ranks[1].Signal(SIGCONT);
+  EXPECT_EQ(ranks[2].ReadLine(milliseconds(500)), "")
+      << "ended when it went on";
+  ranks[1].Signal(SIGKILL);
+  EXPECT_NE(ranks[0].ReadLine(kStartTime).find("peer lost"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace ringpipe::testing
 

@@ -278,6 +278,44 @@ TEST(DeadlineTest, AnExpiredWaitLeavesTheCallRunning) {
   });
 }
 
+TEST(DeadlineTest, BoundsTheWaitForACallBeforeThatHasNone) {
+  const steady_clock::time_point start = steady_clock::now();
+  const auto statuses = RunRanks(2, [](Communicator& c) -> Status {
+    if (c.rank() == 1) {
+      while (c.failure().ok()) {
+        std::this_thread::yield();
+      }
+      return c.failure();
+    }
+    RINGPIPE_RETURN_IF_ERROR(c.BarrierAsync(milliseconds(-1)).status());
+    return c.Barrier(milliseconds(100));
+  });
+  for (const Status& status : statuses) {
+    ExpectError(status, StatusCode::kTimeout, {"a call that waits behind it"});
+  }
+  EXPECT_LT(steady_clock::now() - start, std::chrono::seconds(10));
+}
+
+TEST(DeadlineTest, EndsACallThatIsBusyAllTheTime) {
+  ExpectRanks(1, [](Communicator& c) -> Status {
+    std::vector<float> values(1 << 20);
+    ExpectError(
+        c.AllReduce(values.data(), values.data() + (1 << 19), 1 << 19,
+                    DataType::kFloat32, ReduceOp::kSum, milliseconds(0)),
+        StatusCode::kTimeout, {"allreduce", "its deadline"});
+    return Status::Ok();
+  });
+}
+
+TEST(DeadlineTest, OfTheLongestTimeoutIsNever) {
+  ExpectRanks(2, [](Communicator& c) -> Status {
+    RINGPIPE_RETURN_IF_ERROR(c.Barrier(milliseconds::max()));
+    RINGPIPE_ASSIGN_OR_RETURN(Request request,
+                              c.BarrierAsync(milliseconds::max()));
+    return request.Wait(milliseconds::max());
+  });
+}
+
 TEST(AbortTest, EndsPendingCallsOfEveryRankWithItsReason) {
   for (const Status& status : RunRanks(3, [](Communicator& c) -> Status {
          if (c.rank() == 1) {

@@ -3,8 +3,8 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <cstdlib>
 #include <thread>
+#include <utility>
 
 #include "gtest/gtest.h"
 
@@ -18,16 +18,20 @@ std::string NewJob() {
 
 CommunicatorOptions RankOptions(int rank, int size, const std::string& job) {
   CommunicatorOptions options;
+  // Targets of the adversarial mode set it for all their tests; any variable
+  // can be tried with --test_env.
+  if (auto from_process = CommunicatorOptions::FromProcess();
+      from_process.ok()) {
+    options = std::move(from_process).value();
+  } else {
+    ADD_FAILURE() << from_process.status().ToString();
+  }
   options.rank = rank;
   options.size = size;
   options.job_id = job;
   options.root = "unix:@" + job;
   options.environment.device = "soft";
   options.environment.log_level = LogLevel::kError;
-  // Targets of the adversarial mode set it for all their tests.
-  if (const char* seed = std::getenv("RINGPIPE_SOFT_ADVERSARY")) {
-    options.environment.soft_adversary_seed = std::atoll(seed);
-  }
   return options;
 }
 

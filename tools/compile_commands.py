@@ -38,13 +38,17 @@ def main():
     workspace = bazel("info", "workspace").strip()
     # The links in the workspace (bazel-out) may be of another configuration.
     execution_root = bazel("info", "execution_root").strip()
+    # Repositories are linked into the execution root by a build alone.
+    output_base = bazel("info", "output_base").strip()
     actions = json.loads(
         bazel("aquery", "--output=jsonproto", "--include_artifacts=false",
               "--ui_event_filters=-info", "--noshow_progress", *options,
               f'mnemonic("^CppCompile$", {args.targets})')).get("actions", [])
 
     def absolute(argument):
-        if argument.startswith(("external/", "bazel-out/")):
+        if argument.startswith("external/"):
+            return f"{output_base}/{argument}"
+        if argument.startswith("bazel-out/"):
             return f"{execution_root}/{argument}"
         return argument
 

@@ -21,7 +21,7 @@ constexpr std::size_t kLargest = 1 << 17;
 constexpr std::size_t kLargest = 1 << 20;
 #endif
 
-constexpr std::byte kPoison{0xA5};
+constexpr int kPoison = 0xA5;  // in every byte
 
 struct Mode {
   int size;
@@ -59,9 +59,9 @@ std::vector<T> Results(int size, std::size_t begin, std::size_t count,
 
 template <typename T>
 std::vector<T> Poisoned(std::size_t count) {
-  std::vector<T> values(count);
-  std::memset(values.data(), static_cast<int>(kPoison), count * sizeof(T));
-  return values;
+  T poison;
+  std::memset(&poison, kPoison, sizeof poison);
+  return std::vector<T>(count, poison);
 }
 
 template <typename T>

@@ -632,24 +632,24 @@ TEST(BootstrapTest, KilledRankZeroIsNamedToTheOthersWithinASecond) {
 TEST(BootstrapTest, RankKilledWhileOthersStillJoinEndsTheirJoin) {
   const std::string name = UniqueName();
   auto joining = std::async(std::launch::async, [&] {
-    return JoinAll({MakeOptions("unix:@" + name, 0, 4),
-                    MakeOptions("unix:@" + name, 1, 4)});
+    return Bootstrap::Join(MakeOptions("unix:@" + name, 0, 4));
   });
+  RawPeer waiting(name);
+  ASSERT_TRUE(waiting.Authenticate({"", "bootstrap", "job", 1}));
+  waiting.Send(JoinRequest{1, 4, -1, {6, "x"}});
   {
-    RawPeer rank(name);
-    ASSERT_TRUE(rank.Authenticate({"", "bootstrap", "job", 1}));
-    rank.Send(JoinRequest{2, 4, -1, {7, "x"}});
+    RawPeer killed(name);
+    ASSERT_TRUE(killed.Authenticate({"", "bootstrap", "job", 1}));
+    killed.Send(JoinRequest{2, 4, -1, {7, "x"}});
   }
-  for (const Joined& rank : joining.get()) {
-    // Rank 1 may come when rank 0 is gone already, if it is slow; not here,
-    // where rank 0 ends its join only with this failure.
-    if (rank.status().code() == StatusCode::kPeerLost) {
-      ExpectSays(rank.status(), StatusCode::kPeerLost,
-                 {"rank 2 (pid 7 on host x) died"});
-    } else {
-      ExpectSays(rank.status(), StatusCode::kTimeout, {"rank 0 is missing"});
-    }
-  }
+  const Result<Message> told = waiting.Receive();
+  ASSERT_TRUE(told.ok());
+  ExpectSays(std::get<AbortNotice>(told.value()).reason, StatusCode::kPeerLost,
+             {"rank 2 (pid 7 on host x) died"});
+  // Late, and told all the same.
+  ExpectSays(Bootstrap::Join(MakeOptions("unix:@" + name, 3, 4)).status(),
+             StatusCode::kPeerLost, {"rank 2 (pid 7 on host x) died"});
+  EXPECT_EQ(joining.get().status().code(), StatusCode::kPeerLost);
 }
 
 TEST(BootstrapTest, StoppedRankIsMissedButNotLost) {

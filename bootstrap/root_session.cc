@@ -549,11 +549,11 @@ void RootSession::FinishLeavingIfAlone() {
   if (!leaving()) {
     return;
   }
-  // Ranks that are late for a join that failed on a contradiction should not
-  // have to find out by their own timeout: they get what is left of the second
-  // that leaving may take.
-  const bool answers_late_ranks =
-      !joined() && failure().code() == StatusCode::kMismatch;
+  // Ranks that are late for a join that failed should not have to find out by
+  // their own timeout: they get what is left of the second that leaving may
+  // take. After a timeout they are too late anyway.
+  const bool answers_late_ranks = !joined() && !listeners_.empty() &&
+                                  failure().code() != StatusCode::kTimeout;
   for (int rank = 1; rank < size(); ++rank) {
     const bool absent = ranks_[rank] == nullptr;
     if (absent ? answers_late_ranks : !ranks_[rank]->closed()) {

@@ -99,7 +99,8 @@ class Communicator {
       const CommunicatorOptions& options);
 
   // Ends pending calls with kAborted, waits for the other ranks to arrive here
-  // too (at most 5 s; not after a failure), and releases everything.
+  // too (as long as a call: RINGPIPE_TIMEOUT_MS; not after a failure), and
+  // releases everything.
   ~Communicator();
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;

@@ -16,7 +16,6 @@ constexpr std::size_t kRegisterBytes = 256 * 1024;
 // Sub-chunks of short messages: not so small that posting costs more than the
 // wire.
 constexpr std::uint64_t kLeastSubchunkBytes = 16 * 1024;
-constexpr std::chrono::seconds kLeaveTimeout(5);
 
 // All ranks compute the same from the same call.
 std::uint64_t SubchunkElements(const Environment& environment,
@@ -217,8 +216,10 @@ Status Engine::PrepareAccelerators() {
 
 Engine::~Engine() {
   if (executor_ != nullptr && bootstrap_ != nullptr && failure().ok()) {
-    // Peers may still acknowledge, or tell grants: leave together.
-    const Status together = bootstrap_->Barrier(Deadline::After(kLeaveTimeout));
+    // Peers may still be in their last call, acknowledge, or tell grants: leave
+    // together. Late by more than a call's timeout, they are not waited for.
+    const Status together = bootstrap_->Barrier(
+        Deadline::After(std::chrono::milliseconds(environment_.timeout_ms)));
     if (!together.ok()) {
       logger_.Debug("leaving alone: " + together.ToString());
     }

@@ -340,5 +340,19 @@ TEST(AbortTest, DestroyingACommunicatorEndsItsPendingCalls) {
   });
 }
 
+// The others have long ended the call and are about to leave; they wait.
+TEST(LeavingTest, ARankThatIsLateInItsLastCallStillEndsIt) {
+  ExpectRanks(3, [](Communicator& c) -> Status {
+    if (c.rank() == 2) {
+      std::this_thread::sleep_for(std::chrono::seconds(6));
+    }
+    float value = 7.0F - static_cast<float>(c.rank());
+    RINGPIPE_RETURN_IF_ERROR(
+        c.Broadcast(&value, &value, 1, DataType::kFloat32, 0));
+    return value == 7.0F ? Status::Ok()
+                         : Status(StatusCode::kInternal, "wrong value");
+  });
+}
+
 }  // namespace
 }  // namespace ringpipe::testing

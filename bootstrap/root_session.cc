@@ -7,6 +7,7 @@
 #include <boost/asio/ip/address.hpp>
 #include <cerrno>
 #include <chrono>
+#include <optional>
 #include <utility>
 
 namespace ringpipe {
@@ -251,7 +252,7 @@ void RootSession::Admit(int fd) {
 std::shared_ptr<Connection> RootSession::TakeStranger(Connection* connection) {
   for (auto at = strangers_.begin(); at != strangers_.end(); ++at) {
     if (at->connection.get() == connection) {
-      const std::shared_ptr<Connection> taken = at->connection;
+      std::shared_ptr<Connection> taken = at->connection;
       strangers_.erase(at);
       return taken;
     }
@@ -446,8 +447,7 @@ void RootSession::CompleteRound() {
   std::vector<std::string> blobs;
   blobs.reserve(round_.blobs.size());
   for (std::optional<std::string>& blob : round_.blobs) {
-    blobs.push_back(*std::move(blob));
-    blob.reset();
+    blobs.push_back(*std::exchange(blob, std::nullopt));
   }
   SendRound(blobs);
   const Gathering gathering = round_.gathering;

@@ -54,7 +54,7 @@ Status CallOrder::RunNow(Deadline deadline, const Run& run) {
   const std::uint64_t sequence = AddCall(deadline);
   WaitForTurn(lock, sequence);
   lock.unlock();
-  const Status status = run(sequence);
+  Status status = run(sequence);
   lock.lock();
   EndTurn();
   return status;

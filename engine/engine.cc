@@ -379,7 +379,7 @@ Status Engine::Execute(const CheckedCall& checked, const Turn& turn) {
   operation.plan = plan;
   operation.input = input;
   operation.output = output;
-  const Status status = executor_->Run(operation);
+  Status status = executor_->Run(operation);
   if (executor_->device_holds_memory() && temporary) {
     // Stays registered, and so pinned, for good, as the status says.
     // NOLINTNEXTLINE(clang-analyzer-cplusplus.NewDeleteLeaks)

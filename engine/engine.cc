@@ -321,7 +321,7 @@ Status Engine::Run(const CheckedCall& checked, const Turn& turn) {
   if (abort_->raised()) {
     return abort_->reason();
   }
-  const Status status = Execute(checked, turn);
+  Status status = Execute(checked, turn);
   if (!status.ok()) {
     // The other ranks have made this call, or will: they must not wait.
     Fail(status);

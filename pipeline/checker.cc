@@ -130,7 +130,8 @@ Status CheckPlaces(const std::vector<Plan>& plans, const Contract& contract) {
       }
     }
   }
-  if (contract.ChunksBelongToRanks() && plans[0].chunks % size != 0) {
+  if (size > 0 && contract.ChunksBelongToRanks() &&
+      plans[0].chunks % size != 0) {
     return Wrong(std::to_string(plans[0].chunks) + " chunks for " +
                  std::to_string(size) + " ranks");
   }

@@ -143,7 +143,9 @@ struct Case {
 class SlotsTest : public ::testing::TestWithParam<Case> {};
 
 TEST_P(SlotsTest, TheSmallestNumberOfSlotsSuffices) {
-  const auto& [size, depth, seed] = GetParam();
+  const int size = GetParam().size;
+  const int depth = GetParam().depth;
+  const int seed = GetParam().adversary_seed;
   for (const AlgorithmInfo& info : Algorithms()) {
     if (info.collective != Collective::kAllReduce) {
       continue;
@@ -157,7 +159,9 @@ TEST_P(SlotsTest, TheSmallestNumberOfSlotsSuffices) {
 }
 
 TEST_P(SlotsTest, OneFewerEndsByTheDeadline) {
-  const auto& [size, depth, seed] = GetParam();
+  const int size = GetParam().size;
+  const int depth = GetParam().depth;
+  const int seed = GetParam().adversary_seed;
   const AlgorithmInfo ring = FindAlgorithm(Collective::kAllReduce).value();
   Job job(size, ring.slots(size, depth) - 1, seed);
   const auto start = Clock::now();
@@ -383,7 +387,9 @@ TEST_F(RoguePeerTest, ThatWasSixtyFourCallsBehindIsAMismatch) {
 class AcceleratorTest : public ::testing::TestWithParam<Case> {};
 
 TEST_P(AcceleratorTest, EveryStageWaitsForTheAccelerator) {
-  const auto& [size, depth, seed] = GetParam();
+  const int size = GetParam().size;
+  const int depth = GetParam().depth;
+  const int seed = GetParam().adversary_seed;
   const AlgorithmInfo ring = FindAlgorithm(Collective::kAllReduce).value();
   Job job(size, ring.slots(size, depth) + 3, seed);
   constexpr std::size_t kCount = 10'007;
@@ -409,8 +415,9 @@ TEST_P(AcceleratorTest, EveryStageWaitsForTheAccelerator) {
       operation.digest.sequence = call;
       RINGPIPE_RETURN_IF_ERROR(job.executor(rank).Run(operation));
       for (std::size_t i = 0; i < kCount; ++i) {
+        const std::size_t ranks = size * (size - 1) / 2;
         const auto expected =
-            static_cast<float>(size * (i % 100 + call) + size * (size - 1) / 2);
+            static_cast<float>(size * (i % 100 + call) + ranks);
         if (output[i] != expected) {
           return {StatusCode::kInternal, "element " + std::to_string(i) +
                                              " of call " +
@@ -428,7 +435,9 @@ TEST_P(AcceleratorTest, EveryStageWaitsForTheAccelerator) {
 }
 
 TEST_P(AcceleratorTest, AFailureOfTheAcceleratorEndsTheCallWithItsReason) {
-  const auto& [size, depth, seed] = GetParam();
+  const int size = GetParam().size;
+  const int depth = GetParam().depth;
+  const int seed = GetParam().adversary_seed;
   const AlgorithmInfo ring = FindAlgorithm(Collective::kAllReduce).value();
   Job job(size, ring.slots(size, depth), seed);
   const auto statuses = job.OnAll([&](int rank) -> Status {
@@ -442,7 +451,7 @@ TEST_P(AcceleratorTest, AFailureOfTheAcceleratorEndsTheCallWithItsReason) {
         Compile(ring.algorithm(rank, size, 0), rank, size, PlanOptions{}));
     auto* const memory =
         static_cast<float*>(device.Allocate(20'000 * sizeof(float)));
-    const Status status = job.executor(rank).Run(
+    Status status = job.executor(rank).Run(
         MakeOperation(plan, memory, memory + 10'000, 10'000, depth, &device,
                       milliseconds(2000)));
     device.ReleaseSlots(pool.memory());

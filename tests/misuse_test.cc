@@ -235,8 +235,8 @@ TEST_F(MismatchTest, OfTheOrderOfCallsIsAnErrorAtBoth) {
 
 TEST_F(MismatchTest, AfterOneEveryCallGivesTheFirstReason) {
   RunRanks(2, [&](Communicator& c) -> Status {
-    const Status first = c.AllReduce(in_.data(), out(c), kCount + c.rank(),
-                                     DataType::kFloat32, ReduceOp::kSum);
+    Status first = c.AllReduce(in_.data(), out(c), kCount + c.rank(),
+                               DataType::kFloat32, ReduceOp::kSum);
     EXPECT_EQ(c.Barrier().ToString(), first.ToString());
     EXPECT_EQ(c.failure().ToString(), first.ToString());
     return first;

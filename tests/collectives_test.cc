@@ -3,6 +3,8 @@
 // the software device's adversarial mode and not.
 #include <algorithm>
 #include <atomic>
+#include <bit>
+#include <cstdint>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -299,9 +301,11 @@ TEST_P(CollectivesTest, ResultsAreTheSameBitsOnEveryRankAndInEveryRun) {
     });
   }
   for (const auto& result : results) {
-    EXPECT_EQ(
-        std::memcmp(result.data(), results[0].data(), kCount * sizeof(float)),
-        0);
+    const auto same_bits = [](float x, float y) {
+      return std::bit_cast<std::uint32_t>(x) == std::bit_cast<std::uint32_t>(y);
+    };
+    EXPECT_TRUE(std::equal(result.begin(), result.end(), results[0].begin(),
+                           results[0].end(), same_bits));
   }
 }
 

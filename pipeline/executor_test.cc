@@ -127,7 +127,8 @@ std::vector<Status> AllReduce(Job& job, const AlgorithmInfo& info,
     std::vector<float> output(count, -1);
     RINGPIPE_RETURN_IF_ERROR(job.executor(rank).Run(MakeOperation(
         plan, input.data(), output.data(), count, depth, host.get(), timeout)));
-    const auto sum = static_cast<float>(job.size() * (job.size() + 1) / 2);
+    const int sum_of_ranks = job.size() * (job.size() + 1) / 2;
+    const auto sum = static_cast<float>(sum_of_ranks);
     return output == std::vector<float>(count, sum)
                ? Status::Ok()
                : Status(StatusCode::kInternal, "wrong result");

@@ -106,7 +106,7 @@ int CompletionChannel::GetEvent(ibv_cq** cq, void** cq_context) {
       // Round robin, so that a busy queue does not hide the others.
       std::erase(queues_, found);
       queues_.push_back(found);
-      *cq = found;
+      *cq = found->verbs();
       *cq_context = found->cq_context;
       return 0;
     }
@@ -119,7 +119,7 @@ CompletionQueue::CompletionQueue(Context* context, std::uint32_t index,
                                  int entries, void* cq_context,
                                  CompletionChannel* channel,
                                  std::uint64_t adversary_seed)
-    : ibv_cq{},
+    : ibv_cq_ex{},
       context_(context),
       index_(index),
       shared_(context->layout().completion_queues[index]),
@@ -195,7 +195,7 @@ void CompletionQueue::RemoveSend(std::uint32_t position, ibv_wc* completion) {
   };
   const SendCompletion& entry = at(position);
   *completion = entry.completion;
-  entry.qp->requester().Retire(entry.sequence);
+  entry.qp->send_queue().Retire(entry.sequence);
   for (; position > 0; --position) {
     at(position) = at(position - 1);
   }
@@ -335,7 +335,7 @@ void CompletionQueue::Attach(QueuePair* qp) {
   std::lock_guard lock(mutex_);
   std::erase(attached_, qp);
   attached_.push_back(qp);
-  if (qp->recv_cq == this) {
+  if (&qp->receive_queue_cq() == this) {
     receivers_[qp->index()] = qp;
     words_ = std::max(words_, qp->index() / 64 + 1);
   }
@@ -382,8 +382,8 @@ std::vector<std::uint32_t> CompletionQueue::AttachedQueuePairs() {
 void CompletionQueue::UpdateLimits() {
   std::uint64_t most = 0;
   for (QueuePair* qp : attached_) {
-    most += qp->send_cq == this ? qp->requester().depth() : 0;
-    most += qp->recv_cq == this ? qp->receives().depth() : 0;
+    most += &qp->send_queue_cq() == this ? qp->send_queue().depth() : 0;
+    most += &qp->receive_queue_cq() == this ? qp->receives().depth() : 0;
   }
   may_overrun_ = most > static_cast<std::uint64_t>(cqe);
 }
@@ -391,7 +391,7 @@ void CompletionQueue::UpdateLimits() {
 void CompletionQueue::CheckOverrun() {
   std::uint64_t waiting = sends_count_;
   for (QueuePair* qp : attached_) {
-    waiting += qp->recv_cq == this ? qp->receives().waiting() : 0;
+    waiting += &qp->receive_queue_cq() == this ? qp->receives().waiting() : 0;
   }
   if (waiting > static_cast<std::uint64_t>(cqe)) {
     Overrun();

@@ -52,12 +52,17 @@ void NotifyCompletion(SharedCompletionQueue& cq, int event_fd, bool solicited);
 // An ibv_cq. Completions come from two sides: those of send requests and
 // flushes from this process, kept here; receive completions from the rings of
 // the attached queue pairs, where peers put them. Thread-safe.
-class CompletionQueue : public ibv_cq {
+class CompletionQueue : public ibv_cq_ex {
  public:
   CompletionQueue(Context* context, std::uint32_t index, int entries,
                   void* cq_context, CompletionChannel* channel,
                   std::uint64_t adversary_seed);
   ~CompletionQueue();
+
+  static CompletionQueue& From(ibv_cq* cq) {
+    return *static_cast<CompletionQueue*>(reinterpret_cast<ibv_cq_ex*>(cq));
+  }
+  ibv_cq* verbs() { return ibv_cq_ex_to_cq(this); }
 
   int Poll(int count, ibv_wc* completions);
   int RequestNotification(bool solicited_only);

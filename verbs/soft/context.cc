@@ -19,20 +19,19 @@ constexpr int kBacklog = 1024;
 constexpr std::chrono::milliseconds kDeregisterTimeout{2000};
 
 int PollCq(ibv_cq* cq, int count, ibv_wc* completions) {
-  return static_cast<CompletionQueue*>(cq)->Poll(count, completions);
+  return CompletionQueue::From(cq).Poll(count, completions);
 }
 
 int ReqNotifyCq(ibv_cq* cq, int solicited_only) {
-  return static_cast<CompletionQueue*>(cq)->RequestNotification(
-      solicited_only != 0);
+  return CompletionQueue::From(cq).RequestNotification(solicited_only != 0);
 }
 
 int PostSend(ibv_qp* qp, ibv_send_wr* requests, ibv_send_wr** bad) {
-  return static_cast<QueuePair*>(qp)->PostSend(requests, bad);
+  return QueuePair::From(qp).PostSend(requests, bad);
 }
 
 int PostRecv(ibv_qp* qp, ibv_recv_wr* requests, ibv_recv_wr** bad) {
-  return static_cast<QueuePair*>(qp)->PostReceive(requests, bad);
+  return QueuePair::From(qp).PostReceive(requests, bad);
 }
 
 template <typename T>
@@ -236,11 +235,11 @@ ibv_cq* Context::CreateCq(int entries, void* cq_context,
   *free = std::make_unique<CompletionQueue>(
       this, static_cast<std::uint32_t>(free - cqs_.begin()), entries,
       cq_context, static_cast<CompletionChannel*>(channel), adversary_seed_);
-  return free->get();
+  return (*free)->verbs();
 }
 
 int Context::DestroyCq(ibv_cq* cq) {
-  auto* queue = static_cast<CompletionQueue*>(cq);
+  CompletionQueue* queue = &CompletionQueue::From(cq);
   if (queue->in_use()) {
     return EBUSY;
   }
@@ -250,7 +249,7 @@ int Context::DestroyCq(ibv_cq* cq) {
     std::lock_guard lock(objects_mutex_);
     last = std::move(cqs_[queue->index()]);
   }
-  async_events_.Forget(static_cast<ibv_cq*>(queue));
+  async_events_.Forget(queue->verbs());
   return 0;
 }
 
@@ -292,11 +291,11 @@ ibv_qp* Context::CreateQp(ibv_pd* pd, ibv_qp_init_attr* attr) {
   qps_[index] =
       std::make_shared<QueuePair>(this, index, domain, *attr, adversary_seed_);
   ++domain->users;
-  return qps_[index].get();
+  return qps_[index]->verbs();
 }
 
 int Context::DestroyQp(ibv_qp* handle) {
-  auto* qp = static_cast<QueuePair*>(handle);
+  QueuePair* qp = &QueuePair::From(handle);
   const std::uint32_t index = qp->index();
   std::shared_ptr<QueuePair> last;
   {
@@ -305,11 +304,11 @@ int Context::DestroyQp(ibv_qp* handle) {
     qps_[index] = nullptr;
   }
   const bool alone = qp->Shut();
-  static_cast<CompletionQueue*>(qp->send_cq)->Detach(qp);
-  static_cast<CompletionQueue*>(qp->recv_cq)->Detach(qp);
-  async_events_.Forget(static_cast<ibv_qp*>(qp));
+  qp->send_queue_cq().Detach(qp);
+  qp->receive_queue_cq().Detach(qp);
+  async_events_.Forget(qp->verbs());
   std::lock_guard lock(objects_mutex_);
-  --static_cast<ProtectionDomain*>(qp->pd)->users;
+  --static_cast<ProtectionDomain*>(qp->qp_base.pd)->users;
   if (alone) {
     qps_unused_.push_back(index);
   }  // else the number is lost: a stopped peer may still write to its block
@@ -335,11 +334,12 @@ std::vector<std::shared_ptr<QueuePair>> Context::QueuePairs() {
 Context::ChannelOf Context::ReceiveChannel(QueuePair& qp) {
   std::lock_guard lock(objects_mutex_);
   // A queue that is in the middle of its destruction has lost its receivers.
-  if (qps_[qp.index()].get() != &qp || qp.recv_cq->channel == nullptr) {
+  if (qps_[qp.index()].get() != &qp ||
+      qp.receive_queue_cq().channel == nullptr) {
     return {};
   }
   const auto* channel =
-      static_cast<const CompletionChannel*>(qp.recv_cq->channel);
+      static_cast<const CompletionChannel*>(qp.receive_queue_cq().channel);
   // A copy: the channel itself may go as soon as the mutex is free.
   return {channel->id(),
           FileDescriptor(fcntl(channel->fd, F_DUPFD_CLOEXEC, 0))};
@@ -434,7 +434,7 @@ void Context::ReportOverruns() {
     std::lock_guard lock(objects_mutex_);
     for (const std::unique_ptr<CompletionQueue>& cq : cqs_) {
       if (cq != nullptr && cq->TakeOverrun()) {
-        async_events_.RaiseForCompletionQueue(cq.get());
+        async_events_.RaiseForCompletionQueue(cq->verbs());
         const auto attached = cq->AttachedQueuePairs();
         failed.insert(failed.end(), attached.begin(), attached.end());
       }

@@ -158,7 +158,7 @@ void Housekeeper::Answer(int socket, const LinkMessage& request) {
   LinkMessage answer = request;
   const std::uint32_t index = IndexOf(request.responder_qpn);
   const std::shared_ptr<QueuePair> qp = context_->FindQueuePair(index);
-  if (qp == nullptr || qp->qp_num != request.responder_qpn) {
+  if (qp == nullptr || qp->number() != request.responder_qpn) {
     answer.kind = LinkMessage::kNoSuchQueuePair;
     SendLinkMessage(socket, answer, -1, -1);
     return;
@@ -210,7 +210,7 @@ void Housekeeper::HandleResponder(int socket) {
     }
     const std::shared_ptr<QueuePair> qp =
         context_->FindQueuePair(IndexOf(message.requester_qpn));
-    if (qp != nullptr && qp->qp_num == message.requester_qpn) {
+    if (qp != nullptr && qp->number() == message.requester_qpn) {
       qp->OnAttached(link, message);
     }
   }

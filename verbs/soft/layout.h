@@ -90,6 +90,7 @@ struct SharedQueuePair {
   alignas(64) std::atomic<std::uint32_t> state;  // ibv_qp_state
   std::atomic<std::uint32_t> incarnation;        // changes at create and reset
   std::atomic<std::uint32_t> dest_qpn;
+  std::atomic<std::uint32_t> dest_remote;  // 1: it is on another host
   std::atomic<std::uint32_t> pd;
   std::atomic<std::uint32_t> access;
   std::atomic<std::uint32_t> recv_cq;

@@ -45,24 +45,26 @@ bool WaitForPeer(const SharedQueuePair& qp, Deadline deadline) {
 QueuePair::QueuePair(Context* context, std::uint32_t index,
                      ProtectionDomain* pd, const ibv_qp_init_attr& attr,
                      std::uint64_t adversary_seed)
-    : ibv_qp{},
+    : ibv_qp_ex{},
       context_(context),
       index_(index),
       pd_id_(pd->id),
       shared_(context->layout().queue_pairs[index]),
       init_attr_(attr),
-      requester_(context, this, attr.cap, attr.sq_sig_all != 0, adversary_seed),
+      adversary_(adversary_seed, index),
+      send_queue_(context, this, attr.cap, attr.sq_sig_all != 0),
+      requester_(context, this, &send_queue_, &retries_),
       receives_(shared_, context->layout().receives[index], context->Qpn(index),
                 attr.cap.max_recv_wr, attr.cap.max_recv_sge) {
-  this->context = &context->verbs();
-  qp_context = attr.qp_context;
-  this->pd = pd;
-  send_cq = attr.send_cq;
-  recv_cq = attr.recv_cq;
-  handle = index;
-  qp_num = context->Qpn(index);
-  qp_type = attr.qp_type;
-  state = IBV_QPS_RESET;
+  qp_base.context = &context->verbs();
+  qp_base.qp_context = attr.qp_context;
+  qp_base.pd = pd;
+  qp_base.send_cq = attr.send_cq;
+  qp_base.recv_cq = attr.recv_cq;
+  qp_base.handle = index;
+  qp_base.qp_num = context->Qpn(index);
+  qp_base.qp_type = attr.qp_type;
+  qp_base.state = IBV_QPS_RESET;
   shared_.pd = pd_id_;
   shared_.recv_cq = receive_queue_cq().index();
   Reset();
@@ -79,7 +81,7 @@ int QueuePair::Modify(const ibv_qp_attr& attr, int mask) {
   std::unique_lock lock(mutex_);
   const ibv_qp_state from = current_state();
   const ibv_qp_state to = (mask & IBV_QP_STATE) != 0 ? attr.qp_state : from;
-  if (!IsValidTransition(from, to, mask)) {
+  if (!IsValidTransition(type(), from, to, mask)) {
     return EINVAL;
   }
   if (const int error = CheckValues(attr, mask); error != 0) {
@@ -88,7 +90,7 @@ int QueuePair::Modify(const ibv_qp_attr& attr, int mask) {
   if (to == IBV_QPS_RESET) {
     lock.unlock();
     const int error = Reset();
-    state = current_state();
+    qp_base.state = current_state();
     return error;
   }
   StoreAttributes(attr, mask);
@@ -103,9 +105,9 @@ int QueuePair::Modify(const ibv_qp_attr& attr, int mask) {
   if (from == IBV_QPS_RTS && to == IBV_QPS_SQD &&
       attr.en_sqd_async_notify != 0 &&
       (mask & IBV_QP_EN_SQD_ASYNC_NOTIFY) != 0) {
-    context_->async_events().RaiseForQueuePair(this, IBV_EVENT_SQ_DRAINED);
+    context_->async_events().RaiseForQueuePair(verbs(), IBV_EVENT_SQ_DRAINED);
   }
-  state = to;
+  qp_base.state = to;
   ProgressLocked(Trigger::kCall);
   return 0;
 }
@@ -167,7 +169,7 @@ void QueuePair::StoreAttributes(const ibv_qp_attr& attr, int mask) {
   shared_.min_rnr_timer = attr_.min_rnr_timer;
   shared_.recv_psn = attr_.rq_psn & kPsnMask;
   requester_.SetSendPsn(attr_.sq_psn & kPsnMask);
-  requester_.SetRetries(attr_.timeout, attr_.retry_cnt, attr_.rnr_retry);
+  retries_.Set(attr_.timeout, attr_.retry_cnt, attr_.rnr_retry);
 }
 
 bool QueuePair::Shut() {
@@ -175,6 +177,8 @@ bool QueuePair::Shut() {
     std::lock_guard lock(mutex_);
     SetState(IBV_QPS_RESET);
     requester_.Reset();
+    send_queue_.Reset();
+    retries_.Clear();
     ProgressLocked(Trigger::kCall);
   }
   // Not under the mutex: the housekeeper, which ends the wait when the peer
@@ -192,10 +196,9 @@ int QueuePair::Reset() {
     return EBUSY;
   }
   std::lock_guard lock(mutex_);
-  for (ibv_cq* cq : {send_cq, recv_cq}) {
-    auto* queue = static_cast<CompletionQueue*>(cq);
-    queue->Detach(this);
-    queue->Attach(this);
+  for (CompletionQueue* cq : {&send_queue_cq(), &receive_queue_cq()}) {
+    cq->Detach(this);
+    cq->Attach(this);
   }
   attr_ = {};
   attr_.port_num = 1;
@@ -213,9 +216,9 @@ int QueuePair::Reset() {
 void QueuePair::Query(ibv_qp_attr* attr, ibv_qp_init_attr* init_attr) {
   HandleFault();
   std::lock_guard lock(mutex_);
-  state = current_state();
+  qp_base.state = current_state();
   *attr = attr_;
-  attr->qp_state = attr->cur_qp_state = state;
+  attr->qp_state = attr->cur_qp_state = qp_base.state;
   attr->path_mig_state = IBV_MIG_MIGRATED;
   attr->cap = init_attr_.cap;
   if (init_attr != nullptr) {
@@ -235,7 +238,7 @@ int QueuePair::PostSend(ibv_send_wr* requests, ibv_send_wr** bad) {
     *bad = requests;
     return EINVAL;
   }
-  const int error = requester_.Post(requests, bad);
+  const int error = send_queue_.Post(requests, bad);
   ProgressLocked(Trigger::kCall);
   return error;
 }
@@ -306,7 +309,7 @@ void QueuePair::Fail(int event) {
   EnterErrorState();
   if (event >= 0) {
     context_->async_events().RaiseForQueuePair(
-        this, static_cast<ibv_event_type>(event));
+        verbs(), static_cast<ibv_event_type>(event));
   }
   ProgressLocked(Trigger::kCall);
 }

@@ -9,10 +9,13 @@
 #include <mutex>
 
 #include "base/deadline.h"
+#include "verbs/soft/adversary.h"
 #include "verbs/soft/completion_queue.h"
 #include "verbs/soft/layout.h"
 #include "verbs/soft/receive_queue.h"
 #include "verbs/soft/requester.h"
+#include "verbs/soft/retries.h"
+#include "verbs/soft/send_queue.h"
 
 namespace ringpipe::verbs::soft {
 
@@ -24,11 +27,18 @@ struct ProtectionDomain;
 //
 // Locks, in the order in which they are taken: mutex_ (state and send side),
 // the receive queue's, a completion queue's. Peers take none.
-class QueuePair : public ibv_qp {
+class QueuePair : public ibv_qp_ex {
  public:
   // `attr` has been checked.
   QueuePair(Context* context, std::uint32_t index, ProtectionDomain* pd,
             const ibv_qp_init_attr& attr, std::uint64_t adversary_seed);
+
+  static QueuePair& From(ibv_qp* qp) {
+    return *static_cast<QueuePair*>(reinterpret_cast<ibv_qp_ex*>(qp));
+  }
+  ibv_qp* verbs() { return &qp_base; }
+  std::uint32_t number() const { return qp_base.qp_num; }
+  ibv_qp_type type() const { return qp_base.qp_type; }
 
   int Modify(const ibv_qp_attr& attr, int mask);
   void Query(ibv_qp_attr* attr, ibv_qp_init_attr* init_attr);
@@ -64,14 +74,18 @@ class QueuePair : public ibv_qp {
 
   std::uint32_t index() const { return index_; }
   std::uint32_t pd_id() const { return pd_id_; }
-  Requester& requester() { return requester_; }
+  SendQueue& send_queue() { return send_queue_; }
   ReceiveQueue& receives() { return receives_; }
   SharedQueuePair& shared() { return shared_; }
   CompletionQueue& receive_queue_cq() {
-    return *static_cast<CompletionQueue*>(recv_cq);
+    return CompletionQueue::From(qp_base.recv_cq);
+  }
+  CompletionQueue& send_queue_cq() {
+    return CompletionQueue::From(qp_base.send_cq);
   }
 
-  // For the requester, with the mutex held.
+  // For the requester and the send queue, with the mutex held.
+  Adversary& adversary() { return adversary_; }
   ibv_qp_state current_state() const { return state_.load(); }
   void EnterErrorState();
 
@@ -93,6 +107,9 @@ class QueuePair : public ibv_qp {
   std::atomic<ibv_qp_state> state_{IBV_QPS_RESET};
   ibv_qp_attr attr_ = {};
   ibv_qp_init_attr init_attr_;
+  Adversary adversary_;
+  SendQueue send_queue_;
+  Retries retries_;
   Requester requester_;
   ReceiveQueue receives_;
   bool stalled_ = false;

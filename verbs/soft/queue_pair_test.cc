@@ -35,7 +35,8 @@ TEST(Transitions, OnlyThoseOfTheSpecificationExist) {
                          (from == IBV_QPS_SQD && to == IBV_QPS_RTS);
       const bool expected = mask != 0 || same || drain || to == IBV_QPS_RESET ||
                             to == IBV_QPS_ERR;
-      EXPECT_EQ(IsValidTransition(from, to, mask | IBV_QP_STATE), expected)
+      EXPECT_EQ(IsValidTransition(IBV_QPT_RC, from, to, mask | IBV_QP_STATE),
+                expected)
           << from << " to " << to;
     }
   }
@@ -52,13 +53,16 @@ TEST(Transitions, EachRequiredAttributeIsRequiredAndNoOtherAllowed) {
                  IBV_QP_CUR_STATE | IBV_QP_ALT_PATH | IBV_QP_ACCESS_FLAGS |
                      IBV_QP_MIN_RNR_TIMER | IBV_QP_PATH_MIG_STATE}};
   for (const auto& test : kCases) {
-    EXPECT_TRUE(IsValidTransition(test.from, test.to, test.required));
+    EXPECT_TRUE(
+        IsValidTransition(IBV_QPT_RC, test.from, test.to, test.required));
     for (int bit = 2; bit <= IBV_QP_DEST_QPN; bit <<= 1) {
       const bool required = (test.required & bit) != 0;
       const bool allowed = required || (test.optional & bit) != 0;
-      EXPECT_EQ(IsValidTransition(test.from, test.to, test.required & ~bit),
+      EXPECT_EQ(IsValidTransition(IBV_QPT_RC, test.from, test.to,
+                                  test.required & ~bit),
                 !required);
-      EXPECT_EQ(IsValidTransition(test.from, test.to, test.required | bit),
+      EXPECT_EQ(IsValidTransition(IBV_QPT_RC, test.from, test.to,
+                                  test.required | bit),
                 allowed);
     }
   }

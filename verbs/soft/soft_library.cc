@@ -154,7 +154,7 @@ int GetCqEvent(ibv_comp_channel* channel, ibv_cq** cq, void** cq_context) {
 }
 
 void AckCqEvents(ibv_cq* cq, unsigned int count) {
-  static_cast<CompletionQueue*>(cq)->Acknowledge(count);
+  CompletionQueue::From(cq).Acknowledge(count);
 }
 
 ibv_cq* CreateCq(ibv_context* context, int cqe, void* cq_context,
@@ -169,11 +169,11 @@ ibv_qp* CreateQp(ibv_pd* pd, ibv_qp_init_attr* attr) {
 }
 
 int ModifyQp(ibv_qp* qp, ibv_qp_attr* attr, int mask) {
-  return static_cast<QueuePair*>(qp)->Modify(*attr, mask);
+  return QueuePair::From(qp).Modify(*attr, mask);
 }
 
 int QueryQp(ibv_qp* qp, ibv_qp_attr* attr, int, ibv_qp_init_attr* init_attr) {
-  static_cast<QueuePair*>(qp)->Query(attr, init_attr);
+  QueuePair::From(qp).Query(attr, init_attr);
   return 0;
 }
 

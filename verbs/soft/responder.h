@@ -1,0 +1,81 @@
+#ifndef RINGPIPE_VERBS_SOFT_RESPONDER_H_
+#define RINGPIPE_VERBS_SOFT_RESPONDER_H_
+
+#include <infiniband/verbs.h>
+
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "verbs/soft/layout.h"
+#include "verbs/soft/operation.h"
+#include "verbs/soft/peer_link.h"
+#include "verbs/soft/remote_memory.h"
+
+namespace ringpipe::verbs::soft {
+
+// The responder side of a queue pair, in the hands of whoever executes on it:
+// the requester itself where both are on one host, or the owner's network
+// thread for a requester on another. Not thread-safe; a queue pair has one
+// executor at a time, namely that of the requester it is connected to.
+class Responder {
+ public:
+  struct Identity {
+    std::uint32_t qpn = 0;            // the responder's
+    std::uint32_t incarnation = 0;    // of it, when it was looked up
+    std::uint32_t requester_qpn = 0;  // who asks
+    std::uint32_t send_psn = 0;       // its first packet sequence number
+    bool remote = false;              // it is on another host
+  };
+
+  // `regions` is the table by which keys are checked. `channel_fd` is the event
+  // descriptor of the receives' completion channel, -1: none.
+  Responder(std::shared_ptr<PeerLink> link, const SharedRegion* regions,
+            int channel_fd, const Identity& identity);
+
+  // Executes `operation`, all that it does at the responder included. kFailed
+  // comes with the requester's status; the responder then is in error too.
+  Step Execute(const Operation& operation, ibv_wc_status* status);
+
+  // The responder was reset and connected again: look it up again.
+  bool outdated() const { return outdated_; }
+  // Nothing has been executed since it was looked up.
+  bool unused() const { return unused_; }
+
+  // ibv_qp_attr::min_rnr_timer of the responder.
+  std::uint32_t min_rnr_timer() const;
+  PeerLink& link() { return *link_; }
+
+ private:
+  bool IsReady();
+  Step ExecuteWrite(const Operation& operation, ibv_wc_status* status);
+  Step HasReceive() const;
+  ReceiveEntry& NextReceive() const;
+  Step ExecuteSend(const Operation& operation, ibv_wc_status* status);
+  ibv_wc_status Scatter(const ReceiveEntry& receive, const Operation& operation,
+                        RemoteRange* target, int* ranges) const;
+  void CompleteReceive(const Operation& operation, ibv_wc_status status);
+  Step Move(std::span<const iovec> source, std::uint64_t bytes,
+            std::span<const RemoteRange> target);
+  Step MoveThroughSlots(std::span<const iovec> source, std::uint64_t bytes,
+                        std::span<const RemoteRange> target);
+  bool FillSlots(std::span<const iovec> source,
+                 std::span<const RemoteRange> target);
+  void Fault(std::uint32_t fault);
+  void Alert();
+
+  std::shared_ptr<PeerLink> link_;
+  std::shared_ptr<Segment> segment_;
+  SharedQueuePair& shared_;
+  const SharedRegion* const regions_;
+  const int channel_fd_;
+  const Identity identity_;
+  const std::uint32_t index_;
+  bool outdated_ = false;
+  bool unused_ = true;
+  std::uint64_t slot_bytes_sent_ = 0;  // of the operation in flight
+};
+
+}  // namespace ringpipe::verbs::soft
+
+#endif  // RINGPIPE_VERBS_SOFT_RESPONDER_H_

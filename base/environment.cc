@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cstdlib>
@@ -28,11 +29,23 @@ struct Text {
   std::string Environment::*member;
 };
 
+// One of a few words.
+struct Word {
+  std::string Environment::*member;
+  std::array<std::string_view, 2> allowed;
+};
+
+// "FIRST-LAST", of TCP ports.
+struct Ports {
+  int Environment::*first;
+  int Environment::*last;
+};
+
 struct Level {};
 
 struct Variable {
   std::string_view name;
-  std::variant<Integer, OptionalInteger, Text, Level> kind;
+  std::variant<Integer, OptionalInteger, Text, Word, Ports, Level> kind;
 };
 
 constexpr int64_t kDayMs = 24LL * 60 * 60 * 1000;
@@ -58,6 +71,10 @@ const std::array kVariables = {
     Variable{"RINGPIPE_SOFT_ADVERSARY",
              Integer{&Environment::soft_adversary_seed, 0,
                      std::numeric_limits<int64_t>::max()}},
+    Variable{"RINGPIPE_SOFT_LINK_LAYER",
+             Word{&Environment::soft_link_layer, {"ethernet", "infiniband"}}},
+    Variable{"RINGPIPE_SOFT_PORTS", Ports{&Environment::soft_first_port,
+                                          &Environment::soft_last_port}},
     Variable{"RINGPIPE_LOG_LEVEL", Level{}},
 };
 
@@ -77,11 +94,44 @@ std::optional<int64_t> ToInteger(std::string_view text) {
   return value;
 }
 
+Status AssignWord(std::string_view name, const Word& word,
+                  const std::string& text, Environment* out) {
+  const auto& allowed = word.allowed;
+  if (std::find(allowed.begin(), allowed.end(), text) == allowed.end()) {
+    return Bad(
+        name, text,
+        "use " + std::string(allowed[0]) + " or " + std::string(allowed[1]));
+  }
+  out->*word.member = text;
+  return Status::Ok();
+}
+
+Status AssignPorts(std::string_view name, const Ports& ports,
+                   const std::string& text, Environment* out) {
+  const std::size_t dash = text.find('-');
+  const auto first = ToInteger(std::string_view(text).substr(0, dash));
+  const auto last = dash == std::string::npos
+                        ? std::nullopt
+                        : ToInteger(std::string_view(text).substr(dash + 1));
+  if (!first || !last || *first < 1024 || *last > 65'535 || *first >= *last) {
+    return Bad(name, text, "use FIRST-LAST, two ports from 1024 to 65535");
+  }
+  out->*ports.first = static_cast<int>(*first);
+  out->*ports.last = static_cast<int>(*last);
+  return Status::Ok();
+}
+
 Status Assign(const Variable& variable, const std::string& text,
               Environment* out) {
   if (const auto* kind = std::get_if<Text>(&variable.kind)) {
     out->*kind->member = text;
     return Status::Ok();
+  }
+  if (const auto* kind = std::get_if<Word>(&variable.kind)) {
+    return AssignWord(variable.name, *kind, text, out);
+  }
+  if (const auto* kind = std::get_if<Ports>(&variable.kind)) {
+    return AssignPorts(variable.name, *kind, text, out);
   }
   if (std::holds_alternative<Level>(variable.kind)) {
     for (const LogLevel level : {LogLevel::kError, LogLevel::kWarning,

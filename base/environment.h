@@ -50,6 +50,14 @@ struct Environment {
   // RINGPIPE_SOFT_ADVERSARY: seed of the software device's adversarial mode;
   // 0: off.
   int64_t soft_adversary_seed = 0;
+  // RINGPIPE_SOFT_LINK_LAYER: what the software device says it is: "ethernet"
+  // (addressed by GID) or "infiniband" (by LID). Default ethernet.
+  std::string soft_link_layer = "ethernet";
+  // RINGPIPE_SOFT_PORTS: the TCP and UDP ports at which the software device
+  // listens for other hosts, "FIRST-LAST", the same on all. One is used by each
+  // open device. Default 16384-32767.
+  int soft_first_port = 16384;
+  int soft_last_port = 32767;
   // RINGPIPE_LOG_LEVEL: error, warning, info, debug. Default warning.
   LogLevel log_level = LogLevel::kWarning;
 

@@ -97,7 +97,7 @@ Status Engine::Join(Deadline deadline) {
 }
 
 Status Engine::OpenDevice() {
-  verbs::soft::Options soft;
+  verbs::soft::Options soft = verbs::soft::Options::From(environment_);
   // Different on each rank, all from one seed.
   const auto seed =
       static_cast<std::uint64_t>(environment_.soft_adversary_seed);

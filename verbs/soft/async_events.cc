@@ -8,11 +8,24 @@
 namespace ringpipe::verbs::soft {
 namespace {
 
-// `element` is a union of pointers for the events that are raised here.
+// nullptr for the port's and the device's, which belong to no object.
 void* ObjectOf(const ibv_async_event& event) {
-  return event.event_type == IBV_EVENT_CQ_ERR
-             ? static_cast<void*>(event.element.cq)
-             : static_cast<void*>(event.element.qp);
+  switch (event.event_type) {
+    case IBV_EVENT_CQ_ERR:
+      return event.element.cq;
+    case IBV_EVENT_SRQ_ERR:
+    case IBV_EVENT_SRQ_LIMIT_REACHED:
+      return event.element.srq;
+    case IBV_EVENT_QP_FATAL:
+    case IBV_EVENT_QP_REQ_ERR:
+    case IBV_EVENT_QP_ACCESS_ERR:
+    case IBV_EVENT_QP_LAST_WQE_REACHED:
+    case IBV_EVENT_COMM_EST:
+    case IBV_EVENT_SQ_DRAINED:
+      return event.element.qp;
+    default:
+      return nullptr;
+  }
 }
 
 }  // namespace
@@ -36,6 +49,13 @@ void AsyncEvents::RaiseForCompletionQueue(ibv_cq* cq) {
   Raise(event);
 }
 
+void AsyncEvents::RaiseForPort(ibv_event_type type) {
+  ibv_async_event event = {};
+  event.element.port_num = 1;
+  event.event_type = type;
+  Raise(event);
+}
+
 void AsyncEvents::Raise(const ibv_async_event& event) {
   {
     std::lock_guard lock(mutex_);
@@ -56,7 +76,9 @@ int AsyncEvents::Get(ibv_async_event* event) {
     if (!waiting_.empty()) {  // else it was dropped by Forget
       *event = waiting_.front();
       waiting_.pop_front();
-      ++taken_[ObjectOf(*event)];
+      if (void* object = ObjectOf(*event)) {
+        ++taken_[object];
+      }
       return 0;
     }
   }

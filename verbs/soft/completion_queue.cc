@@ -296,6 +296,23 @@ int CompletionQueue::RequestNotification(bool solicited_only) {
   return 0;
 }
 
+int CompletionQueue::Resize(int entries) {
+  std::lock_guard lock(mutex_);
+  if (entries < 1 || entries > kMaxCqe ||
+      static_cast<std::uint32_t>(entries) < sends_count_) {
+    return EINVAL;
+  }
+  auto sends = std::make_unique_for_overwrite<SendCompletion[]>(entries);
+  for (std::uint32_t i = 0; i < sends_count_; ++i) {
+    sends[i] = sends_[(sends_head_ + i) % static_cast<std::uint32_t>(cqe)];
+  }
+  sends_ = std::move(sends);
+  sends_head_ = 0;
+  cqe = entries;
+  UpdateLimits();
+  return 0;
+}
+
 void CompletionQueue::PushSend(QueuePair* qp, std::uint32_t sequence,
                                const ibv_wc& completion) {
   {

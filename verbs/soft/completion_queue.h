@@ -66,6 +66,8 @@ class CompletionQueue : public ibv_cq_ex {
 
   int Poll(int count, ibv_wc* completions);
   int RequestNotification(bool solicited_only);
+  // As ibv_resize_cq: room for `entries`; EINVAL where more completions wait.
+  int Resize(int entries);
 
   // Adds the completion of send request `sequence` of `qp`.
   void PushSend(QueuePair* qp, std::uint32_t sequence,

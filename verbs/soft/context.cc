@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <optional>
 #include <random>
 #include <utility>
 
@@ -44,8 +45,11 @@ T* FailWith(int error) {
 
 // --- Opening and closing -----------------------------------------------------
 
-Context::Context(ibv_device* device, std::uint64_t adversary_seed)
-    : verbs_context{}, adversary_seed_(adversary_seed), housekeeper_(this) {
+Context::Context(ibv_device* device, const Options& options)
+    : verbs_context{},
+      options_(options),
+      port_(options.link_layer),
+      housekeeper_(this) {
   sz = sizeof(verbs_context);
   context.device = device;
   context.abi_compat = __VERBS_ABI_IS_EXTENDED;
@@ -58,8 +62,8 @@ Context::Context(ibv_device* device, std::uint64_t adversary_seed)
 }
 
 std::unique_ptr<Context> Context::Open(ibv_device* device,
-                                       std::uint64_t adversary_seed) {
-  std::unique_ptr<Context> context(new Context(device, adversary_seed));
+                                       const Options& options) {
+  std::unique_ptr<Context> context(new Context(device, options));
   if (!context->Start().ok()) {
     errno = errno != 0 ? errno : ENOMEM;
     return nullptr;
@@ -85,12 +89,13 @@ bool Context::Bind(FileDescriptor* listener) {
       socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   std::random_device random;
   // 0 is left out: queue pairs 0 and 1 are special.
-  std::uniform_int_distribution<std::uint32_t> blocks(1,
-                                                      (1u << kBlockBits) - 1);
+  const auto most = std::min<std::uint32_t>(
+      (1u << kBlockBits) - 1, options_.last_port - options_.first_port);
+  std::uniform_int_distribution<std::uint32_t> blocks(1, most);
   for (int i = 0; i < kBindTries && *listener; ++i) {
     block_ = blocks(random);
     sockaddr_un address;
-    const socklen_t length = ContextAddress(block_, &address);
+    const socklen_t length = ContextAddress(options_.host_id, block_, &address);
     if (bind(listener->get(), reinterpret_cast<sockaddr*>(&address), length) ==
         0) {
       return listen(listener->get(), kBacklog) == 0;
@@ -116,12 +121,10 @@ Context::~Context() {
   }
 }
 
-ibv_gid Context::Gid() {
-  ibv_gid gid = {};  // ::ffff:127.0.0.1
-  gid.raw[10] = gid.raw[11] = 0xff;
-  gid.raw[12] = 127;
-  gid.raw[15] = 1;
-  return gid;
+void Context::RefreshPort() {
+  for (const ibv_event_type event : port_.Refresh()) {
+    async_events_.RaiseForPort(event);
+  }
 }
 
 // --- Protection domains and memory -------------------------------------------
@@ -234,7 +237,8 @@ ibv_cq* Context::CreateCq(int entries, void* cq_context,
   }
   *free = std::make_unique<CompletionQueue>(
       this, static_cast<std::uint32_t>(free - cqs_.begin()), entries,
-      cq_context, static_cast<CompletionChannel*>(channel), adversary_seed_);
+      cq_context, static_cast<CompletionChannel*>(channel),
+      options_.adversary_seed);
   return (*free)->verbs();
 }
 
@@ -288,8 +292,8 @@ ibv_qp* Context::CreateQp(ibv_pd* pd, ibv_qp_init_attr* attr) {
     return FailWith<ibv_qp>(ENOMEM);
   }
   auto* domain = static_cast<ProtectionDomain*>(pd);
-  qps_[index] =
-      std::make_shared<QueuePair>(this, index, domain, *attr, adversary_seed_);
+  qps_[index] = std::make_shared<QueuePair>(this, index, domain, *attr,
+                                            options_.adversary_seed);
   ++domain->users;
   return qps_[index]->verbs();
 }
@@ -312,6 +316,30 @@ int Context::DestroyQp(ibv_qp* handle) {
   if (alone) {
     qps_unused_.push_back(index);
   }  // else the number is lost: a stopped peer may still write to its block
+  return 0;
+}
+
+ibv_ah* Context::CreateAh(ibv_pd* pd, const ibv_ah_attr& attr) {
+  const std::optional<ibv_gid> destination = port_.Destination(attr);
+  if (!destination) {
+    return FailWith<ibv_ah>(EINVAL);
+  }
+  auto ah = std::make_unique<AddressHandle>();
+  ah->context = &context;
+  ah->pd = pd;
+  ah->attr = attr;
+  ah->destination = *destination;
+  ibv_ah* const handle = ah.get();
+  std::lock_guard lock(objects_mutex_);
+  ahs_[handle] = std::move(ah);
+  ++static_cast<ProtectionDomain*>(pd)->users;
+  return handle;
+}
+
+int Context::DestroyAh(ibv_ah* ah) {
+  std::lock_guard lock(objects_mutex_);
+  --static_cast<ProtectionDomain*>(ah->pd)->users;
+  ahs_.erase(ah);
   return 0;
 }
 
@@ -352,7 +380,7 @@ std::shared_ptr<PeerLink> Context::LinkTo(std::uint32_t block) {
   std::weak_ptr<PeerLink>& known = links_[block];
   std::shared_ptr<PeerLink> link = known.lock();
   if (link == nullptr || link->dead()) {
-    link = PeerLink::Connect(block);
+    link = PeerLink::Connect(options_.host_id, block);
     known = link;
     if (link != nullptr) {
       housekeeper_.Watch(link->socket());

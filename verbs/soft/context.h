@@ -18,7 +18,9 @@
 #include "verbs/soft/completion_queue.h"
 #include "verbs/soft/housekeeper.h"
 #include "verbs/soft/layout.h"
+#include "verbs/soft/options.h"
 #include "verbs/soft/peer_link.h"
+#include "verbs/soft/port.h"
 #include "verbs/soft/queue_pair.h"
 #include "verbs/soft/region_table.h"
 #include "verbs/soft/segment.h"
@@ -27,7 +29,13 @@ namespace ringpipe::verbs::soft {
 
 struct ProtectionDomain : ibv_pd {
   std::uint32_t id = 0;
-  std::uint32_t users = 0;  // regions and queue pairs
+  std::uint32_t users = 0;  // regions, queue pairs and address handles
+};
+
+// An ibv_ah, with the path that it stands for.
+struct AddressHandle : ibv_ah {
+  ibv_ah_attr attr = {};
+  ibv_gid destination = {};
 };
 
 // An open soft0: its segment, its name (a block of queue pair numbers), its
@@ -38,7 +46,7 @@ class Context : public verbs_context {
  public:
   // nullptr, with errno.
   static std::unique_ptr<Context> Open(ibv_device* device,
-                                       std::uint64_t adversary_seed);
+                                       const Options& options);
   // Ends the housekeeper. Objects that the user left go too.
   ~Context();
   Context(const Context&) = delete;
@@ -48,9 +56,6 @@ class Context : public verbs_context {
     return *static_cast<Context*>(verbs_get_ctx(context));
   }
   ibv_context& verbs() { return context; }
-
-  // The address of every context: all are on this host.
-  static ibv_gid Gid();
 
   ibv_pd* AllocPd();
   int DeallocPd(ibv_pd* pd);
@@ -63,8 +68,12 @@ class Context : public verbs_context {
   int DestroyCq(ibv_cq* cq);
   ibv_qp* CreateQp(ibv_pd* pd, ibv_qp_init_attr* attr);
   int DestroyQp(ibv_qp* qp);
+  ibv_ah* CreateAh(ibv_pd* pd, const ibv_ah_attr& attr);
+  int DestroyAh(ibv_ah* ah);
 
   // For the objects.
+  const Options& options() const { return options_; }
+  Port& port() { return port_; }
   SegmentLayout& layout() { return segment_->layout(); }
   Segment& segment() { return *segment_; }
   const SharedRegion* regions() const { return regions_->regions(); }
@@ -99,9 +108,10 @@ class Context : public verbs_context {
   // Lets what is stalled get on; returns when to do so again.
   Clock::time_point ProgressByTimer();
   void ReportOverruns();
+  void RefreshPort();
 
  private:
-  Context(ibv_device* device, std::uint64_t adversary_seed);
+  Context(ibv_device* device, const Options& options);
 
   Status Start();
   bool Bind(FileDescriptor* listener);
@@ -111,7 +121,8 @@ class Context : public verbs_context {
   bool WaitForUsers(Deadline deadline);
   std::uint32_t TakeQueuePairIndex();
 
-  const std::uint64_t adversary_seed_;
+  const Options options_;
+  Port port_;
   std::uint32_t block_ = 0;
   std::shared_ptr<Segment> segment_;
   std::unique_ptr<RegionTable> regions_;
@@ -123,6 +134,7 @@ class Context : public verbs_context {
   std::map<ibv_pd*, std::unique_ptr<ProtectionDomain>> pds_;
   std::map<ibv_mr*, std::unique_ptr<ibv_mr>> mrs_;
   std::map<ibv_comp_channel*, std::unique_ptr<CompletionChannel>> channels_;
+  std::map<ibv_ah*, std::unique_ptr<AddressHandle>> ahs_;
   std::array<std::unique_ptr<CompletionQueue>, kMaxCompletionQueues> cqs_;
   std::array<std::shared_ptr<QueuePair>, kMaxQueuePairs> qps_;
   std::uint32_t qps_used_ = 0;            // indexes ever used

@@ -30,7 +30,9 @@ Status Housekeeper::Start(FileDescriptor listener) {
   epoll_ = FileDescriptor(epoll_create1(EPOLL_CLOEXEC));
   wake_ = FileDescriptor(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!epoll_ || !wake_ || !Add(epoll_.get(), listener_.get()) ||
-      !Add(epoll_.get(), wake_.get())) {
+      !Add(epoll_.get(), wake_.get()) ||
+      (context_->port().fd() >= 0 &&
+       !Add(epoll_.get(), context_->port().fd()))) {
     return ErrnoStatus(StatusCode::kResourceExhausted,
                        "cannot start the housekeeper of soft0", errno);
   }
@@ -107,6 +109,8 @@ void Housekeeper::Handle(int fd) {
   if (fd == wake_.get()) {
     std::uint64_t count;
     [[maybe_unused]] const ssize_t got = read(fd, &count, sizeof count);
+  } else if (fd == context_->port().fd()) {
+    context_->RefreshPort();
   } else if (fd == listener_.get()) {
     Accept();
   } else if (requesters_.contains(fd)) {

@@ -25,6 +25,7 @@ inline constexpr std::uint32_t kMaxQueueDepth = 8192;
 inline constexpr std::uint32_t kMaxSge = 8;
 inline constexpr std::uint32_t kMaxInline = 256;
 inline constexpr int kMaxCqe = 1 << 17;
+inline constexpr int kMaxRdAtomic = 16;
 inline constexpr std::uint32_t kSlots = 8;
 inline constexpr std::uint32_t kSlotBytes = 32 * 1024;
 

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <functional>
 
 namespace ringpipe::verbs::soft {
 namespace {
@@ -94,12 +95,16 @@ Received ReceiveLinkMessage(int socket, LinkMessage* message,
                                                         : Received::kClosed;
 }
 
-socklen_t ContextAddress(std::uint32_t block, sockaddr_un* address) {
+socklen_t ContextAddress(const std::string& host_id, std::uint32_t block,
+                         sockaddr_un* address) {
   *address = {};
   address->sun_family = AF_UNIX;
+  // A host id may be longer than a name.
+  const std::size_t host =
+      host_id.empty() ? 0 : std::hash<std::string>()(host_id);
   const int length =
       snprintf(address->sun_path + 1, sizeof address->sun_path - 1,
-               "ringpipe-soft/%u", block);
+               "ringpipe-soft/%zx/%u", host, block);
   return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + length);
 }
 

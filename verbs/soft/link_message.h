@@ -7,6 +7,7 @@
 #include <sys/un.h>
 
 #include <cstdint>
+#include <string>
 
 #include "verbs/soft/file_descriptor.h"
 
@@ -46,9 +47,11 @@ enum class Received { kMessage, kNothing, kClosed };
 Received ReceiveLinkMessage(int socket, LinkMessage* message,
                             FileDescriptor* first, FileDescriptor* second);
 
-// The abstract socket at which the context of `block` listens. Names last as
-// long as a socket is bound to them, and a network namespace has its own.
-socklen_t ContextAddress(std::uint32_t block, sockaddr_un* address);
+// The abstract socket at which the context of `block` listens on the host of
+// that id (empty: the machine). Names last as long as a socket is bound to
+// them, and a network namespace has its own.
+socklen_t ContextAddress(const std::string& host_id, std::uint32_t block,
+                         sockaddr_un* address);
 
 // Whether the process at the other end may share memory with this one: the same
 // user, or one of the two is root.

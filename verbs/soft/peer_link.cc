@@ -12,11 +12,12 @@ PeerLink::PeerLink(FileDescriptor socket, pid_t pid)
   slots_only_ = pid <= 0;
 }
 
-std::shared_ptr<PeerLink> PeerLink::Connect(std::uint32_t block) {
+std::shared_ptr<PeerLink> PeerLink::Connect(const std::string& host_id,
+                                            std::uint32_t block) {
   FileDescriptor socket(
       ::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   sockaddr_un address;
-  const socklen_t length = ContextAddress(block, &address);
+  const socklen_t length = ContextAddress(host_id, block, &address);
   ucred peer;
   if (!socket ||
       connect(socket.get(), reinterpret_cast<sockaddr*>(&address), length) !=
@@ -25,6 +26,15 @@ std::shared_ptr<PeerLink> PeerLink::Connect(std::uint32_t block) {
     return nullptr;
   }
   return std::shared_ptr<PeerLink>(new PeerLink(std::move(socket), peer.pid));
+}
+
+std::shared_ptr<PeerLink> PeerLink::ToSelf(std::shared_ptr<Segment> segment,
+                                           std::function<void()> wake) {
+  std::shared_ptr<PeerLink> link(new PeerLink(FileDescriptor(), getpid()));
+  link->segment_ = std::move(segment);
+  link->has_segment_ = true;
+  link->wake_ = std::move(wake);
+  return link;
 }
 
 void PeerLink::RequestAttach(std::uint32_t requester_qpn,
@@ -39,6 +49,10 @@ void PeerLink::RequestAttach(std::uint32_t requester_qpn,
 }
 
 void PeerLink::Ring() {
+  if (wake_ != nullptr) {
+    wake_();
+    return;
+  }
   LinkMessage message;
   message.kind = LinkMessage::kRing;
   // Where it does not fit, others wait that wake the peer as well.

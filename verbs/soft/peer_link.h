@@ -5,8 +5,10 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
+#include <string>
 
 #include "verbs/soft/file_descriptor.h"
 #include "verbs/soft/link_message.h"
@@ -21,7 +23,11 @@ class PeerLink {
  public:
   // To the context of `block`. nullptr if nobody is there who may be trusted;
   // never blocks.
-  static std::shared_ptr<PeerLink> Connect(std::uint32_t block);
+  static std::shared_ptr<PeerLink> Connect(const std::string& host_id,
+                                           std::uint32_t block);
+  // To the own context: `segment` is its, `wake` wakes its housekeeper.
+  static std::shared_ptr<PeerLink> ToSelf(std::shared_ptr<Segment> segment,
+                                          std::function<void()> wake);
 
   int socket() const { return socket_.get(); }
   pid_t pid() const { return pid_; }
@@ -51,6 +57,7 @@ class PeerLink {
   PeerLink(FileDescriptor socket, pid_t pid);
 
   FileDescriptor socket_;
+  std::function<void()> wake_;  // instead, where the peer is this context
   const pid_t pid_;
   const bool same_process_;
   std::atomic<bool> dead_{false};

@@ -4,7 +4,7 @@
 #include <sched.h>
 
 #include <algorithm>
-#include <cstring>
+#include <optional>
 #include <thread>
 
 #include "verbs/soft/context.h"
@@ -20,7 +20,6 @@ using std::chrono::milliseconds;
 constexpr milliseconds kPeerLeaves{2000};
 constexpr milliseconds kFlushRetry{1};
 constexpr int kYieldsBeforeSleep = 1000;
-constexpr int kMaxRdAtomic = 16;
 constexpr std::uint32_t kPsnMask = 0xffffff;
 
 }  // namespace
@@ -118,6 +117,7 @@ int QueuePair::CheckValues(const ibv_qp_attr& attr, int mask) const {
       (is(IBV_QP_CUR_STATE) && attr.cur_qp_state != current_state()) ||
       (is(IBV_QP_PORT) && attr.port_num != 1) ||
       (is(IBV_QP_PKEY_INDEX) && attr.pkey_index != 0) ||
+      (is(IBV_QP_QKEY) && type() != IBV_QPT_UD) ||
       (is(IBV_QP_PATH_MTU) &&
        (attr.path_mtu < IBV_MTU_256 || attr.path_mtu > IBV_MTU_4096)) ||
       (is(IBV_QP_DEST_QPN) && attr.dest_qp_num >> 24 != 0) ||
@@ -133,13 +133,12 @@ int QueuePair::CheckValues(const ibv_qp_attr& attr, int mask) const {
     return EINVAL;
   }
   if (is(IBV_QP_AV)) {
-    // RoCE: the address is a GID, always.
-    const ibv_ah_attr& path = attr.ah_attr;
-    if (path.is_global == 0 || path.grh.sgid_index != 0 || path.port_num != 1) {
+    const std::optional<ibv_gid> address =
+        context_->port().Destination(attr.ah_attr);
+    if (!address) {
       return EINVAL;
     }
-    const ibv_gid own = Context::Gid();
-    if (std::memcmp(&path.grh.dgid, &own, sizeof own) != 0) {
+    if (!context_->port().IsLocal(*address)) {
       return ENETUNREACH;  // another host
     }
   }
@@ -150,6 +149,7 @@ void QueuePair::StoreAttributes(const ibv_qp_attr& attr, int mask) {
   const auto is = [mask](int bit) { return (mask & bit) != 0; };
   if (is(IBV_QP_ACCESS_FLAGS)) attr_.qp_access_flags = attr.qp_access_flags;
   if (is(IBV_QP_PKEY_INDEX)) attr_.pkey_index = attr.pkey_index;
+  if (is(IBV_QP_QKEY)) attr_.qkey = attr.qkey;
   if (is(IBV_QP_PORT)) attr_.port_num = attr.port_num;
   if (is(IBV_QP_AV)) attr_.ah_attr = attr.ah_attr;
   if (is(IBV_QP_PATH_MTU)) attr_.path_mtu = attr.path_mtu;

@@ -1,0 +1,51 @@
+#ifndef RINGPIPE_VERBS_SOFT_OPTIONS_H_
+#define RINGPIPE_VERBS_SOFT_OPTIONS_H_
+
+#include <cstdint>
+#include <string>
+
+#include "base/environment.h"
+
+namespace ringpipe::verbs::soft {
+
+// What the device's port says it is.
+enum class LinkLayer {
+  kEthernet,    // RoCE v2: no LID, a path needs a GRH
+  kInfiniband,  // a LID; a path may have a GRH
+};
+
+struct Options {
+  // Seed of the adversarial mode; 0: off. On, work requests execute late,
+  // their sources are read at the last moment, and completions of different
+  // queue pairs interleave at will, all by this seed.
+  std::uint64_t adversary_seed = 0;
+  LinkLayer link_layer = LinkLayer::kEthernet;
+  // Contexts of one machine with different ones treat each other as hosts of
+  // their own.
+  std::string host_id = "";
+  // Shared by all hosts. Empty: contexts of other hosts are not talked to.
+  std::string secret = "";
+  // TCP and UDP ports, the same on all hosts.
+  int first_port = 16384;
+  int last_port = 32767;
+
+  bool operator==(const Options&) const = default;
+
+  static Options From(const Environment& environment) {
+    Options options;
+    options.adversary_seed =
+        static_cast<std::uint64_t>(environment.soft_adversary_seed);
+    options.link_layer = environment.soft_link_layer == "infiniband"
+                             ? LinkLayer::kInfiniband
+                             : LinkLayer::kEthernet;
+    options.host_id = environment.host_id;
+    options.secret = environment.secret;
+    options.first_port = environment.soft_first_port;
+    options.last_port = environment.soft_last_port;
+    return options;
+  }
+};
+
+}  // namespace ringpipe::verbs::soft
+
+#endif  // RINGPIPE_VERBS_SOFT_OPTIONS_H_

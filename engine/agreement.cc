@@ -1,22 +1,10 @@
 #include "engine/agreement.h"
 
-#include <sys/stat.h>
-
 #include <cstddef>
-#include <fstream>
 
 #include "engine/communicator.h"
 
 namespace ringpipe {
-
-std::string HostId() {
-  std::ifstream file("/proc/sys/kernel/random/boot_id");
-  std::string boot_id;
-  std::getline(file, boot_id);
-  struct stat net = {};
-  stat("/proc/self/ns/net", &net);
-  return boot_id + "/" + std::to_string(net.st_ino);
-}
 
 Introduction Introduce(const Environment& environment,
                        const verbs::DeviceInfo& device) {
@@ -24,15 +12,14 @@ Introduction Introduce(const Environment& environment,
       Version(),
       device.name + (device.software ? " (software device)" : " (RDMA device)"),
       device.software,
-      environment.host_id.empty() ? HostId() : environment.host_id,
       "RINGPIPE_SUBCHUNK_BYTES=" + std::to_string(environment.subchunk_bytes) +
           " RINGPIPE_DEPTH=" + std::to_string(environment.depth)};
 }
 
-// One value a line; a host id from the environment may hold anything else.
+// One value a line.
 std::string Introduction::Serialize() const {
   return version + "\n" + device + "\n" + (software ? "1" : "0") + "\n" +
-         chunking + "\n" + host;
+         chunking + "\n";
 }
 
 Result<Introduction> Introduction::Parse(const std::string& text) {
@@ -50,7 +37,6 @@ Result<Introduction> Introduction::Parse(const std::string& text) {
     *value = text.substr(begin, end - begin);
     begin = end + 1;
   }
-  introduction.host = text.substr(begin);
   introduction.software = software == "1";
   return introduction;
 }
@@ -78,12 +64,6 @@ Status CheckAgreement(const std::vector<Introduction>& ranks) {
     if (first.chunking != other.chunking) {
       return differ("the chunking", first.chunking, other.chunking,
                     "set these variables alike on all ranks");
-    }
-    if (first.software && first.host != other.host) {
-      return differ("the host", first.host, other.host,
-                    "the software device connects processes of one host and "
-                    "network namespace; use an RDMA device between hosts "
-                    "(RINGPIPE_HOST_ID overrides what a host is)");
     }
   }
   return Status::Ok();

@@ -16,7 +16,6 @@ struct Introduction {
   std::string version;
   std::string device;  // "soft0 (software device)"
   bool software = false;
-  std::string host;  // ranks with the same one share memory
   std::string chunking;
 
   std::string Serialize() const;
@@ -27,12 +26,8 @@ Introduction Introduce(const Environment& environment,
                        const verbs::DeviceInfo& device);
 
 // kMismatch, naming two ranks and both values, where they differ in anything
-// that matters; also where the software device is to connect several hosts.
+// that matters.
 Status CheckAgreement(const std::vector<Introduction>& ranks);
-
-// "BOOT_ID/NETWORK_NAMESPACE": the same for processes that can share memory and
-// reach each other's abstract sockets.
-std::string HostId();
 
 }  // namespace ringpipe
 

@@ -70,6 +70,13 @@ Status Executor::Allocate() {
 
 Status Executor::CreateConnections() {
   verbs::QueuePair::Options options;
+  if (pd_->device()->info().software) {
+    // Over TCP, which repeats by itself: 1.07 s until a peer is given up, so
+    // that all ranks know of a dead link within 3 s, also those that learn it
+    // only by asking.
+    options.timeout = 16;
+    options.retry_count = 3;
+  }
   options.max_send = kMaxSends;
   options.max_receive = kControlReceives + options_.data_slots;
   auto* words =

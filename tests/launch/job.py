@@ -97,10 +97,10 @@ class Process:
             if not text:
                 self._selector.unregister(key.fileobj)
 
-    def wait_for(self, pattern):
+    def wait_for(self, pattern, stream="stdout"):
         """Returns the match of `pattern` in stdout, as soon as there is one."""
         deadline = time.monotonic() + PATIENCE_S
-        while not (match := re.search(pattern, self.stdout)):
+        while not (match := re.search(pattern, getattr(self, stream))):
             if not self._selector.get_map():
                 raise EOFError(f"no {pattern} in\n{self.stdout}{self.stderr}")
             self._read(deadline)
@@ -114,8 +114,12 @@ class Process:
         self._process.wait(max(0, deadline - time.monotonic()))
         return self
 
+    def kill(self):
+        """Ends the command, but not what it has started."""
+        self._process.kill()
+
     def close(self):
-        """After kill_descendants()."""
+        """After kill_descendants() or kill()."""
         self._process.wait(PATIENCE_S)
         self._selector.close()
         self._process.stdout.close()

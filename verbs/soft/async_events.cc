@@ -49,6 +49,14 @@ void AsyncEvents::RaiseForCompletionQueue(ibv_cq* cq) {
   Raise(event);
 }
 
+void AsyncEvents::RaiseForSharedReceiveQueue(ibv_srq* srq,
+                                             ibv_event_type type) {
+  ibv_async_event event = {};
+  event.element.srq = srq;
+  event.event_type = type;
+  Raise(event);
+}
+
 void AsyncEvents::RaiseForPort(ibv_event_type type) {
   ibv_async_event event = {};
   event.element.port_num = 1;

@@ -21,6 +21,7 @@ class AsyncEvents {
 
   void RaiseForQueuePair(ibv_qp* qp, ibv_event_type type);
   void RaiseForCompletionQueue(ibv_cq* cq);
+  void RaiseForSharedReceiveQueue(ibv_srq* srq, ibv_event_type type);
   void RaiseForPort(ibv_event_type type);
 
   // As ibv_get_async_event and ibv_ack_async_event.

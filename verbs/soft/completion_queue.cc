@@ -151,6 +151,9 @@ int CompletionQueue::Poll(int count, ibv_wc* completions) {
   if (context_->HasStalledWork()) {
     context_->ProgressStalled();
   }
+  if (datagram_receivers_.load(std::memory_order_relaxed) != 0) {
+    context_->datagrams().Drain();
+  }
   bool give_way = false;
   int taken;
   {
@@ -293,6 +296,9 @@ int CompletionQueue::RequestNotification(bool solicited_only) {
     shared_.armed.store(SharedCompletionQueue::kNext,
                         std::memory_order_seq_cst);
   }
+  if (datagram_receivers_.load() != 0) {
+    context_->datagrams().Arm();
+  }
   return 0;
 }
 
@@ -398,10 +404,14 @@ std::vector<std::uint32_t> CompletionQueue::AttachedQueuePairs() {
 // need not be checked at each poll.
 void CompletionQueue::UpdateLimits() {
   std::uint64_t most = 0;
+  int datagram_receivers = 0;
   for (QueuePair* qp : attached_) {
+    datagram_receivers +=
+        qp->type() == IBV_QPT_UD && &qp->receive_queue_cq() == this ? 1 : 0;
     most += &qp->send_queue_cq() == this ? qp->send_queue().depth() : 0;
     most += &qp->receive_queue_cq() == this ? qp->receives().depth() : 0;
   }
+  datagram_receivers_ = datagram_receivers;
   may_overrun_ = most > static_cast<std::uint64_t>(cqe);
 }
 

@@ -8,8 +8,10 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <utility>
 #include <vector>
 
+#include "verbs/soft/extended_completion_queue.h"
 #include "verbs/soft/file_descriptor.h"
 #include "verbs/soft/layout.h"
 #include "verbs/soft/random.h"
@@ -64,10 +66,22 @@ class CompletionQueue : public ibv_cq_ex {
   }
   ibv_cq* verbs() { return ibv_cq_ex_to_cq(this); }
 
+  // The ibv_cq_ex interface: after creation, before anybody else knows of this.
+  void Extend(std::unique_ptr<ExtendedCompletionQueue> extended) {
+    extended_ = std::move(extended);
+  }
+  ExtendedCompletionQueue* extended() { return extended_.get(); }
+
   int Poll(int count, ibv_wc* completions);
   int RequestNotification(bool solicited_only);
   // As ibv_resize_cq: room for `entries`; EINVAL where more completions wait.
   int Resize(int entries);
+
+  // It was asked to tell of completions, and UD queue pairs complete here.
+  bool waits_for_datagrams() const {
+    return datagram_receivers_.load() != 0 &&
+           shared_.armed.load() != SharedCompletionQueue::kNotArmed;
+  }
 
   // Adds the completion of send request `sequence` of `qp`.
   void PushSend(QueuePair* qp, std::uint32_t sequence,
@@ -130,7 +144,9 @@ class CompletionQueue : public ibv_cq_ex {
   std::uint32_t words_ = 0;   // of `pending_` in use
   std::uint32_t cursor_ = 0;  // the queue pair to look at next
   std::unique_ptr<QueuePair*[]> receivers_;
+  std::unique_ptr<ExtendedCompletionQueue> extended_;
   std::vector<QueuePair*> attached_;
+  std::atomic<int> datagram_receivers_{0};  // UD queue pairs
   bool may_overrun_ = false;
   bool overrun_ = false;
   std::atomic<bool> overrun_report_{false};

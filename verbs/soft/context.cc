@@ -10,7 +10,9 @@
 #include <random>
 #include <utility>
 
+#include "verbs/soft/atomic_operation.h"
 #include "verbs/soft/link_message.h"
+#include "verbs/soft/verbs_functions.h"
 
 namespace ringpipe::verbs::soft {
 namespace {
@@ -33,6 +35,15 @@ int PostSend(ibv_qp* qp, ibv_send_wr* requests, ibv_send_wr** bad) {
 
 int PostRecv(ibv_qp* qp, ibv_recv_wr* requests, ibv_recv_wr** bad) {
   return QueuePair::From(qp).PostReceive(requests, bad);
+}
+
+int PostSrqRecv(ibv_srq* srq, ibv_recv_wr* requests, ibv_recv_wr** bad) {
+  return SharedReceiveQueue::From(srq).Post(requests, bad);
+}
+
+int GetSrqNum(ibv_srq* srq, std::uint32_t* number) {
+  *number = SharedReceiveQueue::From(srq).index();
+  return 0;
 }
 
 template <typename T>
@@ -59,6 +70,12 @@ Context::Context(ibv_device* device, const Options& options)
   context.ops.req_notify_cq = ReqNotifyCq;
   context.ops.post_send = PostSend;
   context.ops.post_recv = PostRecv;
+  create_cq_ex = CreateCqEx;
+  create_qp_ex = CreateQpEx;
+  query_device_ex = QueryDeviceEx;
+  query_port = QueryPortWhole;
+  context.ops.post_srq_recv = PostSrqRecv;
+  get_srq_num = GetSrqNum;
 }
 
 std::unique_ptr<Context> Context::Open(ibv_device* device,
@@ -96,8 +113,9 @@ bool Context::Bind(FileDescriptor* listener) {
     block_ = blocks(random);
     sockaddr_un address;
     const socklen_t length = ContextAddress(options_.host_id, block_, &address);
-    if (bind(listener->get(), reinterpret_cast<sockaddr*>(&address), length) ==
-        0) {
+    if (network_.Listen(block_) &&
+        bind(listener->get(), reinterpret_cast<sockaddr*>(&address), length) ==
+            0) {
       return listen(listener->get(), kBacklog) == 0;
     }
     if (errno != EADDRINUSE) {
@@ -115,9 +133,21 @@ Context::~Context() {
       qp->Shut();
     }
   }
+  network_.Stop();
   std::fill(qps_.begin(), qps_.end(), nullptr);
   for (std::unique_ptr<CompletionQueue>& cq : cqs_) {
     cq.reset();
+  }
+}
+
+void Context::DrainDatagrams() {
+  datagrams_.Drain();
+  std::lock_guard lock(objects_mutex_);
+  const auto wants_more = [](const std::unique_ptr<CompletionQueue>& cq) {
+    return cq != nullptr && cq->waits_for_datagrams();
+  };
+  if (std::any_of(cqs_.begin(), cqs_.end(), wants_more)) {
+    datagrams_.Arm();
   }
 }
 
@@ -149,10 +179,10 @@ int Context::DeallocPd(ibv_pd* pd) {
 }
 
 ibv_mr* Context::RegMr(ibv_pd* pd, void* address, std::size_t length,
-                       int access) {
+                       std::uint64_t iova, int access) {
   auto* domain = static_cast<ProtectionDomain*>(pd);
   const std::uint32_t key = regions_->Register(
-      domain->id, address, length, static_cast<std::uint32_t>(access));
+      domain->id, address, length, iova, static_cast<std::uint32_t>(access));
   if (key == 0) {
     return nullptr;
   }
@@ -257,6 +287,68 @@ int Context::DestroyCq(ibv_cq* cq) {
   return 0;
 }
 
+// --- Shared receive queues ---------------------------------------------------
+
+ibv_srq* Context::CreateSrq(ibv_pd* pd, ibv_srq_init_attr* attr) {
+  const ibv_srq_attr& wanted = attr->attr;
+  if (wanted.max_wr < 1 || wanted.max_wr > kMaxQueueDepth ||
+      wanted.max_sge > kMaxSge) {
+    return FailWith<ibv_srq>(EINVAL);
+  }
+  std::lock_guard lock(objects_mutex_);
+  const auto free = std::find(srqs_.begin(), srqs_.end(), nullptr);
+  if (free == srqs_.end()) {
+    return FailWith<ibv_srq>(ENOMEM);
+  }
+  auto* domain = static_cast<ProtectionDomain*>(pd);
+  *free = std::make_shared<SharedReceiveQueue>(
+      this, static_cast<std::uint32_t>(free - srqs_.begin()), domain, *attr);
+  ++domain->users;
+  return (*free)->verbs();
+}
+
+int Context::ModifySrq(ibv_srq* srq, const ibv_srq_attr& attr, int mask) {
+  const int error = SharedReceiveQueue::From(srq).Modify(attr, mask);
+  if (error == 0) {
+    // There may be fewer than the limit already.
+    layout().attention.store(1);
+    WakeHousekeeper();
+  }
+  return error;
+}
+
+int Context::QuerySrq(ibv_srq* srq, ibv_srq_attr* attr) {
+  SharedReceiveQueue::From(srq).Query(attr);
+  return 0;
+}
+
+int Context::DestroySrq(ibv_srq* srq) {
+  SharedReceiveQueue* const queue = &SharedReceiveQueue::From(srq);
+  std::shared_ptr<SharedReceiveQueue> last;
+  {
+    std::lock_guard lock(objects_mutex_);
+    for (const std::shared_ptr<QueuePair>& qp : qps_) {
+      if (qp != nullptr && qp->receives().source() == queue) {
+        return EBUSY;
+      }
+    }
+    last = std::move(srqs_[queue->index()]);
+    --static_cast<ProtectionDomain*>(queue->pd)->users;
+  }
+  async_events_.Forget(srq);
+  return 0;
+}
+
+void Context::ReportSharedReceiveLimits() {
+  std::lock_guard lock(objects_mutex_);  // so that none is destroyed meanwhile
+  for (const std::shared_ptr<SharedReceiveQueue>& srq : srqs_) {
+    if (srq != nullptr && srq->TakeLimitEvent()) {
+      async_events_.RaiseForSharedReceiveQueue(srq->verbs(),
+                                               IBV_EVENT_SRQ_LIMIT_REACHED);
+    }
+  }
+}
+
 // --- Queue pairs -------------------------------------------------------------
 
 bool Context::IsValid(const ibv_qp_init_attr& attr) const {
@@ -280,8 +372,16 @@ std::uint32_t Context::TakeQueuePairIndex() {
 }
 
 ibv_qp* Context::CreateQp(ibv_pd* pd, ibv_qp_init_attr* attr) {
-  if (attr->qp_type != IBV_QPT_RC || attr->srq != nullptr) {
+  if ((attr->qp_type != IBV_QPT_RC && attr->qp_type != IBV_QPT_UC &&
+       attr->qp_type != IBV_QPT_UD) ||
+      (attr->srq != nullptr && attr->qp_type != IBV_QPT_RC)) {
     return FailWith<ibv_qp>(EOPNOTSUPP);
+  }
+  if (attr->qp_type == IBV_QPT_UD) {
+    if (!datagrams_.Open()) {
+      return nullptr;
+    }
+    housekeeper_.WatchDatagrams();
   }
   if (!IsValid(*attr)) {
     return FailWith<ibv_qp>(EINVAL);
@@ -310,6 +410,9 @@ int Context::DestroyQp(ibv_qp* handle) {
   const bool alone = qp->Shut();
   qp->send_queue_cq().Detach(qp);
   qp->receive_queue_cq().Detach(qp);
+  if (alone && qp->receives().source() != nullptr) {
+    qp->receives().Reset();  // gives back what it had claimed
+  }
   async_events_.Forget(qp->verbs());
   std::lock_guard lock(objects_mutex_);
   --static_cast<ProtectionDomain*>(qp->qp_base.pd)->users;
@@ -405,6 +508,10 @@ std::shared_ptr<PeerLink> Context::FindLink(int socket) {
 void Context::OnRequesterGone(std::uint32_t index,
                               std::uint32_t requester_qpn) {
   SharedQueuePair& shared = layout().queue_pairs[index];
+  FreeAtomicLock(layout(), requester_qpn);
+  // What it did without having woken us for it: slots wait for the lock, a
+  // shared receive queue may have reached its limit.
+  layout().attention.store(1);
   if (shared.dest_qpn.load() != requester_qpn) {
     return;
   }

@@ -16,14 +16,17 @@
 #include "base/status.h"
 #include "verbs/soft/async_events.h"
 #include "verbs/soft/completion_queue.h"
+#include "verbs/soft/datagrams.h"
 #include "verbs/soft/housekeeper.h"
 #include "verbs/soft/layout.h"
+#include "verbs/soft/network.h"
 #include "verbs/soft/options.h"
 #include "verbs/soft/peer_link.h"
 #include "verbs/soft/port.h"
 #include "verbs/soft/queue_pair.h"
 #include "verbs/soft/region_table.h"
 #include "verbs/soft/segment.h"
+#include "verbs/soft/shared_receive_queue.h"
 
 namespace ringpipe::verbs::soft {
 
@@ -59,13 +62,18 @@ class Context : public verbs_context {
 
   ibv_pd* AllocPd();
   int DeallocPd(ibv_pd* pd);
-  ibv_mr* RegMr(ibv_pd* pd, void* address, std::size_t length, int access);
+  ibv_mr* RegMr(ibv_pd* pd, void* address, std::size_t length,
+                std::uint64_t iova, int access);
   int DeregMr(ibv_mr* mr);
   ibv_comp_channel* CreateCompChannel();
   int DestroyCompChannel(ibv_comp_channel* channel);
   ibv_cq* CreateCq(int entries, void* cq_context, ibv_comp_channel* channel,
                    int vector);
   int DestroyCq(ibv_cq* cq);
+  ibv_srq* CreateSrq(ibv_pd* pd, ibv_srq_init_attr* attr);
+  int ModifySrq(ibv_srq* srq, const ibv_srq_attr& attr, int mask);
+  int QuerySrq(ibv_srq* srq, ibv_srq_attr* attr);
+  int DestroySrq(ibv_srq* srq);
   ibv_qp* CreateQp(ibv_pd* pd, ibv_qp_init_attr* attr);
   int DestroyQp(ibv_qp* qp);
   ibv_ah* CreateAh(ibv_pd* pd, const ibv_ah_attr& attr);
@@ -73,9 +81,13 @@ class Context : public verbs_context {
 
   // For the objects.
   const Options& options() const { return options_; }
+  std::uint32_t block() const { return block_; }
   Port& port() { return port_; }
+  Datagrams& datagrams() { return datagrams_; }
+  Network& network() { return network_; }
   SegmentLayout& layout() { return segment_->layout(); }
   Segment& segment() { return *segment_; }
+  const std::shared_ptr<Segment>& shared_segment() { return segment_; }
   const SharedRegion* regions() const { return regions_->regions(); }
   AsyncEvents& async_events() { return async_events_; }
   std::uint32_t Qpn(std::uint32_t index) const {
@@ -108,7 +120,10 @@ class Context : public verbs_context {
   // Lets what is stalled get on; returns when to do so again.
   Clock::time_point ProgressByTimer();
   void ReportOverruns();
+  void ReportSharedReceiveLimits();
   void RefreshPort();
+  // A datagram came while somebody wants to be told.
+  void DrainDatagrams();
 
  private:
   Context(ibv_device* device, const Options& options);
@@ -123,6 +138,7 @@ class Context : public verbs_context {
 
   const Options options_;
   Port port_;
+  Datagrams datagrams_{this};
   std::uint32_t block_ = 0;
   std::shared_ptr<Segment> segment_;
   std::unique_ptr<RegionTable> regions_;
@@ -136,6 +152,8 @@ class Context : public verbs_context {
   std::map<ibv_comp_channel*, std::unique_ptr<CompletionChannel>> channels_;
   std::map<ibv_ah*, std::unique_ptr<AddressHandle>> ahs_;
   std::array<std::unique_ptr<CompletionQueue>, kMaxCompletionQueues> cqs_;
+  std::array<std::shared_ptr<SharedReceiveQueue>, kMaxSharedReceiveQueues>
+      srqs_;
   std::array<std::shared_ptr<QueuePair>, kMaxQueuePairs> qps_;
   std::uint32_t qps_used_ = 0;            // indexes ever used
   std::deque<std::uint32_t> qps_unused_;  // first in, first out: late reuse
@@ -146,6 +164,7 @@ class Context : public verbs_context {
   std::atomic<int> stalled_count_{0};
   std::atomic<std::uint64_t> stalled_[kMaxQueuePairs / 64] = {};
 
+  Network network_{this, options_, &port_};
   Housekeeper housekeeper_;  // last: its thread uses all of the above
 };
 

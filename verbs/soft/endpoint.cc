@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 
 #include "base/deadline.h"
+#include "verbs/soft/verbs_functions.h"
 
 namespace ringpipe::verbs::soft {
 namespace {
@@ -18,11 +19,18 @@ void Require(bool condition, const char* what) {
   }
 }
 
+Options DeviceOptions(const EndpointOptions& options) {
+  Options device;
+  device.adversary_seed = options.adversary_seed;
+  device.host_id = options.host_id;
+  device.secret = options.secret;
+  return device;
+}
+
 }  // namespace
 
 Endpoint::Endpoint(const EndpointOptions& options)
-    : options_(options),
-      library_(CreateSoftLibrary({.adversary_seed = options.adversary_seed})) {
+    : options_(options), library_(CreateSoftLibrary(DeviceOptions(options))) {
   ibv_device** devices = library_->get_device_list(nullptr);
   context = library_->open_device(devices[0]);
   Require(context != nullptr, "open_device");
@@ -35,8 +43,15 @@ Endpoint::Endpoint(const EndpointOptions& options)
   ibv_qp_init_attr attr = {};
   attr.send_cq = attr.recv_cq = cq;
   attr.cap = options.cap;
-  attr.qp_type = IBV_QPT_RC;
+  attr.qp_type = options.type;
   attr.sq_sig_all = options.signal_all ? 1 : 0;
+  if (options.shared_receives > 0) {
+    ibv_srq_init_attr shared = {};
+    shared.attr = {options.shared_receives, 4, 0};
+    srq = CreateSrq(pd, &shared);
+    Require(srq != nullptr, "create_srq");
+    attr.srq = srq;
+  }
   qp = library_->create_qp(pd, &attr);
   Require(qp != nullptr, "create_qp");
   void* memory =
@@ -54,6 +69,7 @@ Endpoint::Endpoint(const EndpointOptions& options)
 
 Endpoint::~Endpoint() {
   Require(qp == nullptr || library_->destroy_qp(qp) == 0, "destroy_qp");
+  Require(srq == nullptr || DestroySrq(srq) == 0, "destroy_srq");
   Require(mr == nullptr || library_->dereg_mr(mr) == 0, "dereg_mr");
   Require(library_->destroy_cq(cq) == 0, "destroy_cq");
   Require(library_->destroy_comp_channel(channel) == 0, "destroy_comp_channel");
@@ -88,18 +104,18 @@ void Endpoint::ToRtr(const Identity& peer) {
   attr.dest_qp_num = peer.qpn;
   attr.rq_psn = receive_psn;
   attr.min_rnr_timer = options_.min_rnr_timer;
-  attr.max_dest_rd_atomic = 1;
+  attr.max_dest_rd_atomic = options_.max_rd_atomic;
   attr.ah_attr.is_global = 1;
   attr.ah_attr.port_num = 1;
   attr.ah_attr.grh.hop_limit = 1;
   Require(library_->query_gid(context, 1, 0, &attr.ah_attr.grh.dgid) == 0,
           "query_gid");
-  Require(library_->modify_qp(qp, &attr,
-                              IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU |
-                                  IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-                                  IBV_QP_MAX_DEST_RD_ATOMIC |
-                                  IBV_QP_MIN_RNR_TIMER) == 0,
-          "to RTR");
+  int mask = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
+             IBV_QP_RQ_PSN;
+  if (options_.type == IBV_QPT_RC) {
+    mask |= IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
+  }
+  Require(library_->modify_qp(qp, &attr, mask) == 0, "to RTR");
 }
 
 void Endpoint::ToRts() {
@@ -109,12 +125,13 @@ void Endpoint::ToRts() {
   attr.timeout = options_.timeout;
   attr.retry_cnt = options_.retry_count;
   attr.rnr_retry = options_.rnr_retry;
-  attr.max_rd_atomic = 1;
-  Require(library_->modify_qp(qp, &attr,
-                              IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
-                                  IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
-                                  IBV_QP_MAX_QP_RD_ATOMIC) == 0,
-          "to RTS");
+  attr.max_rd_atomic = options_.max_rd_atomic;
+  int mask = IBV_QP_STATE | IBV_QP_SQ_PSN;
+  if (options_.type == IBV_QPT_RC) {
+    mask |= IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+            IBV_QP_MAX_QP_RD_ATOMIC;
+  }
+  Require(library_->modify_qp(qp, &attr, mask) == 0, "to RTS");
 }
 
 void Endpoint::ToReset() {
@@ -147,7 +164,8 @@ int Endpoint::Receive(std::uint64_t id, std::vector<ibv_sge> sges) {
   request.sg_list = sges.data();
   request.num_sge = static_cast<int>(sges.size());
   ibv_recv_wr* bad = nullptr;
-  return ibv_post_recv(qp, &request, &bad);
+  return srq != nullptr ? ibv_post_srq_recv(srq, &request, &bad)
+                        : ibv_post_recv(qp, &request, &bad);
 }
 
 int Endpoint::PostSend(ibv_send_wr& request, std::uint64_t id,
@@ -177,6 +195,39 @@ int Endpoint::Write(std::uint64_t id, std::vector<ibv_sge> sges,
   request.wr.rdma.remote_addr = peer.address + peer_offset;
   request.wr.rdma.rkey = peer.rkey;
   return PostSend(request, id, sges, flags);
+}
+
+int Endpoint::Read(std::uint64_t id, std::vector<ibv_sge> sges,
+                   const Identity& peer, std::uint64_t peer_offset,
+                   unsigned flags) {
+  ibv_send_wr request = {};
+  request.opcode = IBV_WR_RDMA_READ;
+  request.wr.rdma.remote_addr = peer.address + peer_offset;
+  request.wr.rdma.rkey = peer.rkey;
+  return PostSend(request, id, sges, flags);
+}
+
+int Endpoint::CompareSwap(std::uint64_t id, std::vector<ibv_sge> sges,
+                          const Identity& peer, std::uint64_t peer_offset,
+                          std::uint64_t compare, std::uint64_t swap) {
+  ibv_send_wr request = {};
+  request.opcode = IBV_WR_ATOMIC_CMP_AND_SWP;
+  request.wr.atomic.remote_addr = peer.address + peer_offset;
+  request.wr.atomic.rkey = peer.rkey;
+  request.wr.atomic.compare_add = compare;
+  request.wr.atomic.swap = swap;
+  return PostSend(request, id, sges, IBV_SEND_SIGNALED);
+}
+
+int Endpoint::FetchAdd(std::uint64_t id, std::vector<ibv_sge> sges,
+                       const Identity& peer, std::uint64_t peer_offset,
+                       std::uint64_t add) {
+  ibv_send_wr request = {};
+  request.opcode = IBV_WR_ATOMIC_FETCH_AND_ADD;
+  request.wr.atomic.remote_addr = peer.address + peer_offset;
+  request.wr.atomic.rkey = peer.rkey;
+  request.wr.atomic.compare_add = add;
+  return PostSend(request, id, sges, IBV_SEND_SIGNALED);
 }
 
 std::optional<ibv_wc> Endpoint::Poll(std::chrono::milliseconds most) {

@@ -1,4 +1,5 @@
-// For tests: one end of an RC connection, straight on the software device.
+// For tests: one end of an RC or UC connection, straight on the software
+// device.
 #ifndef RINGPIPE_VERBS_SOFT_ENDPOINT_H_
 #define RINGPIPE_VERBS_SOFT_ENDPOINT_H_
 
@@ -9,6 +10,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "verbs/soft/soft_library.h"
@@ -16,7 +18,8 @@
 namespace ringpipe::verbs::soft {
 
 inline constexpr int kAllAccess =
-    IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
+    IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
+    IBV_ACCESS_REMOTE_ATOMIC;
 
 // What the other end must know. Plain data.
 struct Identity {
@@ -27,6 +30,11 @@ struct Identity {
 
 struct EndpointOptions {
   std::uint64_t adversary_seed = 0;
+  std::string host_id;  // endpoints with different ones talk over TCP
+  std::string secret;
+  ibv_qp_type type = IBV_QPT_RC;  // or UC
+  std::uint8_t max_rd_atomic = 1;
+  std::uint32_t shared_receives = 0;  // max_wr of its SRQ; 0: it has none
   std::size_t buffer_bytes = 1 << 20;
   bool private_memory = false;  // else from the device's allocate
   int memory_access = kAllAccess;
@@ -69,7 +77,8 @@ class Endpoint {
   std::byte* data() { return buffer_; }
   ibv_sge Sge(std::size_t offset, std::uint32_t bytes) const;
 
-  // Post one request; return what verbs returned.
+  // Post one request; return what verbs returned. Receive posts to the shared
+  // receive queue where there is one.
   int Receive(std::uint64_t id, std::vector<ibv_sge> sges);
   int Send(std::uint64_t id, std::vector<ibv_sge> sges,
            unsigned flags = IBV_SEND_SIGNALED,
@@ -77,6 +86,14 @@ class Endpoint {
   int Write(std::uint64_t id, std::vector<ibv_sge> sges, const Identity& peer,
             std::uint64_t peer_offset, unsigned flags = IBV_SEND_SIGNALED,
             std::optional<std::uint32_t> immediate = {});
+  int Read(std::uint64_t id, std::vector<ibv_sge> sges, const Identity& peer,
+           std::uint64_t peer_offset, unsigned flags = IBV_SEND_SIGNALED);
+  int CompareSwap(std::uint64_t id, std::vector<ibv_sge> sges,
+                  const Identity& peer, std::uint64_t peer_offset,
+                  std::uint64_t compare, std::uint64_t swap);
+  int FetchAdd(std::uint64_t id, std::vector<ibv_sge> sges,
+               const Identity& peer, std::uint64_t peer_offset,
+               std::uint64_t add);
 
   // The next completion; nullopt if there is none within the time.
   std::optional<ibv_wc> Poll(
@@ -93,6 +110,7 @@ class Endpoint {
   ibv_pd* pd = nullptr;
   ibv_comp_channel* channel = nullptr;
   ibv_cq* cq = nullptr;
+  ibv_srq* srq = nullptr;
   ibv_qp* qp = nullptr;
   ibv_mr* mr = nullptr;
   // What Connect sets.

@@ -1,17 +1,12 @@
 // Private memory of another process where the kernel forbids process_vm_*.
 #include <errno.h>
-#include <linux/capability.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
-#include <stddef.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
 #include "gtest/gtest.h"
 #include "verbs/soft/endpoint.h"
+#include "verbs/soft/forbidden_copies.h"
 #include "verbs/soft/peer_process.h"
 
 namespace ringpipe::verbs::soft {
@@ -19,44 +14,18 @@ namespace {
 
 constexpr std::uint32_t kBytes = 300'000;  // more than all slots
 
-void ForbidProcessVm() {
-  sock_filter filter[] = {
-      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_readv, 1, 0),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_writev, 0, 1),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-  };
-  const sock_fprog program = {sizeof filter / sizeof *filter, filter};
-  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
-      prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0) {
-    abort();
-  }
-}
-
-// None may reach this process, nor this one another that is like it: root
-// could, but for its capabilities. (In a sandbox there may be no other user to
-// become.)
-void BecomeUndumpable() {
-  __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
-  const __user_cap_data_struct none[2] = {};
-  if (syscall(SYS_capset, &header, none) != 0 ||
-      prctl(PR_SET_DUMPABLE, 0) != 0) {
-    abort();
-  }
-}
-
 void DoNothing() {}
 
 enum class Obstacle { kUndumpable, kSeccomp };
 
-// (adversary seed, obstacle)
-class Fallback
-    : public testing::TestWithParam<std::tuple<std::uint64_t, Obstacle>> {
+// (adversary seed, obstacle, type)
+class Fallback : public testing::TestWithParam<
+                     std::tuple<std::uint64_t, Obstacle, ibv_qp_type>> {
  protected:
   Fallback() {
     options_.adversary_seed = std::get<0>(GetParam());
     options_.private_memory = true;
+    options_.type = std::get<2>(GetParam());
   }
   static bool undumpable() {
     return std::get<1>(GetParam()) == Obstacle::kUndumpable;
@@ -64,10 +33,11 @@ class Fallback
   EndpointOptions options_;
 };
 
-INSTANTIATE_TEST_SUITE_P(Modes, Fallback,
-                         testing::Combine(testing::Values(0, 11),
-                                          testing::Values(Obstacle::kUndumpable,
-                                                          Obstacle::kSeccomp)));
+INSTANTIATE_TEST_SUITE_P(
+    Modes, Fallback,
+    testing::Combine(testing::Values(0, 11),
+                     testing::Values(Obstacle::kUndumpable, Obstacle::kSeccomp),
+                     testing::Values(IBV_QPT_RC, IBV_QPT_UC)));
 
 std::byte Pattern(std::uint32_t i) {
   return static_cast<std::byte>(i * 7 + i / 251);
@@ -123,8 +93,22 @@ bool Source(ValuePipe& pipe, ValuePipe& target, const EndpointOptions& options,
                  IBV_SEND_SIGNALED, 5);
   const auto sent = endpoint.Poll();
   const auto written = endpoint.Poll();
+  if (options.type == IBV_QPT_UC) {  // which has no READ
+    return target.Get<bool>() && sent && sent->status == IBV_WC_SUCCESS &&
+           written && written->status == IBV_WC_SUCCESS;
+  }
+  // And back, into two places.
+  memset(endpoint.data(), 0, 2 * kBytes);
+  endpoint.Read(3, {endpoint.Sge(5, 1000), endpoint.Sge(2000, kBytes - 1000)},
+                identity, 400'000);
+  const auto read = endpoint.Poll();
+  bool same = endpoint.data()[2000 + kBytes - 1000] == std::byte{0};
+  for (std::uint32_t i = 0; i < kBytes; ++i) {
+    same = same && endpoint.data()[i < 1000 ? 5 + i : 1000 + i] == Pattern(i);
+  }
   return target.Get<bool>() && sent && sent->status == IBV_WC_SUCCESS &&
-         written && written->status == IBV_WC_SUCCESS;
+         written && written->status == IBV_WC_SUCCESS && read &&
+         read->status == IBV_WC_SUCCESS && same;
 }
 
 TEST_P(Fallback, BytesTravelThroughSlots) {

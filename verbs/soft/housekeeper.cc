@@ -36,6 +36,9 @@ Status Housekeeper::Start(FileDescriptor listener) {
     return ErrnoStatus(StatusCode::kResourceExhausted,
                        "cannot start the housekeeper of soft0", errno);
   }
+  for (const FileDescriptor& tcp : context_->network().listeners()) {
+    Watch(tcp.get());
+  }
   // The application's signals are not for this thread.
   sigset_t all, before;
   sigfillset(&all);
@@ -72,6 +75,10 @@ void Housekeeper::NeedTimer(Clock::time_point when) {
 }
 
 void Housekeeper::Watch(int socket) { Add(epoll_.get(), socket); }
+
+void Housekeeper::WatchDatagrams() {
+  context_->datagrams().Watch(epoll_.get());
+}
 
 void Housekeeper::Run() {
   Clock::time_point next = Clock::time_point::max();
@@ -111,8 +118,13 @@ void Housekeeper::Handle(int fd) {
     [[maybe_unused]] const ssize_t got = read(fd, &count, sizeof count);
   } else if (fd == context_->port().fd()) {
     context_->RefreshPort();
+  } else if (context_->datagrams().Owns(fd)) {
+    context_->DrainDatagrams();
   } else if (fd == listener_.get()) {
     Accept();
+  } else if (context_->network().IsListener(fd)) {
+    epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
+    context_->network().OnListenerReadable();
   } else if (requesters_.contains(fd)) {
     HandleRequester(fd);
   } else {
@@ -228,6 +240,7 @@ void Housekeeper::Attend() {
       context_->layout().attention.exchange(0) == 0) {
     return;
   }
+  context_->ReportSharedReceiveLimits();
   for (const std::shared_ptr<QueuePair>& qp : context_->QueuePairs()) {
     qp->HandleFault();
     if (!qp->ServeSlots()) {

@@ -32,6 +32,8 @@ class Housekeeper {
   void NeedTimer(Clock::time_point when);
   // A link's socket, until it is closed.
   void Watch(int socket);
+  // The context's UD sockets.
+  void WatchDatagrams();
 
  private:
   // Requester `second` is attached to the queue pair with index `first`.

@@ -5,8 +5,9 @@
 // may die at any instruction, and may be wrong: the owner checks whatever a
 // peer wrote before use, and keeps its own copy of what it decides by.
 //
-//   | regions | completion queues | queue pairs | receives | slots | data ... |
-//   '------------------------ SegmentLayout -----------------------'  Allocate
+//   | regions | completion queues | queue pairs | receives | shared receive
+//   | queues | slots | data ... |
+//   '- SegmentLayout ' Allocate
 #ifndef RINGPIPE_VERBS_SOFT_LAYOUT_H_
 #define RINGPIPE_VERBS_SOFT_LAYOUT_H_
 
@@ -20,6 +21,7 @@ namespace ringpipe::verbs::soft {
 
 inline constexpr std::uint32_t kMaxQueuePairs = 1024;
 inline constexpr std::uint32_t kMaxCompletionQueues = 1024;
+inline constexpr std::uint32_t kMaxSharedReceiveQueues = 64;
 inline constexpr std::uint32_t kMaxRegions = 1 << 16;
 inline constexpr std::uint32_t kMaxQueueDepth = 8192;
 inline constexpr std::uint32_t kMaxSge = 8;
@@ -47,6 +49,7 @@ struct SharedRegion {
   std::atomic<std::uint32_t> key;  // 0: none
   std::uint32_t pd;
   std::uint32_t access;
+  std::uint64_t iova;     // where it begins for those who name its key
   std::uint64_t address;  // in the owner's address space
   std::uint64_t bytes;
   std::uint64_t offset;  // in the segment, or kPrivateMemory
@@ -75,15 +78,54 @@ struct alignas(64) ReceiveEntry {
   std::uint32_t byte_count;
   std::uint32_t immediate;  // network byte order
   std::uint32_t flags;      // ibv_wc_flags
+  // Of a datagram; 0: the peer that the queue pair is connected to.
+  std::uint32_t src_qpn;
+  std::uint16_t slid;
+  std::uint16_t service_level;
+  // Peer-written: which receive of the shared receive queue this is.
+  std::uint32_t shared_receive;
   ibv_sge sges[kMaxSge];
 };
 
-// A fragment on its way into private memory that the peer cannot reach itself.
+// A receive that was posted to a shared receive queue. Owner-written.
+struct alignas(64) SharedReceive {
+  std::uint32_t sge_count;
+  ibv_sge sges[kMaxSge];
+};
+
+// The receives that several queue pairs share, oldest first. Word p % size of
+// the ring stands for the receive that was posted as number p:
+//
+//   | p:32 | index in `receives`:16 | claimant:16 |
+//
+// The owner writes it with claimant 0. A peer takes the receive for its queue
+// pair by exchanging that word for the same with the queue pair's index + 1,
+// and only then copies it into the queue pair's own ring. So whoever dies
+// anywhere has left its name, and the owner believes no claim that is not here.
+struct SharedReceiveRing {
+  // Owner.
+  alignas(64) std::atomic<std::uint32_t> posted;  // ever
+  std::atomic<std::uint32_t> mask;
+  std::atomic<std::uint32_t> pd;
+  // Peers wake the owner when fewer than this many are left. 0: they need not.
+  std::atomic<std::uint32_t> limit;
+  // Peers: all before this number are claimed, and perhaps this one.
+  alignas(64) std::atomic<std::uint32_t> claimed;
+  alignas(64) std::atomic<std::uint64_t> words[kMaxQueueDepth];
+  SharedReceive receives[kMaxQueueDepth];
+};
+
+// What the owner is to do, with its own memory and the bytes of a slot, because
+// the peer cannot reach that memory itself.
 struct SlotDescriptor {
-  std::uint64_t address;
+  enum Kind : std::uint32_t { kWrite, kRead, kCompareSwap, kFetchAdd };
+  std::uint32_t kind;
   std::uint32_t key;
-  std::uint32_t access;  // what the region must allow
+  std::uint64_t address;  // as the key has it
+  std::uint32_t access;   // what the region must allow
   std::uint32_t bytes;
+  std::uint64_t compare_add;
+  std::uint64_t swap;
 };
 
 struct SharedQueuePair {
@@ -97,10 +139,17 @@ struct SharedQueuePair {
   std::atomic<std::uint32_t> recv_cq;
   std::atomic<std::uint32_t> ring_mask;
   std::atomic<std::uint32_t> min_rnr_timer;
+  std::atomic<std::uint32_t> type;  // ibv_qp_type
+  std::atomic<std::uint32_t> max_dest_rd_atomic;
+  // The index of its shared receive queue + 1; 0: it has receives of its own.
+  std::atomic<std::uint32_t> shared_receives;
   std::atomic<std::uint32_t> recv_psn;            // of the first message
   alignas(64) std::atomic<std::uint32_t> posted;  // receives ever posted
   // Peer.
   alignas(64) std::atomic<std::uint32_t> completed;  // receives ever completed
+  // Receives ever taken from the shared receive queue into the ring: as
+  // `completed`, or one more.
+  std::atomic<std::uint32_t> claimed;
   // Odd while the peer is between looking at this queue pair and the end of
   // what it does with it: the hazard marker that deregistration waits for.
   std::atomic<std::uint32_t> busy;
@@ -111,17 +160,22 @@ struct SharedQueuePair {
   alignas(64) std::atomic<std::uint32_t> slots_filled;
   SlotDescriptor slots[kSlots];
   alignas(64) std::atomic<std::uint32_t> slots_done;
-  std::atomic<std::uint32_t> slots_refused;  // by the owner's own tables
+  // By the owner's own tables; the peer clears it when it has seen it.
+  std::atomic<std::uint32_t> slots_refused;
 };
 inline constexpr std::uint32_t kFaultWithoutEvent = 0xffff;
 
 struct SegmentLayout {
   // Set by peers before they wake the owner: look at `fault` and at the slots.
   std::atomic<std::uint32_t> attention;
+  // Excludes atomics on private memory from each other, see atomic_operation.h.
+  std::atomic<std::uint32_t> atomic_lock;
+  std::atomic<std::uint32_t> atomic_lock_wanted;  // by the owner
   SharedRegion regions[kMaxRegions];
   SharedCompletionQueue completion_queues[kMaxCompletionQueues];
   SharedQueuePair queue_pairs[kMaxQueuePairs];
   ReceiveEntry receives[kMaxQueuePairs][kMaxQueueDepth];
+  SharedReceiveRing shared_receives[kMaxSharedReceiveQueues];
   std::byte slots[kMaxQueuePairs][kSlots][kSlotBytes];
 };
 

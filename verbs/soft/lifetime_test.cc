@@ -177,6 +177,44 @@ TEST_P(Deregister, NothingIsWrittenAfterItReturns) {
   }
 }
 
+// After it the memory may be unmapped: who still looked would fault.
+TEST_P(Deregister, NothingIsReadOrUpdatedAfterItReturns) {
+  EndpointOptions options;
+  options.private_memory = GetParam();
+  for (const bool atomic : {false, true}) {
+    Pair pair(options);
+    const Identity target = pair.b.identity();
+    std::atomic<int> done_before{0};
+    std::atomic<bool> gone{false};
+    std::thread reader([&] {
+      while (true) {
+        const bool after = gone;
+        const int posted =
+            atomic ? pair.a.FetchAdd(1, {pair.a.Sge(0, 8)}, target, 0, 1)
+                   : pair.a.Read(1, {pair.a.Sge(0, 100'000)}, target, 0);
+        ASSERT_EQ(posted, 0);
+        const auto done = pair.a.Poll();
+        ASSERT_TRUE(done);
+        if (done->status != IBV_WC_SUCCESS) {
+          EXPECT_EQ(done->status, IBV_WC_REM_ACCESS_ERR);
+          return;
+        }
+        EXPECT_FALSE(after);
+        ++done_before;
+      }
+    });
+    while (done_before < 10) {
+      std::this_thread::yield();
+    }
+    EXPECT_EQ(pair.b.library().dereg_mr(pair.b.mr), 0);
+    gone = true;
+    pair.b.mr = nullptr;
+    memset(pair.b.data(), 0x77, 100'000);  // a race, if a were still at it
+    reader.join();
+    EXPECT_EQ(pair.b.data()[0], std::byte{0x77});
+  }
+}
+
 TEST(StoppedPeer, RefusesDeregistrationInTheMiddleOfAWrite) {
   EndpointOptions options;
   options.buffer_bytes = 64 << 20;

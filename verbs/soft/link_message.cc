@@ -40,6 +40,19 @@ void TakeDescriptors(msghdr& header, FileDescriptor* first,
   }
 }
 
+socklen_t AbstractAddress(const char* kind, const std::string& host_id,
+                          std::uint32_t block, sockaddr_un* address) {
+  *address = {};
+  address->sun_family = AF_UNIX;
+  // A host id may be longer than a name.
+  const std::size_t host =
+      host_id.empty() ? 0 : std::hash<std::string>()(host_id);
+  const int length =
+      snprintf(address->sun_path + 1, sizeof address->sun_path - 1,
+               "%s/%zx/%u", kind, host, block);
+  return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + length);
+}
+
 }  // namespace
 
 bool SendLinkMessage(int socket, const LinkMessage& message, int segment_fd,
@@ -97,15 +110,12 @@ Received ReceiveLinkMessage(int socket, LinkMessage* message,
 
 socklen_t ContextAddress(const std::string& host_id, std::uint32_t block,
                          sockaddr_un* address) {
-  *address = {};
-  address->sun_family = AF_UNIX;
-  // A host id may be longer than a name.
-  const std::size_t host =
-      host_id.empty() ? 0 : std::hash<std::string>()(host_id);
-  const int length =
-      snprintf(address->sun_path + 1, sizeof address->sun_path - 1,
-               "ringpipe-soft/%zx/%u", host, block);
-  return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + length);
+  return AbstractAddress("ringpipe-soft", host_id, block, address);
+}
+
+socklen_t DatagramAddress(const std::string& host_id, std::uint32_t block,
+                          sockaddr_un* address) {
+  return AbstractAddress("ringpipe-soft-ud", host_id, block, address);
 }
 
 bool IsTrusted(int socket, ucred* peer) {

@@ -53,6 +53,10 @@ Received ReceiveLinkMessage(int socket, LinkMessage* message,
 socklen_t ContextAddress(const std::string& host_id, std::uint32_t block,
                          sockaddr_un* address);
 
+// Likewise the socket of its UD queue pairs.
+socklen_t DatagramAddress(const std::string& host_id, std::uint32_t block,
+                          sockaddr_un* address);
+
 // Whether the process at the other end may share memory with this one: the same
 // user, or one of the two is root.
 bool IsTrusted(int socket, ucred* peer);

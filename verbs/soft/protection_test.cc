@@ -1,9 +1,14 @@
 // Whatever a real HCA refuses is refused, with its status at each side.
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+
 #include <tuple>
 
 #include "base/deadline.h"
 #include "gtest/gtest.h"
 #include "verbs/soft/endpoint.h"
+#include "verbs/soft/verbs_functions.h"
 
 namespace ringpipe::verbs::soft {
 namespace {
@@ -28,6 +33,23 @@ class Protection
     ASSERT_EQ(endpoint.Receive(1002, {}), 0);
     EXPECT_EQ(endpoint.Poll().value().status, IBV_WC_WR_FLUSH_ERR);
     EXPECT_TRUE(endpoint.Quiet());
+  }
+
+  static void ExpectReadRefused(Pair& pair, const Identity& target,
+                                std::uint64_t offset, std::uint32_t bytes) {
+    ASSERT_EQ(pair.a.Read(1, {pair.a.Sge(0, bytes)}, target, offset), 0);
+    EXPECT_EQ(pair.a.Poll().value().status, IBV_WC_REM_ACCESS_ERR);
+    EXPECT_EQ(pair.b.NextEvent(), IBV_EVENT_QP_ACCESS_ERR);
+    ExpectDead(pair.a);
+    ExpectDead(pair.b);
+  }
+
+  // After a request that the responder does not support.
+  static void ExpectInvalid(Pair& pair) {
+    EXPECT_EQ(pair.a.Poll().value().status, IBV_WC_REM_INV_REQ_ERR);
+    EXPECT_EQ(pair.b.NextEvent(), IBV_EVENT_QP_REQ_ERR);
+    ExpectDead(pair.a);
+    ExpectDead(pair.b);
   }
 
   // A write that the responder refuses.
@@ -111,7 +133,180 @@ TEST_P(Protection, QueuePairWithoutRemoteWrite) {
   EndpointOptions target = options_;
   target.qp_access = 0;
   Pair pair(options_, target);
-  ExpectWriteRefused(pair, pair.b.identity(), 0, 100);
+  ASSERT_EQ(pair.a.Write(1, {pair.a.Sge(0, 100)}, pair.b.identity(), 0), 0);
+  ExpectInvalid(pair);
+}
+
+TEST_P(Protection, ReadWithAWrongRkey) {
+  Pair pair(options_);
+  Identity target = pair.b.identity();
+  target.rkey ^= 1;
+  ExpectReadRefused(pair, target, 0, 100);
+}
+
+TEST_P(Protection, ReadBeyondItsRegion) {
+  Pair pair(options_);
+  ExpectReadRefused(pair, pair.b.identity(), (1 << 20) - 10, 11);
+}
+
+TEST_P(Protection, ReadOfARegionWithoutRemoteRead) {
+  EndpointOptions target = options_;
+  target.memory_access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
+  Pair pair(options_, target);
+  ExpectReadRefused(pair, pair.b.identity(), 0, 100);
+}
+
+TEST_P(Protection, ReadOnAQueuePairWithoutRemoteRead) {
+  EndpointOptions target = options_;
+  target.qp_access = IBV_ACCESS_REMOTE_WRITE;
+  Pair pair(options_, target);
+  ASSERT_EQ(pair.a.Read(1, {pair.a.Sge(0, 100)}, pair.b.identity(), 0), 0);
+  ExpectInvalid(pair);
+}
+
+TEST_P(Protection, ReadFromWhoAnswersNone) {
+  EndpointOptions target = options_;
+  target.max_rd_atomic = 0;
+  Pair pair(options_, target);
+  ASSERT_EQ(pair.a.Read(1, {pair.a.Sge(0, 100)}, pair.b.identity(), 0), 0);
+  ExpectInvalid(pair);
+}
+
+TEST_P(Protection, ReadIntoMemoryWithoutLocalWrite) {
+  EndpointOptions source = options_;
+  source.memory_access = 0;
+  Pair pair(source, options_);
+  ASSERT_EQ(pair.a.Read(1, {pair.a.Sge(0, 100)}, pair.b.identity(), 0), 0);
+  EXPECT_EQ(pair.a.Poll().value().status, IBV_WC_LOC_PROT_ERR);
+  ExpectDead(pair.a);
+  EXPECT_EQ(pair.b.State(), IBV_QPS_RTS);
+}
+
+TEST_P(Protection, AtomicOfAnotherLengthThanEight) {
+  for (const std::uint32_t bytes : {0u, 4u, 16u}) {
+    Pair pair(options_);
+    ASSERT_EQ(
+        pair.a.FetchAdd(1, {pair.a.Sge(0, bytes)}, pair.b.identity(), 0, 1), 0);
+    EXPECT_EQ(pair.a.Poll().value().status, IBV_WC_LOC_LEN_ERR);
+    ExpectDead(pair.a);
+    EXPECT_EQ(pair.b.State(), IBV_QPS_RTS);
+  }
+}
+
+TEST_P(Protection, AtomicAtAnAddressThatIsNotAligned) {
+  Pair pair(options_);
+  ASSERT_EQ(pair.a.FetchAdd(1, {pair.a.Sge(0, 8)}, pair.b.identity(), 4, 1), 0);
+  ExpectInvalid(pair);
+}
+
+TEST_P(Protection, AtomicOnARegionWithoutRemoteAtomic) {
+  EndpointOptions target = options_;
+  target.memory_access = kAllAccess & ~IBV_ACCESS_REMOTE_ATOMIC;
+  Pair pair(options_, target);
+  ASSERT_EQ(
+      pair.a.CompareSwap(1, {pair.a.Sge(0, 8)}, pair.b.identity(), 0, 0, 1), 0);
+  EXPECT_EQ(pair.a.Poll().value().status, IBV_WC_REM_ACCESS_ERR);
+  EXPECT_EQ(pair.b.NextEvent(), IBV_EVENT_QP_ACCESS_ERR);
+  EXPECT_EQ(pair.b.data()[0], std::byte{0});
+}
+
+TEST_P(Protection, AtomicOnAQueuePairWithoutRemoteAtomic) {
+  EndpointOptions target = options_;
+  target.qp_access = kAllAccess & ~IBV_ACCESS_REMOTE_ATOMIC;
+  Pair pair(options_, target);
+  ASSERT_EQ(pair.a.FetchAdd(1, {pair.a.Sge(0, 8)}, pair.b.identity(), 0, 1), 0);
+  ExpectInvalid(pair);
+}
+
+// --- UC ----------------------------------------------------------------------
+
+class Unreliable : public Protection {
+ protected:
+  Unreliable() { options_.type = IBV_QPT_UC; }
+
+  // The next message arrives.
+  static void ExpectAlive(Pair& pair) {
+    ASSERT_EQ(pair.b.Receive(77, {pair.b.Sge(0, 100)}), 0);
+    ASSERT_EQ(pair.a.Send(78, {pair.a.Sge(0, 100)}), 0);
+    EXPECT_EQ(pair.a.Poll().value().status, IBV_WC_SUCCESS);
+    const auto received = pair.b.Poll();
+    ASSERT_TRUE(received);
+    EXPECT_EQ(received->status, IBV_WC_SUCCESS);
+    EXPECT_EQ(received->wr_id, 77u);
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(Modes, Unreliable,
+                         testing::Combine(testing::Values(0, 11),
+                                          testing::Bool()));
+
+TEST_P(Unreliable, SendWithoutAReceiveIsLost) {
+  Pair pair(options_);
+  ASSERT_EQ(pair.a.Send(1, {pair.a.Sge(0, 8)}), 0);
+  EXPECT_EQ(pair.a.Poll().value().status, IBV_WC_SUCCESS);
+  ExpectAlive(pair);
+}
+
+TEST_P(Unreliable, WriteWithAWrongKeyIsLost) {
+  Pair pair(options_);
+  Identity target = pair.b.identity();
+  target.rkey ^= 1;
+  memset(pair.a.data(), 1, 8);
+  ASSERT_EQ(pair.a.Write(1, {pair.a.Sge(0, 8)}, target, 0), 0);
+  EXPECT_EQ(pair.a.Poll().value().status, IBV_WC_SUCCESS);
+  EXPECT_EQ(pair.b.data()[0], std::byte{0});
+  EXPECT_FALSE(pair.b.NextEvent(std::chrono::milliseconds(0)));
+  ExpectAlive(pair);
+}
+
+TEST_P(Unreliable, WriteArrives) {
+  Pair pair(options_);
+  memset(pair.a.data(), 1, 1000);
+  ASSERT_EQ(pair.a.Write(1, {pair.a.Sge(0, 1000)}, pair.b.identity(), 5), 0);
+  EXPECT_EQ(pair.a.Poll().value().status, IBV_WC_SUCCESS);
+  EXPECT_EQ(memcmp(pair.a.data(), pair.b.data() + 5, 1000), 0);
+  ExpectAlive(pair);
+}
+
+TEST_P(Unreliable, MessageLongerThanItsReceiveEndsOnlyTheReceiver) {
+  Pair pair(options_);
+  ASSERT_EQ(pair.b.Receive(9, {pair.b.Sge(0, 50)}), 0);
+  ASSERT_EQ(pair.a.Send(1, {pair.a.Sge(0, 100)}), 0);
+  EXPECT_EQ(pair.a.Poll().value().status, IBV_WC_SUCCESS);
+  EXPECT_EQ(pair.b.Poll().value().status, IBV_WC_LOC_LEN_ERR);
+  ExpectDead(pair.b);
+  EXPECT_EQ(pair.a.State(), IBV_QPS_RTS);
+}
+
+TEST_P(Unreliable, NobodyThereIsNoError) {
+  Endpoint a(options_);
+  Identity nobody = a.identity();
+  nobody.qpn ^= 0x3ff;
+  a.Connect(nobody);
+  for (std::uint64_t i = 0; i < 3; ++i) {
+    ASSERT_EQ(a.Send(i, {}), 0);
+    EXPECT_EQ(a.Poll().value().status, IBV_WC_SUCCESS);
+  }
+  EXPECT_EQ(a.State(), IBV_QPS_RTS);
+}
+
+TEST_P(Unreliable, LocalErrorStopsOnlyTheSendQueue) {
+  Pair pair(options_);
+  ibv_sge wrong = pair.a.Sge(0, 100);
+  wrong.lkey ^= 1;
+  ASSERT_EQ(pair.a.Send(1, {wrong}), 0);
+  ASSERT_EQ(pair.a.Send(2, {pair.a.Sge(0, 8)}), 0);
+  EXPECT_EQ(pair.a.Poll().value().status, IBV_WC_LOC_PROT_ERR);
+  EXPECT_EQ(pair.a.Poll().value().status, IBV_WC_WR_FLUSH_ERR);
+  EXPECT_EQ(pair.a.State(), IBV_QPS_SQE);
+  ASSERT_EQ(pair.a.Receive(3, {pair.a.Sge(0, 8)}), 0);
+  ASSERT_EQ(pair.b.Send(4, {pair.b.Sge(0, 8)}), 0);
+  EXPECT_EQ(pair.b.Poll().value().status, IBV_WC_SUCCESS);
+  EXPECT_EQ(pair.a.Poll().value().status, IBV_WC_SUCCESS);
+  ibv_qp_attr attr = {};
+  attr.qp_state = IBV_QPS_RTS;
+  ASSERT_EQ(pair.a.library().modify_qp(pair.a.qp, &attr, IBV_QP_STATE), 0);
+  ExpectAlive(pair);
 }
 
 TEST_P(Protection, TargetOfAnotherProtectionDomain) {
@@ -205,6 +400,22 @@ TEST_P(Protection, RegistrationFollowsTheRules) {
   EXPECT_EQ(library.reg_mr(endpoint.pd, reinterpret_cast<void*>(4096), 8, 0),
             nullptr);
   EXPECT_EQ(errno, EFAULT);
+  // As pinning the pages for writing would say.
+  void* constant =
+      mmap(nullptr, 8192, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  errno = 0;
+  EXPECT_EQ(library.reg_mr(endpoint.pd, constant, 8192, kAllAccess), nullptr);
+  EXPECT_EQ(errno, EFAULT);
+  ibv_mr* readable =
+      library.reg_mr(endpoint.pd, constant, 8192, IBV_ACCESS_REMOTE_READ);
+  ASSERT_NE(readable, nullptr);
+  EXPECT_EQ(library.dereg_mr(readable), 0);
+  mprotect(static_cast<std::byte*>(constant) + 4096, 4096,
+           PROT_READ | PROT_WRITE);
+  EXPECT_EQ(library.reg_mr(endpoint.pd, constant, 8192, kAllAccess), nullptr);
+  munmap(constant, 8192);
+  // An iova is at the same place in its page.
+  EXPECT_EQ(RegMrIova(endpoint.pd, data, 8, 0x10001, kAllAccess), nullptr);
 }
 
 }  // namespace

@@ -54,17 +54,22 @@ QueuePair::QueuePair(Context* context, std::uint32_t index,
       send_queue_(context, this, attr.cap, attr.sq_sig_all != 0),
       requester_(context, this, &send_queue_, &retries_),
       receives_(shared_, context->layout().receives[index], context->Qpn(index),
-                attr.cap.max_recv_wr, attr.cap.max_recv_sge) {
+                attr.cap.max_recv_wr, attr.cap.max_recv_sge,
+                attr.srq == nullptr
+                    ? nullptr
+                    : SharedReceiveQueue::From(attr.srq).shared_from_this()) {
   qp_base.context = &context->verbs();
   qp_base.qp_context = attr.qp_context;
   qp_base.pd = pd;
   qp_base.send_cq = attr.send_cq;
   qp_base.recv_cq = attr.recv_cq;
+  qp_base.srq = attr.srq;
   qp_base.handle = index;
   qp_base.qp_num = context->Qpn(index);
   qp_base.qp_type = attr.qp_type;
   qp_base.state = IBV_QPS_RESET;
   shared_.pd = pd_id_;
+  shared_.type = attr.qp_type;
   shared_.recv_cq = receive_queue_cq().index();
   Reset();
 }
@@ -93,13 +98,13 @@ int QueuePair::Modify(const ibv_qp_attr& attr, int mask) {
     return error;
   }
   StoreAttributes(attr, mask);
+  if (from == IBV_QPS_INIT && to == IBV_QPS_RTR && type() != IBV_QPT_UD) {
+    ConnectToPeer();
+  }
   if (to == IBV_QPS_ERR) {
     EnterErrorState();
   } else {
     SetState(to);
-  }
-  if (from == IBV_QPS_INIT && to == IBV_QPS_RTR) {
-    requester_.Connect(attr_.dest_qp_num);
   }
   if (from == IBV_QPS_RTS && to == IBV_QPS_SQD &&
       attr.en_sqd_async_notify != 0 &&
@@ -138,8 +143,8 @@ int QueuePair::CheckValues(const ibv_qp_attr& attr, int mask) const {
     if (!address) {
       return EINVAL;
     }
-    if (!context_->port().IsLocal(*address)) {
-      return ENETUNREACH;  // another host
+    if (const int error = context_->network().Check(*address); error != 0) {
+      return error;
     }
   }
   return 0;
@@ -167,9 +172,55 @@ void QueuePair::StoreAttributes(const ibv_qp_attr& attr, int mask) {
   shared_.access = attr_.qp_access_flags;
   shared_.dest_qpn = attr_.dest_qp_num;
   shared_.min_rnr_timer = attr_.min_rnr_timer;
+  shared_.max_dest_rd_atomic = attr_.max_dest_rd_atomic;
   shared_.recv_psn = attr_.rq_psn & kPsnMask;
   requester_.SetSendPsn(attr_.sq_psn & kPsnMask);
   retries_.Set(attr_.timeout, attr_.retry_cnt, attr_.rnr_retry);
+  if (remote_ != nullptr) {
+    remote_->SetSend(attr_.sq_psn & kPsnMask, attr_.max_rd_atomic);
+  }
+}
+
+// A peer is on this host if its address is, and its context is to be found
+// here.
+void QueuePair::ConnectToPeer() {
+  const QueuePairAddress peer = {*context_->port().Destination(attr_.ah_attr),
+                                 attr_.dest_qp_num};
+  const std::shared_ptr<PeerLink> link =
+      context_->port().IsLocal(peer.gid) ? context_->LinkTo(BlockOf(peer.qpn))
+                                         : nullptr;
+  shared_.dest_remote = link == nullptr ? 1 : 0;
+  if (link != nullptr) {
+    requester_.Connect(peer.qpn);
+    return;
+  }
+  const ibv_comp_channel* channel = qp_base.recv_cq->channel;
+  Responder responder(
+      PeerLink::ToSelf(context_->shared_segment(),
+                       [context = context_] { context->WakeHousekeeper(); }),
+      context_->regions(), channel != nullptr ? channel->fd : -1,
+      {.qpn = number(),
+       .incarnation = shared_.incarnation,
+       .requester_qpn = peer.qpn,
+       .send_psn = shared_.recv_psn,
+       .type = type(),
+       .remote = true});
+  remote_ = std::make_shared<RemotePeer>(
+      this, &send_queue_, &retries_,
+      QueuePairAddress{context_->port().Source(attr_.ah_attr), number()}, peer,
+      shared_.recv_psn, std::move(responder));
+  context_->network().Connect(remote_, index_);
+}
+
+std::shared_ptr<RemotePeer> QueuePair::FindRemote(
+    const QueuePairAddress& address) {
+  std::lock_guard lock(mutex_);
+  const ibv_qp_state now = current_state();
+  const bool receives =
+      now == IBV_QPS_RTR || now == IBV_QPS_RTS || now == IBV_QPS_SQD ||
+      now == IBV_QPS_SQE;
+  return receives && remote_ != nullptr && remote_->peer() == address ? remote_
+                                                                      : nullptr;
 }
 
 bool QueuePair::Shut() {
@@ -177,6 +228,10 @@ bool QueuePair::Shut() {
     std::lock_guard lock(mutex_);
     SetState(IBV_QPS_RESET);
     requester_.Reset();
+    if (remote_ != nullptr) {
+      remote_->Close();
+      remote_.reset();
+    }
     send_queue_.Reset();
     retries_.Clear();
     ProgressLocked(Trigger::kCall);
@@ -228,23 +283,28 @@ void QueuePair::Query(ibv_qp_attr* attr, ibv_qp_init_attr* init_attr) {
 
 // --- Posting and progress ----------------------------------------------------
 
-int QueuePair::PostSend(ibv_send_wr* requests, ibv_send_wr** bad) {
+int QueuePair::PostSend(ibv_send_wr* requests, ibv_send_wr** bad,
+                        bool all_or_none) {
   if (shared_.fault.load(std::memory_order_relaxed) != 0) {
     HandleFault();
   }
   std::lock_guard lock(mutex_);
   const ibv_qp_state now = current_state();
-  if (now != IBV_QPS_RTS && now != IBV_QPS_ERR && now != IBV_QPS_SQD) {
+  if (now != IBV_QPS_RTS && now != IBV_QPS_ERR && now != IBV_QPS_SQD &&
+      now != IBV_QPS_SQE) {
     *bad = requests;
     return EINVAL;
   }
-  const int error = send_queue_.Post(requests, bad);
+  int error = all_or_none ? send_queue_.CheckAll(requests) : 0;
+  if (error == 0) {
+    error = send_queue_.Post(requests, bad);
+  }
   ProgressLocked(Trigger::kCall);
   return error;
 }
 
 int QueuePair::PostReceive(ibv_recv_wr* requests, ibv_recv_wr** bad) {
-  if (current_state() == IBV_QPS_RESET) {
+  if (current_state() == IBV_QPS_RESET || qp_base.srq != nullptr) {
     *bad = requests;
     return EINVAL;
   }
@@ -271,7 +331,8 @@ void QueuePair::ProgressByPoll() {
 }
 
 Clock::time_point QueuePair::ProgressLocked(Trigger trigger) {
-  Clock::time_point again = requester_.Progress(trigger);
+  Clock::time_point again = remote_ != nullptr ? remote_->Progress(trigger)
+                                               : requester_.Progress(trigger);
   // After the send side, so that the error that began it is seen first.
   if (current_state() == IBV_QPS_ERR && !receives_.flushed()) {
     TryFlushReceives();
@@ -294,14 +355,31 @@ Clock::time_point QueuePair::ProgressLocked(Trigger trigger) {
 
 void QueuePair::EnterErrorState() { SetState(IBV_QPS_ERR); }
 
+// InfiniBand Architecture Specification 1.3, 10.3.1: an error at the send queue
+// of RC is one of the connection.
+void QueuePair::EnterSendErrorState() {
+  SetState(type() == IBV_QPT_RC ? IBV_QPS_ERR : IBV_QPS_SQE);
+}
+
 void QueuePair::TryFlushReceives() {
-  if (!receives_.flushed() && receives_.TryFlush() && receives_.waiting() > 0) {
+  if (receives_.flushed() || !receives_.TryFlush()) {
+    return;
+  }
+  if (receives_.waiting() > 0) {
     receive_queue_cq().ReceivesReady(index_, /*solicited=*/true);
+  }
+  if (receives_.source() != nullptr) {
+    context_->async_events().RaiseForQueuePair(verbs(),
+                                               IBV_EVENT_QP_LAST_WQE_REACHED);
   }
 }
 
 void QueuePair::Fail(int event) {
   std::lock_guard lock(mutex_);
+  FailLocked(event);
+}
+
+void QueuePair::FailLocked(int event) {
   const ibv_qp_state now = current_state();
   if (now == IBV_QPS_RESET || now == IBV_QPS_ERR) {
     return;
@@ -315,9 +393,16 @@ void QueuePair::Fail(int event) {
 }
 
 void QueuePair::HandleFault() {
+  if (shared_.fault.load(std::memory_order_acquire) == 0) {
+    return;
+  }
+  // Again, under the mutex: a reset may have ended what it was about.
+  std::lock_guard lock(mutex_);
   const std::uint32_t fault = shared_.fault.load(std::memory_order_acquire);
   if (fault != 0) {
-    Fail(fault == IBV_EVENT_QP_ACCESS_ERR + 1 ? IBV_EVENT_QP_ACCESS_ERR : -1);
+    const bool has_event = fault == IBV_EVENT_QP_ACCESS_ERR + 1 ||
+                           fault == IBV_EVENT_QP_REQ_ERR + 1;
+    FailLocked(has_event ? static_cast<int>(fault) - 1 : -1);
   }
 }
 
@@ -325,6 +410,29 @@ void QueuePair::OnPeerDeath() {
   std::lock_guard lock(mutex_);  // so that the completion queue stays
   if (current_state() != IBV_QPS_RESET && receives_.waiting() > 0) {
     receive_queue_cq().WakeForCertain(index_);
+  }
+}
+
+// --- Datagrams ---------------------------------------------------------------
+
+void QueuePair::ReceiveDatagram(const DatagramHeader& header,
+                                std::span<const std::byte> payload) {
+  std::lock_guard lock(mutex_);
+  const ibv_qp_state now = current_state();
+  if (type() != IBV_QPT_UD || header.qkey != attr_.qkey ||
+      (now != IBV_QPS_RTR && now != IBV_QPS_RTS && now != IBV_QPS_SQD &&
+       now != IBV_QPS_SQE)) {
+    return;
+  }
+  const bool ethernet = context_->options().link_layer == LinkLayer::kEthernet;
+  auto grh =
+      MakeGrh(header, static_cast<std::uint32_t>(payload.size()), ethernet);
+  const iovec parts[] = {
+      {grh.data(), grh.size()},
+      {const_cast<std::byte*>(payload.data()), payload.size()}};
+  if (receives_.Fill(context_->regions(), pd_id_, parts, header)) {
+    receive_queue_cq().ReceivesReady(
+        index_, (header.flags & DatagramHeader::kSolicited) != 0);
   }
 }
 
@@ -338,24 +446,26 @@ bool QueuePair::ServeSlots() {
     const std::uint32_t filled =
         shared_.slots_filled.load(std::memory_order_acquire);
     const ibv_qp_state now = current_state();
-    const bool receives =
-        now == IBV_QPS_RTR || now == IBV_QPS_RTS || now == IBV_QPS_SQD;
+    const bool receives = now == IBV_QPS_RTR || now == IBV_QPS_RTS ||
+                          now == IBV_QPS_SQD || now == IBV_QPS_SQE;
     if (filled == done || filled - done > kSlots || !receives) {
       return served;
     }
-    const SlotDescriptor slot = shared_.slots[done % kSlots];
-    std::uint64_t offset;
-    const bool enabled =
-        slot.access == IBV_ACCESS_LOCAL_WRITE ||
-        (slot.access == IBV_ACCESS_REMOTE_WRITE &&
-         (attr_.qp_access_flags & IBV_ACCESS_REMOTE_WRITE) != 0);
-    if (enabled && slot.bytes <= kSlotBytes &&
-        CheckRegion(context_->regions(), slot.key, pd_id_, slot.access,
-                    slot.address, slot.bytes, &offset)) {
-      CopyBytes(reinterpret_cast<std::byte*>(slot.address),
-                context_->layout().slots[index_][done % kSlots], slot.bytes);
-    } else {
-      shared_.slots_refused = 1;
+    const SlotRights rights = {
+        context_->regions(), pd_id_,
+        receives_.source() != nullptr ? receives_.source()->pd_id() : pd_id_,
+        static_cast<std::uint32_t>(attr_.qp_access_flags)};
+    const SlotDescriptor slot = shared_.slots[done % kSlots];  // ours from now
+    switch (ServeSlot(context_->layout(), slot,
+                      context_->layout().slots[index_][done % kSlots],
+                      rights)) {
+      case SlotOutcome::kDone:
+        break;
+      case SlotOutcome::kRefused:
+        shared_.slots_refused = 1;
+        break;
+      case SlotOutcome::kBusy:
+        return served;
     }
     shared_.slots_done.store(++done, std::memory_order_release);
     served = true;

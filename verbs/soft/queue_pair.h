@@ -7,15 +7,21 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <utility>
 
 #include "base/deadline.h"
 #include "verbs/soft/adversary.h"
 #include "verbs/soft/completion_queue.h"
+#include "verbs/soft/datagrams.h"
+#include "verbs/soft/extended_queue_pair.h"
 #include "verbs/soft/layout.h"
 #include "verbs/soft/receive_queue.h"
+#include "verbs/soft/remote_peer.h"
 #include "verbs/soft/requester.h"
 #include "verbs/soft/retries.h"
 #include "verbs/soft/send_queue.h"
+#include "verbs/soft/shared_receive_queue.h"
+#include "verbs/soft/slot_transfer.h"
 
 namespace ringpipe::verbs::soft {
 
@@ -40,9 +46,17 @@ class QueuePair : public ibv_qp_ex {
   std::uint32_t number() const { return qp_base.qp_num; }
   ibv_qp_type type() const { return qp_base.qp_type; }
 
+  // The ibv_wr_* interface: after creation, before anybody else knows of this.
+  void Extend(std::unique_ptr<ExtendedQueuePair> extended) {
+    extended_ = std::move(extended);
+  }
+  ExtendedQueuePair* extended() { return extended_.get(); }
+
   int Modify(const ibv_qp_attr& attr, int mask);
   void Query(ibv_qp_attr* attr, ibv_qp_init_attr* init_attr);
-  int PostSend(ibv_send_wr* requests, ibv_send_wr** bad);
+  // All or, if `all_or_none` and one is wrong or there is no room, none.
+  int PostSend(ibv_send_wr* requests, ibv_send_wr** bad,
+               bool all_or_none = false);
   int PostReceive(ibv_recv_wr* requests, ibv_recv_wr** bad);
 
   // Let outstanding requests and flushes get on, unless another thread is at it
@@ -62,6 +76,18 @@ class QueuePair : public ibv_qp_ex {
   // The process of the requester has died, at whatever instruction.
   void OnPeerDeath();
 
+  // For the network thread: runs `event` with the mutex held, and lets what
+  // waited for it get on; false if `peer` is no longer the peer.
+  template <typename Event>
+  bool WithRemote(const RemotePeer* peer, Event event);
+  // The peer on another host, if that is what it is connected to, and it
+  // receives.
+  std::shared_ptr<RemotePeer> FindRemote(const QueuePairAddress& address);
+
+  // A datagram for this UD queue pair: fills a receive, or is lost.
+  void ReceiveDatagram(const DatagramHeader& header,
+                       std::span<const std::byte> payload);
+
   // The housekeeper's side of slots: copies what a peer has filled. Returns
   // whether there was something.
   bool ServeSlots();
@@ -74,6 +100,7 @@ class QueuePair : public ibv_qp_ex {
 
   std::uint32_t index() const { return index_; }
   std::uint32_t pd_id() const { return pd_id_; }
+  std::uint32_t qkey() const { return attr_.qkey; }  // of UD
   SendQueue& send_queue() { return send_queue_; }
   ReceiveQueue& receives() { return receives_; }
   SharedQueuePair& shared() { return shared_; }
@@ -88,12 +115,16 @@ class QueuePair : public ibv_qp_ex {
   Adversary& adversary() { return adversary_; }
   ibv_qp_state current_state() const { return state_.load(); }
   void EnterErrorState();
+  // After an error of the send queue: ERR, or SQE where the receives go on.
+  void EnterSendErrorState();
 
  private:
   void SetState(ibv_qp_state state);
+  void FailLocked(int event);
   int CheckValues(const ibv_qp_attr& attr, int mask) const;
   void StoreAttributes(const ibv_qp_attr& attr, int mask);
   int Reset();
+  void ConnectToPeer();
   void TryFlushReceives();
   Clock::time_point ProgressLocked(Trigger trigger);
 
@@ -110,11 +141,24 @@ class QueuePair : public ibv_qp_ex {
   Adversary adversary_;
   SendQueue send_queue_;
   Retries retries_;
-  Requester requester_;
+  Requester requester_;                 // of a peer on this host
+  std::shared_ptr<RemotePeer> remote_;  // or the peer on another; else nullptr
   ReceiveQueue receives_;
   bool stalled_ = false;
+  std::unique_ptr<ExtendedQueuePair> extended_;
   std::mutex slots_mutex_;
 };
+
+template <typename Event>
+bool QueuePair::WithRemote(const RemotePeer* peer, Event event) {
+  std::lock_guard lock(mutex_);
+  if (remote_ == nullptr || remote_.get() != peer) {
+    return false;
+  }
+  event(*remote_);
+  ProgressLocked(Trigger::kCall);
+  return true;
+}
 
 // Waits until the peer that is inside `qp`, if one is, has left; false if it
 // has not by the deadline.

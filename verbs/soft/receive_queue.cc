@@ -4,29 +4,41 @@
 
 #include <algorithm>
 #include <bit>
+#include <utility>
+
+#include "verbs/soft/region_table.h"
+#include "verbs/soft/remote_memory.h"
 
 namespace ringpipe::verbs::soft {
 
 ReceiveQueue::ReceiveQueue(SharedQueuePair& shared, ReceiveEntry* ring,
                            std::uint32_t qpn, std::uint32_t depth,
-                           std::uint32_t max_sge)
+                           std::uint32_t max_sge,
+                           std::shared_ptr<SharedReceiveQueue> source)
     : shared_(shared),
       ring_(ring),
       qpn_(qpn),
-      depth_(depth),
+      source_(std::move(source)),
+      depth_(source_ != nullptr ? source_->depth() : depth),
       max_sge_(max_sge),
-      mask_(std::bit_ceil(std::max(depth, 1u)) - 1),
+      mask_(std::bit_ceil(std::max(depth_, 1u)) - 1),
       wr_ids_(std::make_unique<std::uint64_t[]>(mask_ + 1)) {
   shared_.ring_mask = mask_;
+  shared_.shared_receives = source_ != nullptr ? source_->index() + 1 : 0;
   Reset();
 }
 
 void ReceiveQueue::Reset() {
+  if (source_ != nullptr) {
+    source_->ReturnAll(IndexOf(qpn_));
+    claimed_receives_.clear();
+  }
   posted_ = 0;
   taken_ = 0;
   flushed_ = false;
   shared_.posted = 0;
   shared_.completed = 0;
+  shared_.claimed = 0;
 }
 
 int ReceiveQueue::Post(ibv_recv_wr* requests, ibv_recv_wr** bad) {
@@ -45,6 +57,8 @@ int ReceiveQueue::Post(ibv_recv_wr* requests, ibv_recv_wr** bad) {
     }
     ReceiveEntry& entry = ring_[posted & mask_];
     entry.sge_count = requests->num_sge;
+    entry.src_qpn = 0;
+    entry.slid = entry.service_level = 0;
     std::copy_n(requests->sg_list, requests->num_sge, entry.sges);
     wr_ids_[posted & mask_] = requests->wr_id;
     ++posted;
@@ -64,6 +78,12 @@ std::uint32_t ReceiveQueue::Limit() const {
   const std::uint32_t posted = posted_.load(std::memory_order_acquire);
   const std::uint32_t completed =
       shared_.completed.load(std::memory_order_seq_cst);
+  if (source_ != nullptr) {
+    const std::uint32_t end =
+        completed + (flushed ? claimed_receives_.size() : 0);
+    // More than were posted cannot be: the peer is not sane, and gets nothing.
+    return end - taken <= depth_ ? end : taken;
+  }
   if (flushed) {
     return posted;
   }
@@ -93,11 +113,29 @@ int ReceiveQueue::Take(int count, ibv_wc* completions) {
       completion.status = IBV_WC_WR_FLUSH_ERR;
       completion.opcode = IBV_WC_RECV;
     }
-    completion.wr_id = wr_ids_[taken & mask_];
     completion.qp_num = qpn_;
+    if (!FindWrId(taken, completed, &completion.wr_id)) {
+      --got;  // not a receive of ours
+    }
   }
   taken_.store(taken, std::memory_order_release);
   return got;
+}
+
+bool ReceiveQueue::FindWrId(std::uint32_t position, std::uint32_t completed,
+                            std::uint64_t* wr_id) {
+  if (source_ == nullptr) {
+    *wr_id = wr_ids_[position & mask_];
+    return true;
+  }
+  const bool is_completed = static_cast<std::int32_t>(completed - position) > 0;
+  if (!is_completed && position - completed >= claimed_receives_.size()) {
+    return false;  // a peer has moved `completed` since
+  }
+  const std::uint32_t receive = is_completed
+                                    ? ring_[position & mask_].shared_receive
+                                    : claimed_receives_[position - completed];
+  return source_->Return(IndexOf(qpn_), receive, wr_id);
 }
 
 ibv_wc ReceiveQueue::Completed(std::uint32_t position) const {
@@ -108,16 +146,93 @@ ibv_wc ReceiveQueue::Completed(std::uint32_t position) const {
   completion.byte_len = entry.byte_count;
   completion.imm_data = entry.immediate;
   completion.wc_flags = entry.flags;
-  completion.src_qp = shared_.dest_qpn.load(std::memory_order_relaxed);
+  completion.src_qp = entry.src_qpn != 0
+                          ? entry.src_qpn
+                          : shared_.dest_qpn.load(std::memory_order_relaxed);
+  completion.slid = entry.slid;
+  completion.sl = static_cast<std::uint8_t>(entry.service_level);
   return completion;
+}
+
+// Where the memory of `entry` lies, all of it writable, in `places`; returns
+// its length, 0 also where a key does not grant it.
+std::uint64_t ReceiveQueue::Room(const ReceiveEntry& entry,
+                                 const SharedRegion* regions, std::uint32_t pd,
+                                 RegionPlace* places) {
+  std::uint64_t room = 0;
+  for (std::uint32_t i = 0; i < std::min(entry.sge_count, kMaxSge); ++i) {
+    const ibv_sge& sge = entry.sges[i];
+    if (sge.length > 0 &&
+        !CheckRegion(regions, sge.lkey, pd, IBV_ACCESS_LOCAL_WRITE, sge.addr,
+                     sge.length, &places[i])) {
+      return 0;
+    }
+    room += sge.length;
+  }
+  return room;
+}
+
+bool ReceiveQueue::Fill(const SharedRegion* regions, std::uint32_t pd,
+                        std::span<const iovec> parts,
+                        const DatagramHeader& header) {
+  const std::uint32_t completed =
+      shared_.completed.load(std::memory_order_relaxed);
+  ReceiveEntry& entry = ring_[completed & mask_];
+  std::uint64_t bytes = 0;
+  for (const iovec& part : parts) {
+    bytes += part.iov_len;
+  }
+  RegionPlace places[kMaxSge];
+  if (completed == posted_.load(std::memory_order_acquire) ||
+      Room(entry, regions, pd, places) < bytes) {
+    return false;
+  }
+  entry.status = IBV_WC_SUCCESS;
+  entry.opcode = IBV_WC_RECV;
+  entry.byte_count = static_cast<std::uint32_t>(bytes);
+  entry.immediate = header.immediate;
+  entry.flags = 0;
+  if ((header.flags & DatagramHeader::kGrh) != 0) {
+    entry.flags |= IBV_WC_GRH;
+  }
+  if ((header.flags & DatagramHeader::kImmediate) != 0) {
+    entry.flags |= IBV_WC_WITH_IMM;
+  }
+  entry.src_qpn = header.src_qpn;
+  entry.slid = header.slid;
+  entry.service_level = header.service_level;
+  RangeCursor cursor(parts);
+  for (std::uint32_t i = 0; bytes > 0; ++i) {
+    const std::uint64_t piece =
+        std::min<std::uint64_t>(bytes, entry.sges[i].length);
+    cursor.CopyTo(reinterpret_cast<std::byte*>(places[i].address), piece);
+    bytes -= piece;
+  }
+  shared_.completed.store(completed + 1, std::memory_order_seq_cst);
+  return true;
 }
 
 bool ReceiveQueue::TryFlush() {
   if ((shared_.busy.load(std::memory_order_seq_cst) & 1) != 0) {
     return false;
   }
+  if (source_ != nullptr) {
+    FindClaimedReceives();
+  }
   flushed_.store(true, std::memory_order_seq_cst);
   return true;
+}
+
+// What is claimed without being completed: no peer is inside any more, so that
+// this is final. First `taken_`: what the user takes meanwhile is in both lists
+// or in none.
+void ReceiveQueue::FindClaimedReceives() {
+  const std::uint32_t taken = taken_.load(std::memory_order_seq_cst);
+  const std::uint32_t completed = shared_.completed.load();
+  claimed_receives_ = source_->ClaimedBy(IndexOf(qpn_));
+  for (std::uint32_t i = taken; i != completed && i - taken < depth_; ++i) {
+    std::erase(claimed_receives_, ring_[i & mask_].shared_receive);
+  }
 }
 
 }  // namespace ringpipe::verbs::soft

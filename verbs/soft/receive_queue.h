@@ -7,21 +7,34 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <span>
+#include <vector>
 
+#include "verbs/soft/datagrams.h"
 #include "verbs/soft/layout.h"
+#include "verbs/soft/region_table.h"
+#include "verbs/soft/shared_receive_queue.h"
 
 namespace ringpipe::verbs::soft {
 
-// The owner's end of a queue pair's receives. Post may run in one thread, Take
-// in another.
+// The owner's end of a queue pair's receives: those that were posted to it, or
+// those that its requester has claimed from a shared receive queue. Post may
+// run in one thread, Take in another.
 class ReceiveQueue {
  public:
-  // `ring` has room for any depth. `depth` and `max_sge` are limits of Post.
+  // `ring` has room for any depth. `depth` and `max_sge` are limits of Post;
+  // with `source`, the shared receive queue, nothing is posted here.
   ReceiveQueue(SharedQueuePair& shared, ReceiveEntry* ring, std::uint32_t qpn,
-               std::uint32_t depth, std::uint32_t max_sge);
+               std::uint32_t depth, std::uint32_t max_sge,
+               std::shared_ptr<SharedReceiveQueue> source);
 
   // As ibv_post_recv, without regard to the state.
   int Post(ibv_recv_wr* requests, ibv_recv_wr** bad);
+
+  // Completes the oldest receive with a datagram, on the owner's part. False:
+  // it is lost, for want of a receive or of room in it.
+  bool Fill(const SharedRegion* regions, std::uint32_t pd,
+            std::span<const iovec> parts, const DatagramHeader& header);
 
   // Up to `count` completions, oldest first. One thread at a time.
   int Take(int count, ibv_wc* completions);
@@ -32,20 +45,30 @@ class ReceiveQueue {
 
   // For a queue pair in ERR: from now on what no peer has completed, and what
   // is posted later, completes with IBV_WC_WR_FLUSH_ERR. False, and nothing
-  // done, while a peer is at work on a receive.
+  // done, while a peer is at work on a receive. Of a shared receive queue only
+  // what is claimed, no more than that.
   bool TryFlush();
   bool flushed() const { return flushed_.load(std::memory_order_seq_cst); }
+
+  SharedReceiveQueue* source() const { return source_.get(); }
 
   // Empty again; nobody posts, polls or sends meanwhile.
   void Reset();
 
  private:
+  static std::uint64_t Room(const ReceiveEntry& entry,
+                            const SharedRegion* regions, std::uint32_t pd,
+                            RegionPlace* places);
   ibv_wc Completed(std::uint32_t position) const;
+  bool FindWrId(std::uint32_t position, std::uint32_t completed,
+                std::uint64_t* wr_id);
+  void FindClaimedReceives();
   std::uint32_t Limit() const;
 
   SharedQueuePair& shared_;
   ReceiveEntry* const ring_;
   const std::uint32_t qpn_;
+  const std::shared_ptr<SharedReceiveQueue> source_;
   const std::uint32_t depth_;
   const std::uint32_t max_sge_;
   const std::uint32_t mask_;
@@ -56,6 +79,8 @@ class ReceiveQueue {
   std::atomic<std::uint32_t> posted_{0};
   std::atomic<std::uint32_t> taken_{0};
   std::atomic<bool> flushed_{false};
+  // Of a shared receive queue, set before `flushed_`: what to flush.
+  std::vector<std::uint32_t> claimed_receives_;
 };
 
 }  // namespace ringpipe::verbs::soft

@@ -1,6 +1,8 @@
 #include "verbs/soft/region_table.h"
 
 #include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -26,6 +28,57 @@ bool IsMapped(std::uint64_t address, std::uint64_t bytes) {
   return true;
 }
 
+struct CloseFile {
+  void operator()(FILE* file) const { fclose(file); }
+};
+
+// Up to this many bytes it costs less to touch all pages than to read the list
+// of mappings, about 60 us. Larger ranges may never be used as a whole.
+constexpr std::uint64_t kMostTouched = 4 << 20;
+
+// Has the kernel touch the pages as if to write to them, as a device that pins
+// them would.
+bool TouchForWriting(std::uint64_t address, std::uint64_t bytes) {
+#ifdef MADV_POPULATE_WRITE
+  const std::uint64_t start = address & ~(kPage - 1);
+  return bytes <= kMostTouched &&
+         madvise(reinterpret_cast<void*>(start), address + bytes - start,
+                 MADV_POPULATE_WRITE) == 0;
+#else  // before Linux 5.14
+  static_cast<void>(address);
+  static_cast<void>(bytes);
+  return false;
+#endif
+}
+
+// Whether no page of it is read-only; pages that are not mapped at all are not
+// its business.
+bool IsWritable(std::uint64_t address, std::uint64_t bytes) {
+  if (TouchForWriting(address, bytes)) {
+    return true;
+  }
+  const std::unique_ptr<FILE, CloseFile> maps(fopen("/proc/self/maps", "re"));
+  if (maps == nullptr) {
+    return true;  // nobody knows
+  }
+  char line[8192];  // a path is no longer
+  while (fgets(line, sizeof line, maps.get()) != nullptr) {
+    std::uint64_t begin, end;
+    char write;
+    if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %*c%c", &begin, &end, &write) !=
+        3) {
+      continue;
+    }
+    if (begin >= address + bytes) {
+      break;
+    }
+    if (end > address && write != 'w') {
+      return false;
+    }
+  }
+  return true;
+}
+
 constexpr std::uint32_t kKnownAccess =
     IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
     IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_OPTIONAL_RANGE;
@@ -45,15 +98,20 @@ RegionTable::RegionTable(std::shared_ptr<Segment> segment)
 }
 
 std::uint32_t RegionTable::Register(std::uint32_t pd, void* address,
-                                    std::uint64_t bytes, std::uint32_t access) {
+                                    std::uint64_t bytes, std::uint64_t iova,
+                                    std::uint32_t access) {
   const auto start = reinterpret_cast<std::uint64_t>(address);
-  if (bytes == 0 || start + bytes < start || (access & ~kKnownAccess) != 0 ||
+  if (bytes == 0 || start + bytes < start || iova + bytes < iova ||
+      start % kPage != iova % kPage || (access & ~kKnownAccess) != 0 ||
       ((access & kNeedsLocalWrite) != 0 &&
        (access & IBV_ACCESS_LOCAL_WRITE) == 0)) {
     errno = EINVAL;
     return 0;
   }
-  if (!IsMapped(start, bytes)) {
+  const std::uint64_t offset = segment_->OffsetOf(address, bytes);
+  if (offset == kPrivateMemory &&
+      (!IsMapped(start, bytes) ||
+       ((access & IBV_ACCESS_LOCAL_WRITE) != 0 && !IsWritable(start, bytes)))) {
     errno = EFAULT;
     return 0;
   }
@@ -73,9 +131,10 @@ std::uint32_t RegionTable::Register(std::uint32_t pd, void* address,
        {&regions_[index], &segment_->layout().regions[index]}) {
     region->pd = pd;
     region->access = access;
+    region->iova = iova;
     region->address = start;
     region->bytes = bytes;
-    region->offset = segment_->OffsetOf(address, bytes);
+    region->offset = offset;
     region->key.store(key, std::memory_order_release);
   }
   return key;

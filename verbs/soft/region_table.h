@@ -11,24 +11,31 @@
 
 namespace ringpipe::verbs::soft {
 
-// Whether `key` grants `access` to [address, address + bytes) in protection
-// domain `pd`, by a table of kMaxRegions. `offset` is then where it lies in the
-// segment, or kPrivateMemory. Hot path.
+// Where registered memory lies.
+struct RegionPlace {
+  std::uint64_t address = 0;              // in the owner's address space
+  std::uint64_t offset = kPrivateMemory;  // in its segment
+};
+
+// Whether `key` grants `access` to [address, address + bytes), as the key names
+// it, in protection domain `pd`, by a table of kMaxRegions; then `place` is
+// where that lies. Hot path.
 inline bool CheckRegion(const SharedRegion* regions, std::uint32_t key,
                         std::uint32_t pd, std::uint32_t access,
                         std::uint64_t address, std::uint64_t bytes,
-                        std::uint64_t* offset) {
+                        RegionPlace* place) {
   const SharedRegion& region = regions[(key >> 8) % kMaxRegions];
   if (key == 0 || region.key.load(std::memory_order_seq_cst) != key ||
       region.pd != pd || (region.access & access) != access) {
     return false;
   }
-  const std::uint64_t from = address - region.address;
-  if (address < region.address || from > region.bytes ||
+  const std::uint64_t from = address - region.iova;
+  if (address < region.iova || from > region.bytes ||
       bytes > region.bytes - from) {
     return false;
   }
-  *offset =
+  place->address = region.address + from;
+  place->offset =
       region.offset == kPrivateMemory ? kPrivateMemory : region.offset + from;
   return true;
 }
@@ -39,9 +46,11 @@ class RegionTable {
  public:
   explicit RegionTable(std::shared_ptr<Segment> segment);
 
-  // Returns the key, or 0 with errno.
+  // Registers memory that those who name its key find at `iova`. Returns the
+  // key, or 0 with errno: EINVAL, EFAULT (not all of it is mapped, or it is to
+  // be written to and read-only), ENOMEM.
   std::uint32_t Register(std::uint32_t pd, void* address, std::uint64_t bytes,
-                         std::uint32_t access);
+                         std::uint64_t iova, std::uint32_t access);
 
   // The key grants nothing from now on, but those who looked it up before may
   // still be at work. Then either Release, or Restore.

@@ -25,16 +25,19 @@ bool IsWord(const std::byte* target, std::uint64_t bytes) {
          reinterpret_cast<std::uintptr_t>(target) % sizeof(Word) == 0;
 }
 
-CopyResult WritePrivate(pid_t pid, SourceCursor& source,
-                        const RemoteRange& range) {
+CopyResult CopyPrivate(Direction direction, pid_t pid, RangeCursor& cursor,
+                       const RemoteRange& range) {
   iovec local[kMaxSge];
-  const int count = source.Slice(range.bytes, local);
-  iovec remote = {reinterpret_cast<void*>(range.address), range.bytes};
-  const ssize_t written = process_vm_writev(pid, local, count, &remote, 1, 0);
-  if (written == static_cast<ssize_t>(range.bytes)) {
+  const int count = cursor.Slice(range.bytes, local);
+  iovec remote = {reinterpret_cast<void*>(range.place.address), range.bytes};
+  const ssize_t copied =
+      direction == Direction::kToPeer
+          ? process_vm_writev(pid, local, count, &remote, 1, 0)
+          : process_vm_readv(pid, local, count, &remote, 1, 0);
+  if (copied == static_cast<ssize_t>(range.bytes)) {
     return CopyResult::kDone;
   }
-  if (written >= 0 || errno == EFAULT || errno == ENOMEM) {
+  if (copied >= 0 || errno == EFAULT || errno == ENOMEM) {
     return CopyResult::kFaulted;
   }
   return errno == ESRCH ? CopyResult::kGone : CopyResult::kForbidden;
@@ -54,7 +57,7 @@ void CopyBytes(std::byte* target, const std::byte* source,
   }
 }
 
-iovec SourceCursor::Next(std::uint64_t most) {
+iovec RangeCursor::Next(std::uint64_t most) {
   while (offset_ == ranges_[index_].iov_len) {
     ++index_;
     offset_ = 0;
@@ -66,13 +69,13 @@ iovec SourceCursor::Next(std::uint64_t most) {
   return piece;
 }
 
-void SourceCursor::Skip(std::uint64_t bytes) {
+void RangeCursor::Skip(std::uint64_t bytes) {
   while (bytes > 0) {
     bytes -= Next(bytes).iov_len;
   }
 }
 
-void SourceCursor::CopyTo(std::byte* target, std::uint64_t bytes) {
+void RangeCursor::CopyTo(std::byte* target, std::uint64_t bytes) {
   while (bytes > 0) {
     const iovec piece = Next(bytes);
     CopyBytes(target, static_cast<const std::byte*>(piece.iov_base),
@@ -82,7 +85,16 @@ void SourceCursor::CopyTo(std::byte* target, std::uint64_t bytes) {
   }
 }
 
-int SourceCursor::Slice(std::uint64_t bytes, iovec* out) {
+void RangeCursor::CopyFrom(const std::byte* source, std::uint64_t bytes) {
+  while (bytes > 0) {
+    const iovec piece = Next(bytes);
+    CopyBytes(static_cast<std::byte*>(piece.iov_base), source, piece.iov_len);
+    source += piece.iov_len;
+    bytes -= piece.iov_len;
+  }
+}
+
+int RangeCursor::Slice(std::uint64_t bytes, iovec* out) {
   int count = 0;
   for (; bytes > 0; ++count) {
     out[count] = Next(bytes);
@@ -91,25 +103,38 @@ int SourceCursor::Slice(std::uint64_t bytes, iovec* out) {
   return count;
 }
 
-CopyResult CopyToPeer(const PeerLink& link, std::span<const iovec> source,
-                      std::span<const RemoteRange> target) {
-  SourceCursor cursor(source);
-  for (const RemoteRange& range : target) {
-    std::byte* mapped = nullptr;
-    if (range.offset != kPrivateMemory) {
-      mapped = link.segment()->At(range.offset, range.bytes);
-      if (mapped == nullptr) {
-        return CopyResult::kFaulted;
-      }
-    } else if (link.same_process()) {
-      mapped = reinterpret_cast<std::byte*>(range.address);
+std::byte* FindMapped(const PeerLink& link, const RemoteRange& range,
+                      bool* sane) {
+  *sane = true;
+  if (range.place.offset != kPrivateMemory) {
+    std::byte* mapped = link.segment()->At(range.place.offset, range.bytes);
+    *sane = mapped != nullptr;
+    return mapped;
+  }
+  return link.same_process() ? reinterpret_cast<std::byte*>(range.place.address)
+                             : nullptr;
+}
+
+CopyResult CopyAcross(Direction direction, const PeerLink& link,
+                      std::span<const iovec> local,
+                      std::span<const RemoteRange> remote) {
+  RangeCursor cursor(local);
+  for (const RemoteRange& range : remote) {
+    bool sane;
+    std::byte* mapped = FindMapped(link, range, &sane);
+    if (!sane) {
+      return CopyResult::kFaulted;
     }
-    if (mapped != nullptr) {
+    if (mapped == nullptr) {
+      const CopyResult result =
+          CopyPrivate(direction, link.pid(), cursor, range);
+      if (result != CopyResult::kDone) {
+        return result;
+      }
+    } else if (direction == Direction::kToPeer) {
       cursor.CopyTo(mapped, range.bytes);
-    } else if (const CopyResult result =
-                   WritePrivate(link.pid(), cursor, range);
-               result != CopyResult::kDone) {
-      return result;
+    } else {
+      cursor.CopyFrom(mapped, range.bytes);
     }
   }
   return CopyResult::kDone;

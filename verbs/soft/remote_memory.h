@@ -8,26 +8,29 @@
 #include <span>
 
 #include "verbs/soft/peer_link.h"
+#include "verbs/soft/region_table.h"
 
 namespace ringpipe::verbs::soft {
 
 // A checked piece of registered memory of a peer.
 struct RemoteRange {
-  std::uint64_t address;  // in the peer's address space
+  std::uint64_t address;  // as the key has it
   std::uint64_t bytes;
-  std::uint64_t offset;  // in its segment, or kPrivateMemory
   std::uint32_t key;
   std::uint32_t access;
+  RegionPlace place;
 };
 
 // Walks through a list of local ranges.
-class SourceCursor {
+class RangeCursor {
  public:
-  explicit SourceCursor(std::span<const iovec> ranges) : ranges_(ranges) {}
+  explicit RangeCursor(std::span<const iovec> ranges) : ranges_(ranges) {}
 
   void Skip(std::uint64_t bytes);
   // Copies the next `bytes` to `target`.
   void CopyTo(std::byte* target, std::uint64_t bytes);
+  // Copies `source` to the next `bytes`.
+  void CopyFrom(const std::byte* source, std::uint64_t bytes);
   // The next `bytes` as ranges; `out` has room for all. Returns how many.
   int Slice(std::uint64_t bytes, iovec* out);
 
@@ -51,10 +54,18 @@ enum class CopyResult {
 // atomic store with release order: a word that somebody may poll.
 void CopyBytes(std::byte* target, const std::byte* source, std::uint64_t bytes);
 
-// Copies `source` into `target`, which has the same length in all; into mapped
-// memory by CopyBytes.
-CopyResult CopyToPeer(const PeerLink& link, std::span<const iovec> source,
-                      std::span<const RemoteRange> target);
+// Where `range` is in this address space; nullptr: it is not. `sane` is false
+// if it claims to be in the peer's segment and is not.
+std::byte* FindMapped(const PeerLink& link, const RemoteRange& range,
+                      bool* sane);
+
+enum class Direction { kToPeer, kFromPeer };
+
+// Copies between `local` and `remote`, which have the same length in all; where
+// the remote memory is mapped, by CopyBytes.
+CopyResult CopyAcross(Direction direction, const PeerLink& link,
+                      std::span<const iovec> local,
+                      std::span<const RemoteRange> remote);
 
 }  // namespace ringpipe::verbs::soft
 

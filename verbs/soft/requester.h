@@ -42,6 +42,9 @@ class Requester {
 
  private:
   Step Execute(ibv_wc_status* status);
+  Step ExecuteOnPeer(const LocalMemory& memory, ibv_wc_status* status);
+  Step ExecuteUnreliably(const LocalMemory& memory);
+  Step SendDatagram(const LocalMemory& memory, ibv_wc_status* status);
   bool EnsureAttached();
 
   Context* const context_;
@@ -55,6 +58,10 @@ class Requester {
   std::shared_ptr<PeerLink> link_;
   std::optional<Responder> responder_;
   Clock::time_point next_attach_{};
+  // Of UC: until when a request waits for the attachment.
+  Clock::time_point attach_patience_{};
+  // Of UD: since when the receiver has been full; the epoch: it is not.
+  Clock::time_point full_since_{};
 };
 
 }  // namespace ringpipe::verbs::soft

@@ -5,10 +5,13 @@
 //     state, incarnation ok?             else not ready
 //     receive there?                     else RNR (SEND, WRITE with immediate)
 //     keys, bounds, access, pd ok?       by the responder's region table
-//     copy
+//     copy, or update
 //     entry, completed + 1, ready bit    the responder's completion
 //     armed? then write its channel
 //   busy -> even
+//
+// A receive of a shared receive queue is first claimed into the responder's own
+// ring, where it stays claimed if the operation is in flight or ends there.
 //
 // Whoever takes something away (deregister, ERR, reset) first says so in the
 // segment and then waits for `busy` to be even or to change: both sides store
@@ -16,10 +19,13 @@
 #include "verbs/soft/responder.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
+#include "verbs/soft/atomic_operation.h"
 #include "verbs/soft/completion_queue.h"
 #include "verbs/soft/region_table.h"
+#include "verbs/soft/shared_receive_queue.h"
 
 namespace ringpipe::verbs::soft {
 namespace {
@@ -51,7 +57,8 @@ Responder::Responder(std::shared_ptr<PeerLink> link,
       regions_(regions),
       channel_fd_(channel_fd),
       identity_(identity),
-      index_(IndexOf(identity.qpn)) {}
+      index_(IndexOf(identity.qpn)),
+      slots_(shared_, segment_->layout().slots[index_]) {}
 
 std::uint32_t Responder::min_rnr_timer() const {
   return shared_.min_rnr_timer.load(std::memory_order_relaxed);
@@ -69,25 +76,53 @@ Step Responder::Execute(const Operation& operation, ibv_wc_status* status) {
   if (!IsReady()) {
     return Step::kNotReady;
   }
+  if (operation.offset > operation.message_bytes ||
+      operation.bytes > operation.message_bytes - operation.offset) {
+    return Refuse(IBV_WC_REM_INV_REQ_ERR, status);
+  }
+  const Step step = ExecuteReady(operation, status);
+  if (step == Step::kFailed) {
+    slots_.Abandon();
+  }
+  unused_ = unused_ && step != Step::kDone;
+  return step;
+}
+
+Step Responder::ExecuteReady(const Operation& operation,
+                             ibv_wc_status* status) {
   if (NeedsReceive(operation.opcode)) {
     if (const Step step = HasReceive(); step != Step::kDone) {
       return step;
     }
   }
-  const Step step = IsSend(operation.opcode) ? ExecuteSend(operation, status)
-                                             : ExecuteWrite(operation, status);
-  unused_ = unused_ && step != Step::kDone;
-  return step;
+  if (IsSend(operation.opcode)) {
+    return ExecuteSend(operation, status);
+  }
+  if (IsWrite(operation.opcode)) {
+    return ExecuteWrite(operation, status);
+  }
+  // What it never promised to answer is invalid.
+  if (identity_.type != IBV_QPT_RC ||
+      shared_.max_dest_rd_atomic.load(std::memory_order_relaxed) == 0) {
+    return Refuse(IBV_WC_REM_INV_REQ_ERR, status);
+  }
+  return IsAtomic(operation.opcode) ? ExecuteAtomic(operation, status)
+                                    : ExecuteRead(operation, status);
 }
 
 bool Responder::IsReady() {
   const std::uint32_t state = shared_.state.load(std::memory_order_seq_cst);
-  const bool receives =
-      state == IBV_QPS_RTR || state == IBV_QPS_RTS || state == IBV_QPS_SQD;
-  if (!receives ||
+  const bool receives = state == IBV_QPS_RTR || state == IBV_QPS_RTS ||
+                        state == IBV_QPS_SQD || state == IBV_QPS_SQE;
+  // UC takes any packet sequence number for the beginning of a message.
+  const bool in_sequence =
+      identity_.type == IBV_QPT_UC ||
+      shared_.recv_psn.load(std::memory_order_relaxed) == identity_.send_psn;
+  if (!receives || !in_sequence ||
+      shared_.type.load(std::memory_order_relaxed) !=
+          static_cast<std::uint32_t>(identity_.type) ||
       shared_.dest_qpn.load(std::memory_order_relaxed) !=
           identity_.requester_qpn ||
-      shared_.recv_psn.load(std::memory_order_relaxed) != identity_.send_psn ||
       shared_.fault.load(std::memory_order_relaxed) != 0) {
     return false;
   }
@@ -96,39 +131,136 @@ bool Responder::IsReady() {
   return !outdated_;
 }
 
-// --- RDMA WRITE --------------------------------------------------------------
+// --- RDMA and atomics --------------------------------------------------------
+
+// Whether the whole message may access what it names; `range` is then what the
+// fragment does. A message of nothing needs no key.
+ibv_wc_status Responder::CheckRemote(const Operation& operation,
+                                     std::uint32_t access,
+                                     RemoteRange* range) const {
+  if ((shared_.access.load(std::memory_order_relaxed) & access) == 0) {
+    return IBV_WC_REM_INV_REQ_ERR;  // the queue pair does not support it
+  }
+  *range = {operation.remote_address + operation.offset,
+            operation.bytes,
+            operation.rkey,
+            access,
+            {}};
+  if (operation.message_bytes == 0) {
+    return IBV_WC_SUCCESS;
+  }
+  if (!CheckRegion(regions_, operation.rkey,
+                   shared_.pd.load(std::memory_order_relaxed), access,
+                   operation.remote_address, operation.message_bytes,
+                   &range->place)) {
+    return IBV_WC_REM_ACCESS_ERR;
+  }
+  range->place.address += operation.offset;
+  if (range->place.offset != kPrivateMemory) {
+    range->place.offset += operation.offset;
+  }
+  return IBV_WC_SUCCESS;
+}
 
 Step Responder::ExecuteWrite(const Operation& operation,
                              ibv_wc_status* status) {
-  const std::uint64_t address = operation.remote_address + operation.offset;
-  RemoteRange target = {address, operation.bytes, kPrivateMemory,
-                        operation.rkey, IBV_ACCESS_REMOTE_WRITE};
-  const bool enabled = (shared_.access.load(std::memory_order_relaxed) &
-                        IBV_ACCESS_REMOTE_WRITE) != 0;
-  // A write of nothing needs no key.
-  const bool allowed =
-      enabled &&
-      (operation.bytes == 0 ||
-       CheckRegion(
-           regions_, operation.rkey, shared_.pd.load(std::memory_order_relaxed),
-           IBV_ACCESS_REMOTE_WRITE, address, operation.bytes, &target.offset));
-  Step step = allowed ? Step::kDone : Step::kFailed;
-  if (allowed && operation.bytes > 0) {
-    step = Move(operation.local, operation.bytes, {&target, 1});
+  RemoteRange target;
+  const ibv_wc_status checked =
+      CheckRemote(operation, IBV_ACCESS_REMOTE_WRITE, &target);
+  if (checked != IBV_WC_SUCCESS) {
+    return Refuse(checked, status);
   }
+  const Step step = operation.bytes == 0
+                        ? Step::kDone
+                        : Move(Direction::kToPeer, operation, {&target, 1});
   if (step == Step::kFailed) {
-    Fault(IBV_EVENT_QP_ACCESS_ERR + 1);
-    *status = IBV_WC_REM_ACCESS_ERR;
-  } else if (step == Step::kDone && HasImmediate(operation.opcode) &&
-             operation.is_last()) {
+    return Refuse(IBV_WC_REM_ACCESS_ERR, status);
+  }
+  if (step == Step::kDone && HasImmediate(operation.opcode) &&
+      operation.is_last()) {
     CompleteReceive(operation, IBV_WC_SUCCESS);
   }
   return step;
 }
 
+Step Responder::ExecuteRead(const Operation& operation, ibv_wc_status* status) {
+  RemoteRange source;
+  const ibv_wc_status checked =
+      CheckRemote(operation, IBV_ACCESS_REMOTE_READ, &source);
+  if (checked != IBV_WC_SUCCESS) {
+    return Refuse(checked, status);
+  }
+  const Step step = operation.bytes == 0
+                        ? Step::kDone
+                        : Move(Direction::kFromPeer, operation, {&source, 1});
+  return step == Step::kFailed ? Refuse(IBV_WC_REM_ACCESS_ERR, status) : step;
+}
+
+Step Responder::ExecuteAtomic(const Operation& operation,
+                              ibv_wc_status* status) {
+  constexpr std::uint64_t kBytes = sizeof(std::uint64_t);
+  RemoteRange range;
+  ibv_wc_status checked =
+      operation.message_bytes == kBytes && operation.bytes == kBytes
+          ? CheckRemote(operation, IBV_ACCESS_REMOTE_ATOMIC, &range)
+          : IBV_WC_REM_INV_REQ_ERR;
+  if (checked == IBV_WC_SUCCESS && operation.remote_address % kBytes != 0) {
+    checked = IBV_WC_REM_INV_REQ_ERR;
+  }
+  if (checked != IBV_WC_SUCCESS) {
+    return Refuse(checked, status);
+  }
+  AtomicResult result = AtomicResult::kForbidden;
+  if (!link_->slots_only() || range.place.offset != kPrivateMemory) {
+    std::uint64_t old;
+    bool wake_owner = false;
+    // The number of a requester elsewhere may be that of one here as well.
+    const std::uint32_t holder =
+        identity_.remote ? kAtomicLockOwner : identity_.requester_qpn;
+    result = ExecuteAtomicAcross(
+        *link_, range,
+        {operation.opcode, operation.compare_add, operation.swap}, holder, &old,
+        &wake_owner);
+    if (wake_owner) {
+      Alert();
+    }
+    if (result == AtomicResult::kDone) {
+      RangeCursor(operation.local)
+          .CopyFrom(reinterpret_cast<const std::byte*>(&old), kBytes);
+    }
+  }
+  Step step = Step::kDone;
+  if (result == AtomicResult::kForbidden) {
+    link_->UseSlots();
+    step = MoveThroughSlots(operation, {&range, 1});
+  }
+  if (result == AtomicResult::kFaulted || step == Step::kFailed) {
+    return Refuse(IBV_WC_REM_ACCESS_ERR, status);
+  }
+  if (result == AtomicResult::kGone) {
+    return Step::kNotReady;
+  }
+  return result == AtomicResult::kBusy ? Step::kInFlight : step;
+}
+
+Step Responder::Refuse(ibv_wc_status refusal, ibv_wc_status* status) {
+  *status = refusal;
+  if (identity_.type == IBV_QPT_RC) {
+    Fault((refusal == IBV_WC_REM_ACCESS_ERR ? IBV_EVENT_QP_ACCESS_ERR
+                                            : IBV_EVENT_QP_REQ_ERR) +
+          1);
+  }
+  return Step::kFailed;
+}
+
 // --- SEND --------------------------------------------------------------------
 
-Step Responder::HasReceive() const {
+Step Responder::HasReceive() {
+  const std::uint32_t shared_index =
+      shared_.shared_receives.load(std::memory_order_relaxed);
+  if (shared_index != 0) {
+    return ClaimSharedReceive((shared_index - 1) % kMaxSharedReceiveQueues);
+  }
   const std::uint32_t posted = shared_.posted.load(std::memory_order_acquire);
   const std::uint32_t available =
       posted - shared_.completed.load(std::memory_order_relaxed);
@@ -137,6 +269,44 @@ Step Responder::HasReceive() const {
   }
   // More than a ring holds cannot be: the peer's memory is not sane.
   return available <= kMaxQueueDepth ? Step::kDone : Step::kNotReady;
+}
+
+Step Responder::ClaimSharedReceive(std::uint32_t shared_index) {
+  const std::uint32_t completed =
+      shared_.completed.load(std::memory_order_relaxed);
+  if (shared_.claimed.load(std::memory_order_relaxed) != completed) {
+    return Step::kDone;  // by an attempt before this one
+  }
+  SharedReceiveRing& ring = segment_->layout().shared_receives[shared_index];
+  bool few_left = false;
+  const std::optional<std::uint32_t> claimed =
+      ClaimReceive(ring, index_, &few_left);
+  if (!claimed) {
+    return Step::kNoReceive;
+  }
+  const SharedReceive& receive = ring.receives[*claimed];
+  ReceiveEntry& entry = NextReceive();
+  entry.shared_receive = *claimed;
+  entry.src_qpn = 0;
+  entry.slid = entry.service_level = 0;
+  entry.sge_count = std::min(receive.sge_count, kMaxSge);
+  std::copy_n(receive.sges, entry.sge_count, entry.sges);
+  // Release: the owner of a queue pair whose requester died reads the entry.
+  shared_.claimed.store(completed + 1, std::memory_order_release);
+  if (few_left) {
+    Alert();
+  }
+  return Step::kDone;
+}
+
+std::uint32_t Responder::ReceivePd() const {
+  const std::uint32_t shared_index =
+      shared_.shared_receives.load(std::memory_order_relaxed);
+  return shared_index == 0 ? shared_.pd.load(std::memory_order_relaxed)
+                           : segment_->layout()
+                                 .shared_receives[(shared_index - 1) %
+                                                  kMaxSharedReceiveQueues]
+                                 .pd.load(std::memory_order_relaxed);
 }
 
 ReceiveEntry& Responder::NextReceive() const {
@@ -159,7 +329,7 @@ ibv_wc_status Responder::Scatter(const ReceiveEntry& receive,
   if (room < operation.message_bytes) {
     return IBV_WC_LOC_LEN_ERR;
   }
-  const std::uint32_t pd = shared_.pd.load(std::memory_order_relaxed);
+  const std::uint32_t pd = ReceivePd();
   std::uint64_t skip = operation.offset;
   std::uint64_t left = operation.bytes;
   for (std::uint32_t i = 0; i < sges && left > 0; ++i) {
@@ -169,10 +339,13 @@ ibv_wc_status Responder::Scatter(const ReceiveEntry& receive,
       continue;
     }
     RemoteRange& range = target[(*ranges)++];
-    range = {sge.addr + skip, std::min<std::uint64_t>(sge.length - skip, left),
-             kPrivateMemory, sge.lkey, IBV_ACCESS_LOCAL_WRITE};
+    range = {sge.addr + skip,
+             std::min<std::uint64_t>(sge.length - skip, left),
+             sge.lkey,
+             IBV_ACCESS_LOCAL_WRITE,
+             {}};
     if (!CheckRegion(regions_, sge.lkey, pd, IBV_ACCESS_LOCAL_WRITE,
-                     range.address, range.bytes, &range.offset)) {
+                     range.address, range.bytes, &range.place)) {
       return IBV_WC_LOC_PROT_ERR;
     }
     left -= range.bytes;
@@ -186,7 +359,7 @@ Step Responder::ExecuteSend(const Operation& operation, ibv_wc_status* status) {
   int ranges = 0;
   ibv_wc_status received = Scatter(NextReceive(), operation, target, &ranges);
   if (received == IBV_WC_SUCCESS && operation.bytes > 0) {
-    const Step step = Move(operation.local, operation.bytes,
+    const Step step = Move(Direction::kToPeer, operation,
                            {target, static_cast<std::size_t>(ranges)});
     if (step == Step::kFailed) {
       received = IBV_WC_LOC_PROT_ERR;
@@ -232,16 +405,17 @@ void Responder::CompleteReceive(const Operation& operation,
 
 // --- Moving bytes ------------------------------------------------------------
 
-Step Responder::Move(std::span<const iovec> source, std::uint64_t bytes,
-                     std::span<const RemoteRange> target) {
+Step Responder::Move(Direction direction, const Operation& operation,
+                     std::span<const RemoteRange> remote) {
   const auto is_private = [](const RemoteRange& range) {
-    return range.offset == kPrivateMemory;
+    return range.place.offset == kPrivateMemory;
   };
-  if (link_->slots_only() &&
-      std::any_of(target.begin(), target.end(), is_private)) {
-    return MoveThroughSlots(source, bytes, target);
+  if (slots_.active() ||
+      (link_->slots_only() &&
+       std::any_of(remote.begin(), remote.end(), is_private))) {
+    return MoveThroughSlots(operation, remote);
   }
-  switch (CopyToPeer(*link_, source, target)) {
+  switch (CopyAcross(direction, *link_, operation.local, remote)) {
     case CopyResult::kDone:
       return Step::kDone;
     case CopyResult::kFaulted:
@@ -252,56 +426,17 @@ Step Responder::Move(std::span<const iovec> source, std::uint64_t bytes,
       break;
   }
   link_->UseSlots();
-  return MoveThroughSlots(source, bytes, target);
+  return MoveThroughSlots(operation, remote);
 }
 
-Step Responder::MoveThroughSlots(std::span<const iovec> source,
-                                 std::uint64_t bytes,
-                                 std::span<const RemoteRange> target) {
-  if (FillSlots(source, target)) {
+Step Responder::MoveThroughSlots(const Operation& operation,
+                                 std::span<const RemoteRange> remote) {
+  bool wake = false;
+  const Step step = slots_.Run(operation, remote, &wake);
+  if (wake) {
     Alert();
   }
-  const bool all_done =
-      slot_bytes_sent_ == bytes &&
-      shared_.slots_done.load(std::memory_order_acquire) ==
-          shared_.slots_filled.load(std::memory_order_relaxed);
-  if (!all_done) {
-    return Step::kInFlight;
-  }
-  slot_bytes_sent_ = 0;
-  return shared_.slots_refused.load(std::memory_order_relaxed) == 0
-             ? Step::kDone
-             : Step::kFailed;
-}
-
-bool Responder::FillSlots(std::span<const iovec> source,
-                          std::span<const RemoteRange> target) {
-  SourceCursor cursor(source);
-  cursor.Skip(slot_bytes_sent_);
-  std::uint64_t before = 0;  // bytes of the ranges before this one
-  bool filled_some = false;
-  for (const RemoteRange& range : target) {
-    while (slot_bytes_sent_ < before + range.bytes) {
-      const std::uint32_t filled =
-          shared_.slots_filled.load(std::memory_order_relaxed);
-      if (filled - shared_.slots_done.load(std::memory_order_acquire) >=
-          kSlots) {
-        return filled_some;
-      }
-      const std::uint64_t offset = slot_bytes_sent_ - before;
-      const auto bytes = static_cast<std::uint32_t>(
-          std::min<std::uint64_t>(kSlotBytes, range.bytes - offset));
-      const std::uint32_t slot = filled % kSlots;
-      cursor.CopyTo(segment_->layout().slots[index_][slot], bytes);
-      shared_.slots[slot] = {range.address + offset, range.key, range.access,
-                             bytes};
-      shared_.slots_filled.store(filled + 1, std::memory_order_release);
-      slot_bytes_sent_ += bytes;
-      filled_some = true;
-    }
-    before += range.bytes;
-  }
-  return filled_some;
+  return step;
 }
 
 // --- Waking the peer ---------------------------------------------------------

@@ -3,6 +3,7 @@
 
 #include <infiniband/verbs.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -11,6 +12,7 @@
 #include "verbs/soft/operation.h"
 #include "verbs/soft/peer_link.h"
 #include "verbs/soft/remote_memory.h"
+#include "verbs/soft/slot_transfer.h"
 
 namespace ringpipe::verbs::soft {
 
@@ -25,6 +27,7 @@ class Responder {
     std::uint32_t incarnation = 0;    // of it, when it was looked up
     std::uint32_t requester_qpn = 0;  // who asks
     std::uint32_t send_psn = 0;       // its first packet sequence number
+    ibv_qp_type type = IBV_QPT_RC;    // of both, or UC
     bool remote = false;              // it is on another host
   };
 
@@ -34,7 +37,9 @@ class Responder {
             int channel_fd, const Identity& identity);
 
   // Executes `operation`, all that it does at the responder included. kFailed
-  // comes with the requester's status; the responder then is in error too.
+  // comes with the requester's status; the responder then is in error too,
+  // unless the queue pairs are UC, which lose what they refuse. kInFlight: call
+  // again with the same operation.
   Step Execute(const Operation& operation, ibv_wc_status* status);
 
   // The responder was reset and connected again: look it up again.
@@ -48,19 +53,25 @@ class Responder {
 
  private:
   bool IsReady();
+  Step ExecuteReady(const Operation& operation, ibv_wc_status* status);
   Step ExecuteWrite(const Operation& operation, ibv_wc_status* status);
-  Step HasReceive() const;
+  Step ExecuteRead(const Operation& operation, ibv_wc_status* status);
+  Step ExecuteAtomic(const Operation& operation, ibv_wc_status* status);
+  ibv_wc_status CheckRemote(const Operation& operation, std::uint32_t access,
+                            RemoteRange* range) const;
+  Step Refuse(ibv_wc_status refusal, ibv_wc_status* status);
+  Step HasReceive();
+  Step ClaimSharedReceive(std::uint32_t shared_index);
   ReceiveEntry& NextReceive() const;
   Step ExecuteSend(const Operation& operation, ibv_wc_status* status);
   ibv_wc_status Scatter(const ReceiveEntry& receive, const Operation& operation,
                         RemoteRange* target, int* ranges) const;
   void CompleteReceive(const Operation& operation, ibv_wc_status status);
-  Step Move(std::span<const iovec> source, std::uint64_t bytes,
-            std::span<const RemoteRange> target);
-  Step MoveThroughSlots(std::span<const iovec> source, std::uint64_t bytes,
-                        std::span<const RemoteRange> target);
-  bool FillSlots(std::span<const iovec> source,
-                 std::span<const RemoteRange> target);
+  std::uint32_t ReceivePd() const;
+  Step Move(Direction direction, const Operation& operation,
+            std::span<const RemoteRange> remote);
+  Step MoveThroughSlots(const Operation& operation,
+                        std::span<const RemoteRange> remote);
   void Fault(std::uint32_t fault);
   void Alert();
 
@@ -73,7 +84,7 @@ class Responder {
   const std::uint32_t index_;
   bool outdated_ = false;
   bool unused_ = true;
-  std::uint64_t slot_bytes_sent_ = 0;  // of the operation in flight
+  SlotTransfer slots_;
 };
 
 }  // namespace ringpipe::verbs::soft

@@ -17,6 +17,9 @@ class Retries {
   // At RTS, in ibv_qp_attr's encodings.
   void Set(int timeout, int retry_count, int rnr_retry);
 
+  // How long the oldest request may go without an answer; zero: for ever.
+  Clock::duration transport_timeout() const { return transport_timeout_; }
+
   // The oldest request got on.
   void Clear();
 

@@ -142,6 +142,22 @@ int SendQueue::Post(ibv_send_wr* requests, ibv_send_wr** bad) {
   return 0;
 }
 
+int SendQueue::CheckAll(const ibv_send_wr* requests) const {
+  const std::uint32_t room =
+      depth_ - (posted_ - retired_.load(std::memory_order_acquire));
+  for (std::uint32_t count = 1; requests != nullptr;
+       requests = requests->next, ++count) {
+    std::uint32_t inline_bytes;
+    if (const int error = Check(*requests, &inline_bytes); error != 0) {
+      return error;
+    }
+    if (count > room) {
+      return ENOMEM;
+    }
+  }
+  return 0;
+}
+
 bool SendQueue::Gather(std::uint32_t number, LocalMemory* memory) {
   const SendRequest& request = at(number);
   if ((request.flags & IBV_SEND_INLINE) != 0) {
@@ -158,19 +174,30 @@ bool SendQueue::Gather(std::uint32_t number, LocalMemory* memory) {
       ReadsOrUpdates(request.opcode) ? IBV_ACCESS_LOCAL_WRITE : 0;
   for (std::uint32_t i = 0; i < request.sge_count; ++i) {
     const ibv_sge& sge = request.sges[i];
-    std::uint64_t offset;
+    RegionPlace place;
     if (sge.length == 0) {
       continue;
     }
     if (!CheckRegion(context_->regions(), sge.lkey, qp_->pd_id(), access,
-                     sge.addr, sge.length, &offset)) {
+                     sge.addr, sge.length, &place)) {
       return false;
     }
-    memory->ranges[memory->count++] = {reinterpret_cast<void*>(sge.addr),
+    memory->ranges[memory->count++] = {reinterpret_cast<void*>(place.address),
                                        sge.length};
     memory->bytes += sge.length;
   }
   return true;
+}
+
+ibv_wc_status SendQueue::CheckedGather(std::uint32_t number,
+                                       LocalMemory* memory) {
+  if (!Gather(number, memory)) {
+    return IBV_WC_LOC_PROT_ERR;
+  }
+  const bool fits = IsAtomic(at(number).opcode)
+                        ? memory->bytes == sizeof(std::uint64_t)
+                        : memory->bytes <= kMaxMessageBytes;
+  return fits ? IBV_WC_SUCCESS : IBV_WC_LOC_LEN_ERR;
 }
 
 Operation SendQueue::MakeOperation(std::uint32_t number,
@@ -200,6 +227,11 @@ void SendQueue::Complete(ibv_wc_status status) {
   completion.wr_id = request.wr_id;
   completion.status = status;
   completion.opcode = CompletionOpcode(request.opcode);
+  if (status == IBV_WC_SUCCESS && ReadsOrUpdates(request.opcode)) {
+    for (std::uint32_t i = 0; i < request.sge_count; ++i) {
+      completion.byte_len += request.sges[i].length;
+    }
+  }
   completion.qp_num = qp_->number();
   qp_->send_queue_cq().PushSend(qp_, completed_, completion);
 }

@@ -59,6 +59,8 @@ class SendQueue {
 
   // As ibv_post_send, whatever the state: only queues.
   int Post(ibv_send_wr* requests, ibv_send_wr** bad);
+  // Whether Post would take all of them: 0 or an errno.
+  int CheckAll(const ibv_send_wr* requests) const;
 
   // The user has taken the completion before which `count` requests and that
   // one were posted: they make room. Any thread.
@@ -77,6 +79,9 @@ class SendQueue {
   // local write where the request is a READ or an atomic. False:
   // IBV_WC_LOC_PROT_ERR.
   bool Gather(std::uint32_t number, LocalMemory* memory);
+  // The same, and whether the request may have that length: IBV_WC_SUCCESS,
+  // IBV_WC_LOC_PROT_ERR or IBV_WC_LOC_LEN_ERR.
+  ibv_wc_status CheckedGather(std::uint32_t number, LocalMemory* memory);
   // The operation of that request: one fragment, which is the whole message.
   // `memory` must outlive it.
   Operation MakeOperation(std::uint32_t number, const LocalMemory& memory);

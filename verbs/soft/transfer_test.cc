@@ -9,6 +9,7 @@
 #include "gtest/gtest.h"
 #include "verbs/soft/endpoint.h"
 #include "verbs/soft/peer_process.h"
+#include "verbs/soft/verbs_functions.h"
 
 namespace ringpipe::verbs::soft {
 namespace {
@@ -130,6 +131,58 @@ TEST_P(Transfer, WriteOfNothingNeedsNoKey) {
   EXPECT_EQ(pair.a.Poll().value().status, IBV_WC_SUCCESS);
 }
 
+TEST_P(Transfer, ReadScattersWhatThePeerHas) {
+  Pair pair(options_);
+  Fill(pair.b.data(), 200'000, 5);
+  ASSERT_EQ(pair.a.Read(3,
+                        {pair.a.Sge(10, 100), pair.a.Sge(700, 0),
+                         pair.a.Sge(1000, 150'000)},
+                        pair.b.identity(), 77),
+            0);
+  const auto read = pair.a.Poll();
+  ASSERT_TRUE(read);
+  EXPECT_EQ(read->status, IBV_WC_SUCCESS);
+  EXPECT_EQ(read->opcode, IBV_WC_RDMA_READ);
+  EXPECT_EQ(read->wr_id, 3u);
+  EXPECT_EQ(read->byte_len, 150'100u);
+  EXPECT_EQ(memcmp(pair.a.data() + 10, pair.b.data() + 77, 100), 0);
+  EXPECT_EQ(memcmp(pair.a.data() + 1000, pair.b.data() + 177, 150'000), 0);
+  EXPECT_EQ(pair.a.data()[151'000], std::byte{0});
+  EXPECT_TRUE(pair.b.Quiet());
+}
+
+TEST_P(Transfer, ReadOfNothingNeedsNoKey) {
+  Pair pair(options_);
+  ASSERT_EQ(pair.a.Read(1, {}, Identity{}, 0), 0);
+  EXPECT_EQ(pair.a.Poll().value().status, IBV_WC_SUCCESS);
+}
+
+TEST_P(Transfer, KeysOfARegionGoByItsIova) {
+  Pair pair(options_);
+  constexpr std::uint64_t kIova = 0x7000'0000'0000;
+  Fill(pair.b.data(), 9000, 6);
+  ibv_mr* mr =
+      RegMrIova(pair.b.pd, pair.b.data() + 4096, 4096, kIova, kAllAccess);
+  ASSERT_NE(mr, nullptr);
+  Identity target = {pair.b.qp->qp_num, mr->rkey, kIova};
+  ASSERT_EQ(pair.a.Read(1, {pair.a.Sge(0, 96)}, target, 4000), 0);
+  ASSERT_EQ(pair.a.Poll().value().status, IBV_WC_SUCCESS);
+  EXPECT_EQ(memcmp(pair.a.data(), pair.b.data() + 8096, 96), 0);
+  ASSERT_EQ(pair.a.Write(2, {pair.a.Sge(0, 8)}, target, 16), 0);
+  ASSERT_EQ(pair.a.Poll().value().status, IBV_WC_SUCCESS);
+  EXPECT_EQ(memcmp(pair.b.data() + 4112, pair.a.data(), 8), 0);
+  // Local keys too.
+  ASSERT_EQ(pair.b.Read(3, {{kIova + 8, 8, mr->lkey}}, pair.a.identity(), 0),
+            0);
+  ASSERT_EQ(pair.b.Poll().value().status, IBV_WC_SUCCESS);
+  EXPECT_EQ(memcmp(pair.b.data() + 4104, pair.a.data(), 8), 0);
+  // Its address is no longer one that the key knows.
+  target.address = reinterpret_cast<std::uint64_t>(pair.b.data()) + 4096;
+  ASSERT_EQ(pair.a.Read(4, {pair.a.Sge(0, 8)}, target, 0), 0);
+  EXPECT_EQ(pair.a.Poll().value().status, IBV_WC_REM_ACCESS_ERR);
+  EXPECT_EQ(pair.b.library().dereg_mr(mr), 0);
+}
+
 TEST_P(Transfer, UnsignaledSendsCompleteSilentlyAndInOrder) {
   Pair pair(options_);
   for (std::uint64_t i = 0; i < 20; ++i) {
@@ -206,6 +259,39 @@ TEST_P(Transfer, AnotherProcessReceivesEveryByte) {
       ASSERT_EQ(endpoint.Poll().value().status, IBV_WC_SUCCESS);
     }
     EXPECT_TRUE(peer.pipe().Get<bool>());
+  }
+  peer.pipe().Put(true);
+  EXPECT_TRUE(peer.Join());
+}
+
+TEST_P(Transfer, AnotherProcessIsReadWithoutItsDoing) {
+  const EndpointOptions options = options_;
+  PeerProcess peer([options](ValuePipe& pipe) {
+    Endpoint endpoint(options);
+    Fill(endpoint.data(), 500'000, 8);
+    pipe.Put(endpoint.identity());
+    endpoint.Connect(pipe.Get<Identity>());
+    pipe.Put(true);
+    return pipe.Get<bool>();
+  });
+  {
+    Endpoint endpoint(options);
+    const auto identity = peer.pipe().Get<Identity>();
+    peer.pipe().Put(endpoint.identity());
+    endpoint.Connect(identity);
+    peer.pipe().Get<bool>();
+    std::vector<std::byte> expected(500'000);
+    Fill(expected.data(), expected.size(), 8);
+    for (std::uint32_t bytes : {1u, 8u, 4096u, 499'999u}) {
+      memset(endpoint.data(), 0, 500'000);
+      ASSERT_EQ(endpoint.Read(bytes,
+                              {endpoint.Sge(0, bytes / 2),
+                               endpoint.Sge(bytes / 2, bytes - bytes / 2)},
+                              identity, 1),
+                0);
+      ASSERT_EQ(endpoint.Poll().value().status, IBV_WC_SUCCESS);
+      EXPECT_EQ(memcmp(endpoint.data(), expected.data() + 1, bytes), 0);
+    }
   }
   peer.pipe().Put(true);
   EXPECT_TRUE(peer.Join());

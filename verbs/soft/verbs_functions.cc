@@ -46,6 +46,9 @@ void FillDeviceAttributes(ibv_device_attr* attr) {
   attr->max_mr = kMaxRegions - 1;
   attr->max_pd = kMaxRegions;
   attr->max_ah = kMaxRegions;
+  attr->max_srq = kMaxSharedReceiveQueues;
+  attr->max_srq_wr = kMaxQueueDepth;
+  attr->max_srq_sge = kMaxSge;
   attr->max_qp_rd_atom = kMaxRdAtomic;
   attr->max_qp_init_rd_atom = kMaxRdAtomic;
   attr->max_res_rd_atom = kMaxRdAtomic * static_cast<int>(kMaxQueuePairs);
@@ -210,7 +213,14 @@ ibv_pd* AllocPd(ibv_context* context) {
 int DeallocPd(ibv_pd* pd) { return Context::From(pd->context).DeallocPd(pd); }
 
 ibv_mr* RegMr(ibv_pd* pd, void* address, std::size_t length, int access) {
-  return Context::From(pd->context).RegMr(pd, address, length, access);
+  return Context::From(pd->context)
+      .RegMr(pd, address, length, reinterpret_cast<std::uint64_t>(address),
+             access);
+}
+
+ibv_mr* RegMrIova(ibv_pd* pd, void* address, std::size_t length,
+                  std::uint64_t iova, int access) {
+  return Context::From(pd->context).RegMr(pd, address, length, iova, access);
 }
 
 int DeregMr(ibv_mr* mr) { return Context::From(mr->context).DeregMr(mr); }
@@ -253,6 +263,22 @@ int ResizeCq(ibv_cq* cq, int cqe) {
 int DestroyCq(ibv_cq* cq) { return Context::From(cq->context).DestroyCq(cq); }
 
 // --- Queue pairs -------------------------------------------------------------
+
+ibv_srq* CreateSrq(ibv_pd* pd, ibv_srq_init_attr* attr) {
+  return Context::From(pd->context).CreateSrq(pd, attr);
+}
+
+int ModifySrq(ibv_srq* srq, ibv_srq_attr* attr, int mask) {
+  return Context::From(srq->context).ModifySrq(srq, *attr, mask);
+}
+
+int QuerySrq(ibv_srq* srq, ibv_srq_attr* attr) {
+  return Context::From(srq->context).QuerySrq(srq, attr);
+}
+
+int DestroySrq(ibv_srq* srq) {
+  return Context::From(srq->context).DestroySrq(srq);
+}
 
 ibv_qp* CreateQp(ibv_pd* pd, ibv_qp_init_attr* attr) {
   return Context::From(pd->context).CreateQp(pd, attr);

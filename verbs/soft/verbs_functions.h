@@ -63,6 +63,7 @@ int GetCqEvent(ibv_comp_channel* channel, ibv_cq** cq, void** cq_context);
 void AckCqEvents(ibv_cq* cq, unsigned int count);
 ibv_cq* CreateCq(ibv_context* context, int cqe, void* cq_context,
                  ibv_comp_channel* channel, int vector);
+ibv_cq_ex* CreateCqEx(ibv_context* context, ibv_cq_init_attr_ex* attr);
 int ResizeCq(ibv_cq* cq, int cqe);
 int DestroyCq(ibv_cq* cq);
 
@@ -74,6 +75,8 @@ int DestroySrq(ibv_srq* srq);
 
 ibv_qp* CreateQp(ibv_pd* pd, ibv_qp_init_attr* attr);
 ibv_qp* CreateQpEx(ibv_context* context, ibv_qp_init_attr_ex* attr);
+// nullptr where `qp` was created without send_ops_flags.
+ibv_qp_ex* QpToQpEx(ibv_qp* qp);
 int ModifyQp(ibv_qp* qp, ibv_qp_attr* attr, int mask);
 int QueryQp(ibv_qp* qp, ibv_qp_attr* attr, int mask,
             ibv_qp_init_attr* init_attr);

@@ -1,0 +1,107 @@
+"""Hosts on one machine: network namespaces with one switch between them.
+
+    host 0                     switch                     host 1
+    eth0 10.77.0.1  ======  port0 [ bridge ] port1  ======  eth0 10.77.0.2
+
+Everything lasts as long as the processes that hold the namespaces, which end
+with this one.
+"""
+
+import ctypes
+import json
+import signal
+import subprocess
+
+PREFIX = "10.77.0."
+PR_SET_PDEATHSIG = 1
+
+
+def _end_with_parent():
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+
+class Hosts:
+    """`count` hosts, up to 200. Use it in a with statement."""
+
+    def __init__(self, count):
+        self.count = count
+        self._holders = []
+        try:
+            self._switch = self._hold()
+            self._ip(self._switch, "link add bridge type bridge")
+            self._ip(self._switch, "link set bridge up")
+            self._hosts = [self._hold() for _ in range(count)]
+            for host in range(count):
+                self._connect(host)
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def close(self):
+        """Ends the namespaces; what runs in them must have ended before."""
+        for holder in self._holders:
+            holder.kill()
+            holder.wait()
+            holder.stdout.close()
+        self._holders = []
+
+    def _hold(self):
+        holder = subprocess.Popen(
+            ["unshare", "--net", "sh", "-c",
+             "ip link set lo up && echo ready && exec sleep infinity"],
+            stdout=subprocess.PIPE, preexec_fn=_end_with_parent)
+        self._holders.append(holder)
+        if holder.stdout.readline() != b"ready\n":
+            raise OSError("cannot make a network namespace")
+        return holder.pid
+
+    @staticmethod
+    def _enter(pid, command):
+        return ["nsenter", f"--net=/proc/{pid}/ns/net", "--"] + command
+
+    def _run(self, pid, command):
+        return subprocess.run(self._enter(pid, command), check=True,
+                              capture_output=True, timeout=20).stdout
+
+    def _ip(self, pid, arguments):
+        return self._run(pid, ["ip"] + arguments.split())
+
+    def _connect(self, host):
+        pid, port = self._hosts[host], f"port{host}"
+        self._ip(self._switch,
+                 f"link add {port} type veth peer name eth0 netns {pid}")
+        self._ip(self._switch, f"link set {port} master bridge up")
+        self._ip(pid, f"addr add {self.address(host)}/24 dev eth0")
+        self._ip(pid, "link set eth0 up")
+
+    def address(self, host):
+        """The IPv4 address of a host."""
+        return f"{PREFIX}{host + 1}"
+
+    def command(self, host, command):
+        """`command`, a list, as it is to be started to run on that host."""
+        return self._enter(self._hosts[host], command)
+
+    def run(self, host, command):
+        """What `command` prints on that host; it has to succeed at once."""
+        return self._run(self._hosts[host], command).decode()
+
+    def bytes(self, host):
+        """What its interface has ever received and sent: (rx, tx) in bytes."""
+        (link,) = json.loads(
+            self._ip(self._hosts[host], "-s -j link show eth0"))
+        return link["stats64"]["rx"]["bytes"], link["stats64"]["tx"]["bytes"]
+
+    def cut(self, host):
+        """Pulls the host's cable out of the switch."""
+        self._ip(self._switch, f"link set port{host} down")
+
+    def restore(self, host):
+        """Plugs it in again."""
+        self._ip(self._switch, f"link set port{host} up")

@@ -1,0 +1,267 @@
+// UD: datagrams between queue pairs that are not connected.
+#include "verbs/soft/datagrams.h"
+
+#include <poll.h>
+#include <string.h>
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/deadline.h"
+#include "gtest/gtest.h"
+#include "verbs/soft/options.h"
+#include "verbs/soft/verbs_functions.h"
+
+namespace ringpipe::verbs::soft {
+namespace {
+
+constexpr std::uint32_t kQkey = 0x11111111;
+constexpr int kInit =
+    IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY;
+
+// A context with one UD queue pair, ready to send, and a buffer.
+class UdEndpoint {
+ public:
+  static constexpr std::uint32_t kBufferBytes = 64 * 1024;
+
+  explicit UdEndpoint(const Options& options = {}, std::uint32_t qkey = kQkey) {
+    device_.options = options;
+    context = OpenDevice(&device_);
+    pd = AllocPd(context);
+    channel = CreateCompChannel(context);
+    cq = CreateCq(context, 256, nullptr, channel, 0);
+    buffer.resize(kBufferBytes);
+    mr = RegMr(pd, buffer.data(), buffer.size(), IBV_ACCESS_LOCAL_WRITE);
+    ibv_qp_init_attr init = {};
+    init.send_cq = init.recv_cq = cq;
+    init.qp_type = IBV_QPT_UD;
+    init.cap = {.max_send_wr = 64,
+                .max_recv_wr = 64,
+                .max_send_sge = 4,
+                .max_recv_sge = 4,
+                .max_inline_data = 64};
+    qp = CreateQp(pd, &init);
+    ibv_qp_attr attr = {};
+    attr.qp_state = IBV_QPS_INIT;
+    attr.port_num = 1;
+    attr.qkey = qkey;
+    EXPECT_EQ(ModifyQp(qp, &attr, kInit), 0);
+    attr.qp_state = IBV_QPS_RTR;
+    EXPECT_EQ(ModifyQp(qp, &attr, IBV_QP_STATE), 0);
+    attr.qp_state = IBV_QPS_RTS;
+    EXPECT_EQ(ModifyQp(qp, &attr, IBV_QP_STATE | IBV_QP_SQ_PSN), 0);
+  }
+
+  ~UdEndpoint() {
+    EXPECT_EQ(DestroyQp(qp), 0);
+    EXPECT_EQ(DestroyCq(cq), 0);
+    EXPECT_EQ(DestroyCompChannel(channel), 0);
+    EXPECT_EQ(DeregMr(mr), 0);
+    for (ibv_ah* ah : ahs_) {
+      EXPECT_EQ(DestroyAh(ah), 0);
+    }
+    EXPECT_EQ(DeallocPd(pd), 0);
+    EXPECT_EQ(CloseDevice(context), 0);
+  }
+
+  ibv_ah* PathTo(const UdEndpoint& peer) {
+    ibv_ah_attr attr = {};
+    attr.port_num = 1;
+    attr.is_global = 1;
+    EXPECT_EQ(QueryGid(peer.context, 1, 0, &attr.grh.dgid), 0);
+    ahs_.push_back(CreateAh(pd, &attr));
+    return ahs_.back();
+  }
+
+  ibv_ah* PathByLid(const UdEndpoint& peer) {
+    ibv_port_attr port;
+    EXPECT_EQ(QueryPortWhole(peer.context, 1, &port, sizeof port), 0);
+    ibv_ah_attr attr = {};
+    attr.port_num = 1;
+    attr.dlid = port.lid;
+    ahs_.push_back(CreateAh(pd, &attr));
+    return ahs_.back();
+  }
+
+  int Send(ibv_ah* ah, std::uint32_t qpn, std::uint32_t offset,
+           std::uint32_t bytes, std::uint32_t qkey = kQkey,
+           std::optional<std::uint32_t> immediate = {}) {
+    ibv_sge sge = {Address(offset), bytes, mr->lkey};
+    ibv_send_wr request = {};
+    request.wr_id = 7;
+    request.sg_list = &sge;
+    request.num_sge = 1;
+    request.opcode = immediate ? IBV_WR_SEND_WITH_IMM : IBV_WR_SEND;
+    request.imm_data = immediate.value_or(0);
+    request.send_flags = IBV_SEND_SIGNALED;
+    request.wr.ud.ah = ah;
+    request.wr.ud.remote_qpn = qpn;
+    request.wr.ud.remote_qkey = qkey;
+    ibv_send_wr* bad;
+    return ibv_post_send(qp, &request, &bad);
+  }
+
+  int Receive(std::uint64_t id, std::uint32_t offset, std::uint32_t bytes) {
+    ibv_sge sge = {Address(offset), bytes, mr->lkey};
+    ibv_recv_wr request = {};
+    request.wr_id = id;
+    request.sg_list = &sge;
+    request.num_sge = 1;
+    ibv_recv_wr* bad;
+    return ibv_post_recv(qp, &request, &bad);
+  }
+
+  std::optional<ibv_wc> Poll(
+      std::chrono::milliseconds most = std::chrono::seconds(10)) {
+    const Deadline deadline = Deadline::After(most);
+    ibv_wc completion;
+    while (ibv_poll_cq(cq, 1, &completion) == 0) {
+      if (deadline.expired()) {
+        return std::nullopt;
+      }
+    }
+    return completion;
+  }
+
+  ibv_context* context = nullptr;
+  ibv_pd* pd = nullptr;
+  ibv_comp_channel* channel = nullptr;
+  ibv_cq* cq = nullptr;
+  ibv_mr* mr = nullptr;
+  ibv_qp* qp = nullptr;
+  std::vector<char> buffer;
+
+ private:
+  std::uint64_t Address(std::uint32_t offset) {
+    return reinterpret_cast<std::uint64_t>(buffer.data()) + offset;
+  }
+
+  SoftDevice device_;
+  std::vector<ibv_ah*> ahs_;
+};
+
+void ExpectArrives(UdEndpoint& a, UdEndpoint& b, ibv_ah* path) {
+  for (const std::uint32_t bytes : {0u, 1u, 64u, 1000u, kMaxDatagramBytes}) {
+    for (std::uint32_t i = 0; i < bytes; ++i) {
+      a.buffer[i] = static_cast<char>(i * 7 + bytes);
+    }
+    ASSERT_EQ(b.Receive(bytes, 0, kGrhBytes + kMaxDatagramBytes), 0);
+    ASSERT_EQ(a.Send(path, b.qp->qp_num, 0, bytes, kQkey, bytes), 0);
+    const auto sent = a.Poll();
+    ASSERT_TRUE(sent);
+    EXPECT_EQ(sent->status, IBV_WC_SUCCESS);
+    const auto received = b.Poll();
+    ASSERT_TRUE(received);
+    EXPECT_EQ(received->status, IBV_WC_SUCCESS);
+    EXPECT_EQ(received->wr_id, bytes);
+    EXPECT_EQ(received->byte_len, bytes + kGrhBytes);
+    EXPECT_EQ(received->src_qp, a.qp->qp_num);
+    EXPECT_EQ(received->imm_data, bytes);
+    EXPECT_NE(received->wc_flags & IBV_WC_WITH_IMM, 0u);
+    EXPECT_EQ(memcmp(a.buffer.data(), b.buffer.data() + kGrhBytes, bytes), 0);
+  }
+}
+
+TEST(Datagrams, ArriveWithTheirSourceAndImmediate) {
+  UdEndpoint a, b;
+  ExpectArrives(a, b, a.PathTo(b));
+}
+
+TEST(Datagrams, ArriveByLidOnInfiniband) {
+  const Options infiniband = {.link_layer = LinkLayer::kInfiniband};
+  UdEndpoint a(infiniband), b(infiniband);
+  ExpectArrives(a, b, a.PathByLid(b));
+}
+
+TEST(Datagrams, NeedAGrhOnEthernet) {
+  UdEndpoint a;
+  ibv_ah_attr attr = {};
+  attr.port_num = 1;
+  attr.dlid = 1;
+  EXPECT_EQ(CreateAh(a.pd, &attr), nullptr);
+}
+
+TEST(Datagrams, CarryTheAddressesInTheGrh) {
+  UdEndpoint a, b;
+  ASSERT_EQ(b.Receive(1, 0, 256), 0);
+  ASSERT_EQ(a.Send(a.PathTo(b), b.qp->qp_num, 0, 8), 0);
+  const auto received = b.Poll();
+  ASSERT_TRUE(received);
+  EXPECT_NE(received->wc_flags & IBV_WC_GRH, 0u);
+  ibv_gid gid;
+  ASSERT_EQ(QueryGid(a.context, 1, 0, &gid), 0);
+  // RoCE v2 over IPv4: an IPv4 header in the last 20 of the 40 bytes.
+  EXPECT_EQ(memcmp(b.buffer.data() + 32, gid.raw + 12, 4), 0);
+  EXPECT_EQ(memcmp(b.buffer.data() + 36, gid.raw + 12, 4), 0);
+}
+
+TEST(Datagrams, AreLostWithTheWrongQkeyWithoutAReceiveAndWithoutRoom) {
+  UdEndpoint a, b;
+  ibv_ah* path = a.PathTo(b);
+  ASSERT_EQ(a.Send(path, b.qp->qp_num, 0, 8), 0);  // no receive
+  ASSERT_TRUE(a.Poll());
+  EXPECT_FALSE(b.Poll(std::chrono::milliseconds(20)));
+  ASSERT_EQ(b.Receive(1, 0, kGrhBytes + 8), 0);
+  ASSERT_EQ(a.Send(path, b.qp->qp_num, 0, 8, kQkey + 1), 0);
+  ASSERT_TRUE(a.Poll());
+  ASSERT_EQ(a.Send(path, b.qp->qp_num, 0, 9), 0);  // no room
+  ASSERT_TRUE(a.Poll());
+  EXPECT_FALSE(b.Poll(std::chrono::milliseconds(20)));
+  ASSERT_EQ(a.Send(path, b.qp->qp_num, 0, 8), 0);
+  ASSERT_TRUE(a.Poll());
+  const auto received = b.Poll();
+  ASSERT_TRUE(received);
+  EXPECT_EQ(received->wr_id, 1u);
+}
+
+TEST(Datagrams, ToNobodyAreSentAndLost) {
+  UdEndpoint a;
+  auto b = std::make_unique<UdEndpoint>();
+  ibv_ah* path = a.PathTo(*b);
+  const std::uint32_t qpn = b->qp->qp_num;
+  b.reset();
+  ASSERT_EQ(a.Send(path, qpn, 0, 8), 0);
+  const auto sent = a.Poll();
+  ASSERT_TRUE(sent);
+  EXPECT_EQ(sent->status, IBV_WC_SUCCESS);
+}
+
+TEST(Datagrams, LongerThanThePacketFailAtTheSender) {
+  UdEndpoint a, b;
+  ASSERT_EQ(a.Send(a.PathTo(b), b.qp->qp_num, 0, kMaxDatagramBytes + 1), 0);
+  const auto sent = a.Poll();
+  ASSERT_TRUE(sent);
+  EXPECT_EQ(sent->status, IBV_WC_LOC_LEN_ERR);
+}
+
+TEST(Datagrams, WakeAnArmedReceiver) {
+  UdEndpoint a, b;
+  ASSERT_EQ(b.Receive(1, 0, 256), 0);
+  ASSERT_EQ(ibv_req_notify_cq(b.cq, 0), 0);
+  ASSERT_EQ(a.Send(a.PathTo(b), b.qp->qp_num, 0, 8), 0);
+  pollfd readable = {b.channel->fd, POLLIN, 0};
+  ASSERT_EQ(poll(&readable, 1, 10'000), 1);
+  ibv_cq* cq;
+  void* cq_context;
+  ASSERT_EQ(GetCqEvent(b.channel, &cq, &cq_context), 0);
+  AckCqEvents(cq, 1);
+  EXPECT_TRUE(b.Poll(std::chrono::milliseconds(0)));
+}
+
+// A receiver that does not poll must not hold its senders up for ever.
+TEST(Datagrams, AreLostWhenTheReceiverDoesNotKeepUp) {
+  UdEndpoint a, b;
+  ibv_ah* path = a.PathTo(b);
+  for (int i = 0; i < 100; ++i) {
+    ASSERT_EQ(a.Send(path, b.qp->qp_num, 0, 4096), 0);
+    const auto sent = a.Poll(std::chrono::seconds(5));
+    ASSERT_TRUE(sent);
+    ASSERT_EQ(sent->status, IBV_WC_SUCCESS);
+  }
+}
+
+}  // namespace
+}  // namespace ringpipe::verbs::soft

@@ -1,0 +1,105 @@
+"""Debian's perftest: bandwidth and latency programs of one operation.
+
+The operation (write, send, read, atomic) is the test's second argument.
+"""
+
+import re
+import sys
+import unittest
+
+from verbs.soft.foreign import programs
+
+ALL_SIZES = [1 << i for i in range(1, 24)]  # what -a runs: 2 B to 8 MiB
+
+# perftest takes no fewer than its queue is deep.
+ITERATIONS = 200
+DEPTH = 64
+
+_operation = None  # from the command line
+
+
+def _rows(text):
+    """The rows of numbers of a report: bytes, iterations and what was measured.
+    """
+    rows = []
+    for line in text.splitlines():
+        if re.fullmatch(r'\s*\d+\s+\d+(\s+[-\d.]+)+\s*', line):
+            rows.append([float(field) for field in line.split()])
+    return rows
+
+
+class PerftestTest(unittest.TestCase):
+
+    def _run(self, kind, *options, sizes, iterations=ITERATIONS):
+        for link_layer in programs.LINK_LAYERS:
+            arguments = [f'ib_{_operation}_{kind}', '-d', 'soft0', '-F', '-n',
+                         iterations, *options]
+            if link_layer == 'ethernet':
+                arguments += ['-x', '0']
+            with self.subTest(arguments=arguments, link_layer=link_layer):
+                server, client = programs.run_pair(arguments, link_layer)
+                for text in (server, client):
+                    self.assertNotRegex(
+                        text, r'(?i)\bfail|error|completion with|unable|'
+                        r"couldn't|problems")
+                    self.assertIn('Link type       : ' +
+                                  ('Ethernet' if link_layer == 'ethernet'
+                                   else 'IB'), text)
+                rows = _rows(client)
+                self.assertEqual([row[0] for row in rows], sizes, client)
+                for row in rows:
+                    self.assertGreater(row[1], 0, client)
+                    # Columns 3 and 4: average bandwidth, average latency or
+                    # typical one; none can be 0.
+                    self.assertGreater(max(row[2:]), 0, client)
+
+    def _all_sizes(self):
+        if _operation == 'atomic':
+            return [], [8]
+        return ['-a'], ALL_SIZES
+
+    def test_bandwidth_of_all_sizes(self):
+        options, sizes = self._all_sizes()
+        self._run('bw', '-t', DEPTH, *options, sizes=sizes)
+
+    def test_latency_of_all_sizes(self):
+        options, sizes = self._all_sizes()
+        self._run('lat', *options, sizes=sizes)
+
+    def test_bandwidth_of_several_queue_pairs(self):
+        options, sizes = self._all_sizes()
+        self._run('bw', '-q', 4, '-t', DEPTH, *options, sizes=sizes,
+                  iterations=100)
+
+    def test_bandwidth_in_both_directions(self):
+        options, sizes = self._all_sizes()
+        self._run('bw', '-b', '-t', DEPTH, *options, sizes=sizes,
+                  iterations=100)
+
+    def test_the_older_way_to_post(self):
+        size, sizes = ([], [8]) if _operation == 'atomic' else (
+            ['-s', 65536], [65536])
+        for kind in ('bw', 'lat'):
+            self._run(kind, '--use_old_post_send', *size, sizes=sizes)
+
+    def test_what_only_this_operation_has(self):
+        if _operation == 'atomic':
+            for kind in ('bw', 'lat'):
+                self._run(kind, '-A', 'CMP_AND_SWAP', sizes=[8])
+        elif _operation == 'send':
+            # Sleeping on events; other transports.
+            self._run('bw', '-e', '-s', 4096, sizes=[4096])
+            self._run('lat', '-e', '-s', 4096, sizes=[4096])
+            self._run('lat', '-c', 'UC', '-s', 4096, sizes=[4096])
+            self._run('lat', '-c', 'UD', '-s', 1024, sizes=[1024])
+        elif _operation == 'write':
+            self._run('bw', '-c', 'UC', '-s', 4096, sizes=[4096])
+            self._run('lat', '-I', 64, '-s', 64, sizes=[64])
+        else:
+            self._run('bw', '-o', 1, '-s', 4096, sizes=[4096])
+            self._run('lat', '-e', '-s', 4096, sizes=[4096])
+
+
+if __name__ == '__main__':
+    _operation = sys.argv.pop(2)
+    programs.main()

@@ -1,0 +1,149 @@
+#include "verbs/soft/network.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "verbs/soft/layout.h"
+#include "verbs/soft/network_loop.h"
+
+namespace ringpipe::verbs::soft {
+namespace {
+
+constexpr int kBacklog = 1024;
+
+// A listening socket; none, with errno.
+FileDescriptor ListenAt(const sockaddr* address, socklen_t length,
+                        int ipv6_only) {
+  FileDescriptor socket(::socket(
+      address->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  const int one = 1;
+  // A port is free as soon as nobody listens, whatever is left of connections.
+  // Two may then bind it at once; only one may listen.
+  const bool ok =
+      socket &&
+      setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &one, sizeof one) ==
+          0 &&
+      (address->sa_family == AF_INET ||
+       setsockopt(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, &ipv6_only,
+                  sizeof ipv6_only) == 0) &&
+      bind(socket.get(), address, length) == 0 &&
+      listen(socket.get(), kBacklog) == 0;
+  if (!ok) {
+    const int error = errno;
+    socket.Close();
+    errno = error;
+  }
+  return socket;
+}
+
+FileDescriptor ListenIpv4(in_addr_t address, std::uint16_t port) {
+  sockaddr_in ipv4 = {};
+  ipv4.sin_family = AF_INET;
+  ipv4.sin_port = htons(port);
+  ipv4.sin_addr.s_addr = htonl(address);
+  return ListenAt(reinterpret_cast<sockaddr*>(&ipv4), sizeof ipv4, 0);
+}
+
+FileDescriptor ListenAnywhere(std::uint16_t port) {
+  sockaddr_in6 ipv6 = {};
+  ipv6.sin6_family = AF_INET6;
+  ipv6.sin6_port = htons(port);
+  ipv6.sin6_addr = in6addr_any;
+  FileDescriptor both =
+      ListenAt(reinterpret_cast<sockaddr*>(&ipv6), sizeof ipv6, 0);
+  // A kernel may have no IPv6.
+  return both || errno == EADDRINUSE ? std::move(both)
+                                     : ListenIpv4(INADDR_ANY, port);
+}
+
+}  // namespace
+
+Network::Network(Context* context, const Options& options, const Port* port)
+    : context_(context), options_(options), port_(port) {}
+
+Network::~Network() = default;
+
+std::uint32_t Network::blocks() const {
+  const int ports = options_.last_port - options_.first_port + 1;
+  return static_cast<std::uint32_t>(std::clamp(ports, 0, 1 << kBlockBits));
+}
+
+std::uint16_t Network::PortOf(std::uint32_t qpn) const {
+  return static_cast<std::uint16_t>(
+      static_cast<std::uint32_t>(options_.first_port) + BlockOf(qpn));
+}
+
+bool Network::Listen(std::uint32_t block) {
+  const std::uint16_t port = PortOf(block << kIndexBits);
+  FileDescriptor listener = options_.secret.empty()
+                                ? ListenIpv4(INADDR_LOOPBACK, port)
+                                : ListenAnywhere(port);
+  listeners_.clear();
+  if (listener) {
+    listeners_.push_back(std::move(listener));
+    return true;
+  }
+  const int error = errno;
+  if (error != EADDRINUSE) {
+    LogDebug("soft0: cannot listen at port " + std::to_string(port));
+  }
+  errno = error;
+  return error != EADDRINUSE;
+}
+
+int Network::Check(const ibv_gid& peer) const {
+  if (!options_.secret.empty() || IsLocal(peer)) {
+    return 0;
+  }
+  logger_.Error(
+      "soft0: a queue pair cannot be connected to another host: set "
+      "RINGPIPE_SECRET to the same secret on all hosts");
+  return EACCES;
+}
+
+NetworkLoop* Network::Loop() {
+  std::lock_guard lock(mutex_);
+  if (loop_ == nullptr && !stopped_) {
+    loop_ = NetworkLoop::Start(context_, this);
+    if (loop_ == nullptr) {
+      logger_.Error("soft0: cannot start the network thread");
+    }
+  }
+  return loop_.get();
+}
+
+bool Network::IsListener(int fd) const {
+  return std::any_of(
+      listeners_.begin(), listeners_.end(),
+      [fd](const FileDescriptor& listener) { return listener.get() == fd; });
+}
+
+void Network::OnListenerReadable() { Loop(); }
+
+void Network::Connect(const std::shared_ptr<RemotePeer>& peer,
+                      std::uint32_t qp_index) {
+  if (!peer->connects()) {
+    return;  // the other end does
+  }
+  if (NetworkLoop* loop = Loop()) {
+    loop->Connect(peer, qp_index);
+  }
+}
+
+void Network::Stop() {
+  std::unique_ptr<NetworkLoop> loop;
+  {
+    std::lock_guard lock(mutex_);
+    stopped_ = true;
+    loop = std::move(loop_);
+  }
+  if (loop != nullptr) {
+    loop->Stop();
+  }
+}
+
+}  // namespace ringpipe::verbs::soft

@@ -1,0 +1,82 @@
+#ifndef RINGPIPE_VERBS_SOFT_NETWORK_H_
+#define RINGPIPE_VERBS_SOFT_NETWORK_H_
+
+#include <infiniband/verbs.h>
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "base/log.h"
+#include "verbs/soft/file_descriptor.h"
+#include "verbs/soft/options.h"
+#include "verbs/soft/port.h"
+#include "verbs/soft/remote_peer.h"
+
+namespace ringpipe::verbs::soft {
+
+class Context;
+class NetworkLoop;
+
+// A context's connections to other hosts, over TCP. A queue pair's number says
+// at which port its context listens: (GID, QPN) is all that a peer must know.
+//
+//   port = first port of RINGPIPE_SOFT_PORTS + block of the QPN
+//
+// Costs nothing but the listening sockets until the first connection; then
+// there is a thread. Thread-safe.
+class Network {
+ public:
+  Network(Context* context, const Options& options, const Port* port);
+  ~Network();  // Stop first
+  Network(const Network&) = delete;
+  Network& operator=(const Network&) = delete;
+
+  // Blocks below this have a port.
+  std::uint32_t blocks() const;
+  // Listens at the block's port; false with EADDRINUSE: somebody else has that
+  // block. Without a secret on loopback only. A host where nobody may listen
+  // has its queue pairs to itself; that is no error.
+  bool Listen(std::uint32_t block);
+  // Whoever waits for something anyway waits for these to be readable, and then
+  // says so: once.
+  const std::vector<FileDescriptor>& listeners() const { return listeners_; }
+  bool IsListener(int fd) const;
+  void OnListenerReadable();
+
+  // Whether queue pairs may be connected to that host; if not, an errno, and
+  // the reason in the log: EACCES where no secret is set.
+  int Check(const ibv_gid& peer) const;
+
+  // Sees to it that `peer`, of the queue pair of index `qp_index`, gets a
+  // connection, and a new one if that is lost, for as long as it exists.
+  void Connect(const std::shared_ptr<RemotePeer>& peer, std::uint32_t qp_index);
+
+  // Ends the thread. No RemotePeer may have a connection any more.
+  void Stop();
+
+  // For its own parts.
+  void LogDebug(const std::string& line) const { logger_.Debug(line); }
+  const std::string& secret() const { return options_.secret; }
+  std::uint16_t PortOf(std::uint32_t qpn) const;
+  bool IsLocal(const ibv_gid& gid) const { return port_->IsLocal(gid); }
+
+ private:
+  // The loop, which begins to run now if it has not; nullptr: it cannot.
+  NetworkLoop* Loop();
+
+  Context* const context_;
+  const Options options_;
+  const Port* const port_;
+  const Logger logger_;
+  std::vector<FileDescriptor> listeners_;
+  std::mutex mutex_;
+  std::unique_ptr<NetworkLoop> loop_;
+  bool stopped_ = false;
+};
+
+}  // namespace ringpipe::verbs::soft
+
+#endif  // RINGPIPE_VERBS_SOFT_NETWORK_H_

@@ -81,7 +81,7 @@ void RemotePeer::Close() {
   }
   while (whole && packet_responder_.has_small_answer()) {
     PacketHeader header;
-    Outgoing& outgoing = outgoing_.emplace();
+    OutgoingPacket& outgoing = outgoing_.emplace();
     packet_responder_.NextAnswer(&header, &outgoing.answer);
     EncodePacketHeader(header, outgoing.header);
     outgoing.bytes = kPacketHeaderBytes;
@@ -182,7 +182,7 @@ bool RemotePeer::Pick(Trigger trigger, Clock::time_point now,
   if (channel_ == nullptr || (!request && !has_answer)) {
     return false;
   }
-  Outgoing& outgoing = outgoing_.emplace();
+  OutgoingPacket& outgoing = outgoing_.emplace();
   PacketHeader header;
   if (request) {
     header = request->header;

@@ -23,6 +23,15 @@ namespace ringpipe::verbs::soft {
 
 class QueuePair;
 
+// A packet that is on its way out, and how far it is.
+struct OutgoingPacket {
+  std::byte header[kPacketHeaderBytes];
+  std::optional<PacketRequester::Packet> request;
+  std::span<const std::byte> answer;  // payload, where it is no request
+  std::uint64_t sent = 0;             // of header and payload
+  std::uint64_t bytes = 0;
+};
+
 // The peer of a connected queue pair that is on another host: what Requester
 // is for one on this host, and the responder too. It speaks packets over a
 // channel, which comes and may go again: TCP itself repairs what can be
@@ -70,15 +79,6 @@ class RemotePeer {
   void OnWritable() { blocked_ = false; }
 
  private:
-  // The packet that is on its way out, and how far it is.
-  struct Outgoing {
-    std::byte header[kPacketHeaderBytes];
-    std::optional<PacketRequester::Packet> request;
-    std::span<const std::byte> answer;  // payload, where it is no request
-    std::uint64_t sent = 0;             // of header and payload
-    std::uint64_t bytes = 0;
-  };
-
   void Pump(Trigger trigger, Clock::time_point now, Clock::time_point* again);
   bool Pick(Trigger trigger, Clock::time_point now, Clock::time_point* again);
   int Remaining(iovec* ranges);
@@ -91,7 +91,7 @@ class RemotePeer {
   PacketResponder packet_responder_;
   PacketRequester requester_;
   std::shared_ptr<PacketChannel> channel_;
-  std::optional<Outgoing> outgoing_;
+  std::optional<OutgoingPacket> outgoing_;
   bool blocked_ = false;      // until the channel takes more
   bool answer_next_ = false;  // answers and requests take turns
 };

@@ -31,6 +31,13 @@ void Requester::Connect(std::uint32_t dest_qpn) {
   EnsureAttached();  // early, so that the first request finds it done
 }
 
+void Requester::SetSendPsn(std::uint32_t psn) {
+  send_psn_ = psn;
+  if (responder_) {
+    responder_->set_send_psn(psn);
+  }
+}
+
 void Requester::Reset() {
   dest_qpn_ = 0;
   responder_.reset();

@@ -30,7 +30,7 @@ class Requester {
   // At RTR: whom to talk to. At reset: forget everything.
   void Connect(std::uint32_t dest_qpn);
   void Reset();
-  void SetSendPsn(std::uint32_t psn) { send_psn_ = psn; }
+  void SetSendPsn(std::uint32_t psn);
 
   // Executes (or flushes, in ERR) what can be executed now. Returns when to try
   // again at the latest; time_point::max(): nothing is outstanding.

@@ -42,6 +42,9 @@ class Responder {
   // again with the same operation.
   Step Execute(const Operation& operation, ibv_wc_status* status);
 
+  // The requester has learnt its first packet sequence number only now.
+  void set_send_psn(std::uint32_t psn) { identity_.send_psn = psn; }
+
   // The responder was reset and connected again: look it up again.
   bool outdated() const { return outdated_; }
   // Nothing has been executed since it was looked up.
@@ -80,7 +83,7 @@ class Responder {
   SharedQueuePair& shared_;
   const SharedRegion* const regions_;
   const int channel_fd_;
-  const Identity identity_;
+  Identity identity_;
   const std::uint32_t index_;
   bool outdated_ = false;
   bool unused_ = true;

@@ -107,6 +107,21 @@ TEST_P(Retry, PacketSequenceNumbersMustAgree) {
   EXPECT_EQ(a.Poll().value().status, IBV_WC_RETRY_EXC_ERR);
 }
 
+// The peer may have answered before this end knows its own number.
+TEST_P(Retry, PacketSequenceNumberMayComeAfterTheAttachment) {
+  Endpoint a(options_);
+  Endpoint b(options_);
+  a.send_psn = b.receive_psn = 77;
+  b.Connect(a.identity());
+  a.ToRtr(b.identity());
+  a.Quiet();  // meanwhile b's housekeeper answers
+  a.ToRts();
+  ASSERT_EQ(a.Write(1, {a.Sge(0, 8)}, b.identity(), 0), 0);
+  const auto completion = a.Poll();
+  ASSERT_TRUE(completion);
+  EXPECT_EQ(completion->status, IBV_WC_SUCCESS);
+}
+
 TEST_P(Retry, PeerThatStartsOverIsLostUnlessNothingWasSent) {
   Pair pair(options_);
   const auto restart_b = [&] {

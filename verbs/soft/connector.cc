@@ -29,8 +29,8 @@ asio::ip::address AddressOf(const ibv_gid& gid) {
   if (!IsIpv4(gid)) {
     return ipv6;
   }
-  return asio::ip::address_v4({gid.raw[12], gid.raw[13], gid.raw[14],
-                               gid.raw[15]});
+  return asio::ip::address_v4(
+      {gid.raw[12], gid.raw[13], gid.raw[14], gid.raw[15]});
 }
 
 }  // namespace

@@ -1,13 +1,12 @@
 #ifndef RINGPIPE_VERBS_SOFT_CONNECTOR_H_
 #define RINGPIPE_VERBS_SOFT_CONNECTOR_H_
 
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/steady_timer.hpp>
 #include <chrono>
 #include <cstdint>
 #include <memory>
 #include <utility>  // before Asio: Boost 1.74 needs it there
-
-#include <boost/asio/ip/tcp.hpp>
-#include <boost/asio/steady_timer.hpp>
 
 #include "verbs/soft/pending_connection.h"
 #include "verbs/soft/remote_peer.h"
@@ -28,8 +27,7 @@ class Connector : public std::enable_shared_from_this<Connector> {
 
  private:
   bool Wanted(const std::shared_ptr<RemotePeer>& peer, std::uint32_t* type);
-  void OnConnected(const std::shared_ptr<RemotePeer>& peer,
-                   std::uint32_t type);
+  void OnConnected(const std::shared_ptr<RemotePeer>& peer, std::uint32_t type);
   void TryLater();
 
   NetworkLoop* const loop_;

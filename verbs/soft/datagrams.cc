@@ -140,6 +140,8 @@ bool Datagrams::Open() {
   if (local_ && !options.secret.empty()) {
     udp_ = BindUdp(options, context_->block());
   }
+  local_fd_ = local_.get();
+  udp_fd_ = udp_.get();
   return local_ && (options.secret.empty() || udp_);
 }
 

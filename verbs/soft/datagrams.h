@@ -69,7 +69,7 @@ class Datagrams {
   void Watch(int epoll);
   void Arm();
   bool Owns(int fd) const {
-    return fd >= 0 && (fd == local_.get() || fd == udp_.get());
+    return fd >= 0 && (fd == local_fd_.load() || fd == udp_fd_.load());
   }
 
  private:
@@ -88,6 +88,9 @@ class Datagrams {
   std::mutex open_mutex_;
   FileDescriptor local_;
   FileDescriptor udp_;
+  // The same for the housekeeper, which asks before they exist.
+  std::atomic<int> local_fd_{-1};
+  std::atomic<int> udp_fd_{-1};
   std::atomic<int> epoll_{-1};
   std::mutex drain_mutex_;
   alignas(16) std::array<std::byte, kMostBytes> buffer_;  // of Drain

@@ -16,10 +16,8 @@ constexpr std::uint32_t kVersion = 1;
 constexpr std::string_view kWelcome = "welcome";
 
 Handshake::Options MakeOptions(const std::string& secret) {
-  return {.secret = secret,
-          .purpose = kPurpose,
-          .job_id = "",
-          .version = kVersion};
+  return {
+      .secret = secret, .purpose = kPurpose, .job_id = "", .version = kVersion};
 }
 
 std::size_t PayloadBytes(const std::string& frame) {

@@ -23,15 +23,14 @@ FileDescriptor ListenAt(const sockaddr* address, socklen_t length,
   const int one = 1;
   // A port is free as soon as nobody listens, whatever is left of connections.
   // Two may then bind it at once; only one may listen.
-  const bool ok =
-      socket &&
-      setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &one, sizeof one) ==
-          0 &&
-      (address->sa_family == AF_INET ||
-       setsockopt(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, &ipv6_only,
-                  sizeof ipv6_only) == 0) &&
-      bind(socket.get(), address, length) == 0 &&
-      listen(socket.get(), kBacklog) == 0;
+  const bool ok = socket &&
+                  setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &one,
+                             sizeof one) == 0 &&
+                  (address->sa_family == AF_INET ||
+                   setsockopt(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY,
+                              &ipv6_only, sizeof ipv6_only) == 0) &&
+                  bind(socket.get(), address, length) == 0 &&
+                  listen(socket.get(), kBacklog) == 0;
   if (!ok) {
     const int error = errno;
     socket.Close();

@@ -94,23 +94,23 @@ void NetworkLoop::Stop() {
 // --- Connections that peers make ---------------------------------------------
 
 void NetworkLoop::Accept(Acceptor* acceptor) {
-  acceptor->async_accept([this, acceptor](const error_code& error,
-                                          tcp::socket socket) {
-    if (stopping_) {
-      return;
-    }
-    if (!error) {
-      Meet(std::move(socket));
-      Accept(acceptor);
-      return;
-    }
-    accept_pause_.expires_after(kAcceptPause);
-    accept_pause_.async_wait([this, acceptor](const error_code& cancelled) {
-      if (!cancelled && !stopping_) {
-        Accept(acceptor);
-      }
-    });
-  });
+  acceptor->async_accept(
+      [this, acceptor](const error_code& error, tcp::socket socket) {
+        if (stopping_) {
+          return;
+        }
+        if (!error) {
+          Meet(std::move(socket));
+          Accept(acceptor);
+          return;
+        }
+        accept_pause_.expires_after(kAcceptPause);
+        accept_pause_.async_wait([this, acceptor](const error_code& cancelled) {
+          if (!cancelled && !stopping_) {
+            Accept(acceptor);
+          }
+        });
+      });
 }
 
 void NetworkLoop::Meet(tcp::socket socket) {

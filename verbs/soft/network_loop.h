@@ -1,6 +1,10 @@
 #ifndef RINGPIPE_VERBS_SOFT_NETWORK_LOOP_H_
 #define RINGPIPE_VERBS_SOFT_NETWORK_LOOP_H_
 
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/steady_timer.hpp>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -8,11 +12,6 @@
 #include <thread>
 #include <utility>  // before Asio: Boost 1.74 needs it there
 #include <vector>
-
-#include <boost/asio/executor_work_guard.hpp>
-#include <boost/asio/io_context.hpp>
-#include <boost/asio/ip/tcp.hpp>
-#include <boost/asio/steady_timer.hpp>
 
 #include "verbs/soft/pending_connection.h"
 #include "verbs/soft/remote_peer.h"

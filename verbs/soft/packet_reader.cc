@@ -23,10 +23,9 @@ PacketReader::Outcome PacketReader::Next(PacketHeader* header,
     return Outcome::kMore;
   }
   const std::byte* const start = buffer_.get() + begin_;
-  if (!DecodePacketHeader(
-          std::span<const std::byte, kPacketHeaderBytes>(start,
-                                                         kPacketHeaderBytes),
-          header)) {
+  if (!DecodePacketHeader(std::span<const std::byte, kPacketHeaderBytes>(
+                              start, kPacketHeaderBytes),
+                          header)) {
     return Outcome::kGarbage;
   }
   if (available < kPacketHeaderBytes + header->payload_bytes) {

@@ -33,9 +33,7 @@ void PacketRequester::Set(std::uint32_t first_psn, std::uint32_t most_reads) {
   most_reads_ = std::max(most_reads, 1u);
 }
 
-bool PacketRequester::unreliable() const {
-  return qp_->type() == IBV_QPT_UC;
-}
+bool PacketRequester::unreliable() const { return qp_->type() == IBV_QPT_UC; }
 
 bool PacketRequester::is_read(std::uint32_t number) const {
   return ReadsOrUpdates(queue_.at(number).opcode);
@@ -298,8 +296,7 @@ bool PacketRequester::ReceiveData(const PacketHeader& header,
                                   std::span<const std::byte> payload,
                                   Clock::time_point now) {
   const std::optional<std::uint32_t> number = NumberOf(header.psn);
-  if (!number ||
-      *number - queue_.completed() >= next_ - queue_.completed() ||
+  if (!number || *number - queue_.completed() >= next_ - queue_.completed() ||
       !CompleteUntil(*number)) {
     return false;
   }
@@ -325,8 +322,7 @@ bool PacketRequester::ReceiveData(const PacketHeader& header,
   RangeCursor cursor(memory.span());
   cursor.Skip(read_offset_);
   iovec ranges[kMaxSge];
-  const int count =
-      payload.empty() ? 0 : cursor.Slice(payload.size(), ranges);
+  const int count = payload.empty() ? 0 : cursor.Slice(payload.size(), ranges);
   const std::byte* from = payload.data();
   for (int i = 0; i < count; ++i) {
     CopyBytes(static_cast<std::byte*>(ranges[i].iov_base), from,
@@ -371,7 +367,8 @@ Clock::time_point PacketRequester::Expire(Clock::time_point now) {
     return Clock::time_point::max();
   }
   if (unreliable()) {
-    const Clock::time_point expiry = *silent_since_ + kPatienceWithoutConnection;
+    const Clock::time_point expiry =
+        *silent_since_ + kPatienceWithoutConnection;
     if (connected_ || now < expiry) {
       return connected_ ? Clock::time_point::max() : expiry;
     }

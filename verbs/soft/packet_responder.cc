@@ -15,8 +15,7 @@ bool IsReadOrAtomic(const PacketHeader& header) {
 bool SameMessage(const PacketHeader& left, const PacketHeader& right) {
   return left.opcode == right.opcode &&
          left.message_bytes == right.message_bytes &&
-         left.remote_address == right.remote_address &&
-         left.rkey == right.rkey;
+         left.remote_address == right.remote_address && left.rkey == right.rkey;
 }
 
 }  // namespace
@@ -281,8 +280,8 @@ void PacketResponder::NextAnswer(PacketHeader* header,
   }
   const iovec local = {read_data_.get(), bytes};
   ibv_wc_status status = IBV_WC_SUCCESS;
-  const Step step = Execute(read, {&local, bytes > 0 ? 1u : 0u}, read.offset,
-                            bytes, &status);
+  const Step step =
+      Execute(read, {&local, bytes > 0 ? 1u : 0u}, read.offset, bytes, &status);
   if (step != Step::kDone) {
     // The memory went away, or the queue pair did.
     answers_.clear();

@@ -88,8 +88,8 @@ class PacketResponder {
   std::uint32_t expected_;
   std::uint32_t executed_ = 0;  // messages, up to the range of a number
   std::uint64_t offset_ = 0;
-  PacketHeader message_;      // the first packet of the message at offset_ > 0
-  bool failed_ = false;       // nothing is executed any more
+  PacketHeader message_;  // the first packet of the message at offset_ > 0
+  bool failed_ = false;   // nothing is executed any more
   std::deque<PacketHeader> answers_;
   std::size_t reads_waiting_ = 0;  // in answers_, atomics too
   std::array<std::optional<AtomicResult>, kMostReads> atomic_results_;

@@ -87,19 +87,18 @@ void PeerConnection::AwaitWritable() {
 }
 
 void PeerConnection::AwaitReadable() {
-  socket_.async_wait(
-      Socket::wait_read, [self = shared_from_this()](const error_code& error) {
-        if (!error && !self->finished_) {
-          self->OnReadable();
-        }
-      });
+  socket_.async_wait(Socket::wait_read,
+                     [self = shared_from_this()](const error_code& error) {
+                       if (!error && !self->finished_) {
+                         self->OnReadable();
+                       }
+                     });
 }
 
 void PeerConnection::OnReadable() {
   for (int i = 0; i < kReadsAtOnce; ++i) {
     const std::span<std::byte> space = reader_.Space();
-    const ssize_t got =
-        recv(fd_, space.data(), space.size(), MSG_DONTWAIT);
+    const ssize_t got = recv(fd_, space.data(), space.size(), MSG_DONTWAIT);
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) {
       break;
     }
@@ -109,9 +108,8 @@ void PeerConnection::OnReadable() {
     }
     reader_.Commit(static_cast<std::size_t>(got));
     bool sane = true;
-    const bool there = WithPeer([this, &sane](RemotePeer& peer) {
-      sane = peer.Receive(&reader_);
-    });
+    const bool there = WithPeer(
+        [this, &sane](RemotePeer& peer) { sane = peer.Receive(&reader_); });
     if (!there || finished_) {
       return;
     }

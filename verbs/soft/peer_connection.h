@@ -2,14 +2,13 @@
 #define RINGPIPE_VERBS_SOFT_PEER_CONNECTION_H_
 
 #include <atomic>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/steady_timer.hpp>
 #include <cstddef>
 #include <functional>
 #include <memory>
 #include <utility>  // before Asio: Boost 1.74 needs it there
 #include <vector>
-
-#include <boost/asio/ip/tcp.hpp>
-#include <boost/asio/steady_timer.hpp>
 
 #include "verbs/soft/packet_channel.h"
 #include "verbs/soft/packet_reader.h"

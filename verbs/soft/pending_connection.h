@@ -2,14 +2,13 @@
 #define RINGPIPE_VERBS_SOFT_PENDING_CONNECTION_H_
 
 #include <array>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/steady_timer.hpp>
 #include <functional>
 #include <memory>
 #include <string>
 #include <utility>  // before Asio: Boost 1.74 needs it there
-
-#include <boost/asio/io_context.hpp>
-#include <boost/asio/ip/tcp.hpp>
-#include <boost/asio/steady_timer.hpp>
 
 #include "base/status.h"
 #include "verbs/soft/introduction.h"

@@ -430,7 +430,13 @@ void QueuePair::ReceiveDatagram(const DatagramHeader& header,
   const iovec parts[] = {
       {grh.data(), grh.size()},
       {const_cast<std::byte*>(payload.data()), payload.size()}};
-  if (receives_.Fill(context_->regions(), pd_id_, parts, header)) {
+  DatagramHeader completed = header;
+  if (ethernet) {
+    // How RoCE adapters (mlx5) tell an IPv4 header from an IPv6 one, and what
+    // UCX goes by: bit 3 for UDP, then 1 for IPv6 or 2 for IPv4.
+    completed.service_level = IsIpv4(header.destination) ? 0xa : 0x9;
+  }
+  if (receives_.Fill(context_->regions(), pd_id_, parts, completed)) {
     receive_queue_cq().ReceivesReady(
         index_, (header.flags & DatagramHeader::kSolicited) != 0);
   }

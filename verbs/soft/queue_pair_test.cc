@@ -143,18 +143,20 @@ TEST(QueuePair, UnsignaledRequestsMakeRoomOnlyWhenALaterOneIsPolled) {
   EndpointOptions options;
   options.cap.max_send_wr = 3;
   Pair pair(options);
-  for (int i = 0; i < 3; ++i) {
+  constexpr int kRoom = 6;  // there is more than was asked for
+  for (int i = 0; i < kRoom; ++i) {
     ASSERT_EQ(pair.b.Receive(i, {}), 0);
   }
-  EXPECT_EQ(pair.a.Send(1, {}, 0), 0);
-  EXPECT_EQ(pair.a.Send(2, {}, 0), 0);
-  EXPECT_EQ(pair.a.Send(3, {}), 0);
-  for (int i = 0; i < 3; ++i) {
+  for (int i = 1; i < kRoom; ++i) {
+    EXPECT_EQ(pair.a.Send(i, {}, 0), 0);
+  }
+  EXPECT_EQ(pair.a.Send(kRoom, {}), 0);
+  for (int i = 0; i < kRoom; ++i) {
     EXPECT_TRUE(pair.b.Poll());  // executed, yet their places are taken
   }
-  EXPECT_EQ(pair.a.Send(4, {}), ENOMEM);
-  EXPECT_EQ(pair.a.Poll().value().wr_id, 3u);
-  EXPECT_EQ(pair.a.Send(4, {}), 0);
+  EXPECT_EQ(pair.a.Send(7, {}), ENOMEM);
+  EXPECT_EQ(pair.a.Poll().value().wr_id, std::uint64_t{kRoom});
+  EXPECT_EQ(pair.a.Send(7, {}), 0);
 }
 
 TEST(QueuePair, AChainStopsAtTheFirstBadRequest) {

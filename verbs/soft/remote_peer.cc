@@ -10,8 +10,8 @@ namespace ringpipe::verbs::soft {
 namespace {
 
 bool Receives(ibv_qp_state state) {
-  return state == IBV_QPS_RTR || state == IBV_QPS_RTS ||
-         state == IBV_QPS_SQD || state == IBV_QPS_SQE;
+  return state == IBV_QPS_RTR || state == IBV_QPS_RTS || state == IBV_QPS_SQD ||
+         state == IBV_QPS_SQE;
 }
 
 }  // namespace
@@ -88,8 +88,8 @@ void RemotePeer::Close() {
     append();
   }
   outgoing_.reset();
-  std::exchange(channel_, nullptr)->Finish(whole ? std::move(rest)
-                                                 : std::vector<std::byte>());
+  std::exchange(channel_, nullptr)
+      ->Finish(whole ? std::move(rest) : std::vector<std::byte>());
 }
 
 // --- Packets in --------------------------------------------------------------
@@ -107,11 +107,10 @@ bool RemotePeer::Receive(PacketReader* reader) {
       case PacketReader::Outcome::kPacket:
         break;
     }
-    const bool sane =
-        header.kind == PacketKind::kRequest
-            ? packet_responder_.Receive(header, payload,
-                                        responder_.min_rnr_timer())
-            : requester_.Receive(header, payload, now);
+    const bool sane = header.kind == PacketKind::kRequest
+                          ? packet_responder_.Receive(
+                                header, payload, responder_.min_rnr_timer())
+                          : requester_.Receive(header, payload, now);
     if (!sane) {
       return false;
     }
@@ -172,8 +171,7 @@ void RemotePeer::Pump(Trigger trigger, Clock::time_point now,
 // Begins the next packet, if there is one.
 bool RemotePeer::Pick(Trigger trigger, Clock::time_point now,
                       Clock::time_point* again) {
-  const bool has_answer =
-      channel_ != nullptr && packet_responder_.has_answer();
+  const bool has_answer = channel_ != nullptr && packet_responder_.has_answer();
   answer_next_ = !answer_next_;
   std::optional<PacketRequester::Packet> request;
   if (!has_answer || !answer_next_) {

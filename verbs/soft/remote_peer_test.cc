@@ -1,7 +1,10 @@
 // Queue pairs on different hosts: here those of contexts with different host
 // ids, which talk over TCP on loopback.
+#include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/wait.h>
 
 #include <algorithm>
 #include <chrono>
@@ -49,9 +52,9 @@ void Fill(std::byte* data, std::size_t bytes, unsigned seed) {
 }
 
 // Sizes around what fits in one packet, and large ones.
-const std::vector<std::uint32_t> kSizes = {
-    0,       1,       8,       4095,    131071,  131072,
-    131073,  262144,  1000003, 1 << 20, 8 << 20, 32 << 20};
+const std::vector<std::uint32_t> kSizes = {0,       1,       8,       4095,
+                                           131071,  131072,  131073,  262144,
+                                           1000003, 1 << 20, 8 << 20, 32 << 20};
 
 TEST_P(Remote, SendsOfAnySizeArriveWhole) {
   here_.buffer_bytes = 32 << 20;
@@ -60,8 +63,7 @@ TEST_P(Remote, SendsOfAnySizeArriveWhole) {
     Fill(pair.a.data(), bytes, bytes);
     memset(pair.b.data(), 0, bytes);
     ASSERT_EQ(pair.b.Receive(2, {pair.b.Sge(0, bytes)}), 0);
-    ASSERT_EQ(pair.a.Send(1, {pair.a.Sge(0, bytes)}, IBV_SEND_SIGNALED, 77),
-              0);
+    ASSERT_EQ(pair.a.Send(1, {pair.a.Sge(0, bytes)}, IBV_SEND_SIGNALED, 77), 0);
     const ibv_wc received = pair.b.Poll().value();
     ASSERT_EQ(received.status, IBV_WC_SUCCESS) << bytes;
     EXPECT_EQ(received.byte_len, bytes);
@@ -77,8 +79,7 @@ TEST_P(Remote, WritesOfAnySizeLandWhole) {
   for (const std::uint32_t bytes : kSizes) {
     Fill(pair.a.data(), bytes, bytes + 1);
     memset(pair.b.data(), 0, bytes);
-    ASSERT_EQ(pair.a.Write(1, {pair.a.Sge(0, bytes)}, pair.b.identity(), 0),
-              0);
+    ASSERT_EQ(pair.a.Write(1, {pair.a.Sge(0, bytes)}, pair.b.identity(), 0), 0);
     ASSERT_EQ(pair.a.Poll().value().status, IBV_WC_SUCCESS) << bytes;
     EXPECT_EQ(memcmp(pair.a.data(), pair.b.data(), bytes), 0);
   }
@@ -122,8 +123,8 @@ TEST_P(Remote, AtomicsReturnWhatWasThere) {
     memcpy(&value, pair.a.data(), sizeof value);
     EXPECT_EQ(value, 40 + 2 * i);
   }
-  ASSERT_EQ(pair.a.CompareSwap(2, {pair.a.Sge(8, 8)}, pair.b.identity(), 64,
-                                  60, 1234),
+  ASSERT_EQ(pair.a.CompareSwap(2, {pair.a.Sge(8, 8)}, pair.b.identity(), 64, 60,
+                               1234),
             0);
   ASSERT_EQ(pair.a.Poll().value().opcode, IBV_WC_COMP_SWAP);
   memcpy(&value, pair.a.data() + 8, sizeof value);
@@ -144,16 +145,15 @@ TEST_P(Remote, RequestsOfAllKindsCompleteInOrder) {
           ASSERT_EQ(pair.a.Send(i, {pair.a.Sge(0, 100'000)}), 0);
           break;
         case 1:
-          ASSERT_EQ(pair.a.Read(i, {pair.a.Sge(200'000, 150'000)}, peer, 0),
-                    0);
+          ASSERT_EQ(pair.a.Read(i, {pair.a.Sge(200'000, 150'000)}, peer, 0), 0);
           break;
         case 2:
           ASSERT_EQ(pair.a.Write(i, {pair.a.Sge(0, 7)}, peer, 500'000), 0);
           break;
         case 3:
-          ASSERT_EQ(pair.a.FetchAdd(i, {pair.a.Sge(400'000, 8)}, peer,
-                                       600'000, 1),
-                    0);
+          ASSERT_EQ(
+              pair.a.FetchAdd(i, {pair.a.Sge(400'000, 8)}, peer, 600'000, 1),
+              0);
           break;
       }
     }
@@ -183,9 +183,9 @@ TEST_P(Remote, BothEndsSendAtOnceWithFullSocketsAndNoneWaitsForTheOther) {
     for (Endpoint* end : {&pair.a, &pair.b}) {
       const Endpoint& other = end == &pair.a ? pair.b : pair.a;
       const std::uint64_t at = i * kBytes;
-      ASSERT_EQ(end->Write(i, {end->Sge(at, kBytes)}, other.identity(),
-                           kPart + at),
-                0);
+      ASSERT_EQ(
+          end->Write(i, {end->Sge(at, kBytes)}, other.identity(), kPart + at),
+          0);
       ASSERT_EQ(end->Read(10 + i, {end->Sge(2 * kPart + at, kBytes)},
                           other.identity(), at),
                 0);
@@ -216,8 +216,7 @@ TEST_P(Remote, EventsOfACompletionChannelWakeTheReceiver) {
   EXPECT_EQ(pair.b.Poll().value().wr_id, 1u);
   ibv_cq* cq = nullptr;
   void* cq_context = nullptr;
-  ASSERT_EQ(pair.b.library().get_cq_event(pair.b.channel, &cq, &cq_context),
-            0);
+  ASSERT_EQ(pair.b.library().get_cq_event(pair.b.channel, &cq, &cq_context), 0);
   pair.b.library().ack_cq_events(cq, 1);
 }
 
@@ -284,8 +283,7 @@ TEST_P(Remote, WrongLocalKeyFailsAfterTheRequestsBeforeIt) {
   Pair pair(here_, There());
   ibv_sge wrong = pair.a.Sge(0, 64);
   wrong.lkey ^= 0x100;
-  ASSERT_EQ(pair.a.Write(1, {pair.a.Sge(0, 1 << 20)}, pair.b.identity(), 0),
-            0);
+  ASSERT_EQ(pair.a.Write(1, {pair.a.Sge(0, 1 << 20)}, pair.b.identity(), 0), 0);
   ASSERT_EQ(pair.a.Write(2, {wrong}, pair.b.identity(), 0), 0);
   EXPECT_EQ(pair.a.Poll().value().status, IBV_WC_SUCCESS);
   const ibv_wc failed = pair.a.Poll().value();
@@ -339,6 +337,31 @@ TEST_P(Remote, AnotherSecretKeepsPeersApart) {
   ASSERT_EQ(pair.a.Send(2, {}), 0);
   EXPECT_EQ(pair.a.Poll().value().status, IBV_WC_RETRY_EXC_ERR);
   EXPECT_TRUE(pair.b.Quiet());
+}
+
+TEST(RemoteWithoutSecret, AnotherHostIsRefusedAtRtr) {
+  for (const std::string secret : {"", "one"}) {
+    EndpointOptions options;
+    options.secret = secret;
+    Endpoint a(options);
+    ibv_qp_attr attr = {};
+    attr.qp_state = IBV_QPS_RTR;
+    attr.path_mtu = IBV_MTU_4096;
+    attr.dest_qp_num = 5000;
+    attr.ah_attr.is_global = 1;
+    attr.ah_attr.port_num = 1;
+    ibv_gid& gid = attr.ah_attr.grh.dgid;  // ::ffff:192.0.2.1, nobody's
+    gid.raw[10] = gid.raw[11] = 0xff;
+    gid.raw[12] = 192;
+    gid.raw[14] = 2;
+    gid.raw[15] = 1;
+    EXPECT_EQ(a.library().modify_qp(a.qp, &attr,
+                                    IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU |
+                                        IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+                                        IBV_QP_MAX_DEST_RD_ATOMIC |
+                                        IBV_QP_MIN_RNR_TIMER),
+              secret.empty() ? EACCES : 0);
+  }
 }
 
 TEST_P(Remote, TheSameSecretConnects) {

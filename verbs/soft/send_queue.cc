@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include <algorithm>
+#include <bit>
 
 #include "verbs/soft/context.h"
 #include "verbs/soft/queue_pair.h"
@@ -56,12 +57,13 @@ SendQueue::SendQueue(Context* context, QueuePair* qp, const ibv_qp_cap& limits,
     : context_(context),
       qp_(qp),
       depth_(limits.max_send_wr),
+      mask_(std::bit_ceil(std::max(2 * depth_, 1u)) - 1),
       max_sge_(limits.max_send_sge),
       max_inline_(limits.max_inline_data),
       signal_all_(signal_all),
-      requests_(std::make_unique<SendRequest[]>(depth_)),
-      inline_data_(std::make_unique<std::byte[]>(
-          static_cast<std::size_t>(depth_) * max_inline_)) {}
+      requests_(std::make_unique<SendRequest[]>(mask_ + 1)),
+      inline_data_(std::make_unique<std::byte[]>((std::size_t{mask_} + 1) *
+                                                 max_inline_)) {}
 
 void SendQueue::Reset() {
   posted_ = completed_ = 0;
@@ -78,7 +80,7 @@ int SendQueue::Check(const ibv_send_wr& request,
       (qp_->type() == IBV_QPT_UD && request.wr.ud.ah == nullptr)) {
     return EINVAL;
   }
-  if (posted_ - retired_.load(std::memory_order_acquire) >= depth_) {
+  if (posted_ - retired_.load(std::memory_order_acquire) >= room()) {
     return ENOMEM;
   }
   *inline_bytes = 0;
@@ -94,7 +96,7 @@ int SendQueue::Check(const ibv_send_wr& request,
 }
 
 void SendQueue::Store(const ibv_send_wr& request, std::uint32_t inline_bytes) {
-  const std::uint32_t slot = posted_ % depth_;
+  const std::uint32_t slot = posted_ & mask_;
   SendRequest& stored = requests_[slot];
   stored.wr_id = request.wr_id;
   stored.opcode = request.opcode;
@@ -143,15 +145,15 @@ int SendQueue::Post(ibv_send_wr* requests, ibv_send_wr** bad) {
 }
 
 int SendQueue::CheckAll(const ibv_send_wr* requests) const {
-  const std::uint32_t room =
-      depth_ - (posted_ - retired_.load(std::memory_order_acquire));
+  const std::uint32_t left =
+      room() - (posted_ - retired_.load(std::memory_order_acquire));
   for (std::uint32_t count = 1; requests != nullptr;
        requests = requests->next, ++count) {
     std::uint32_t inline_bytes;
     if (const int error = Check(*requests, &inline_bytes); error != 0) {
       return error;
     }
-    if (count > room) {
+    if (count > left) {
       return ENOMEM;
     }
   }
@@ -162,7 +164,7 @@ bool SendQueue::Gather(std::uint32_t number, LocalMemory* memory) {
   const SendRequest& request = at(number);
   if ((request.flags & IBV_SEND_INLINE) != 0) {
     if (request.inline_bytes > 0) {
-      const std::size_t slot = number % depth_;
+      const std::size_t slot = number & mask_;
       memory->ranges[0] = {inline_data_.get() + slot * max_inline_,
                            request.inline_bytes};
       memory->count = 1;

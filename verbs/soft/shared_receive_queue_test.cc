@@ -1,4 +1,6 @@
 // Receives that several queue pairs share.
+#include "verbs/soft/shared_receive_queue.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,6 +9,8 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
+#include <thread>
 #include <tuple>
 #include <vector>
 
@@ -14,6 +18,7 @@
 #include "gtest/gtest.h"
 #include "verbs/soft/endpoint.h"
 #include "verbs/soft/forbidden_copies.h"
+#include "verbs/soft/layout.h"
 #include "verbs/soft/peer_process.h"
 #include "verbs/soft/verbs_functions.h"
 
@@ -79,6 +84,50 @@ class Receiver {
   ibv_cq* others_cq = nullptr;
   std::vector<ibv_qp*> queue_pairs;
 };
+
+// --- Claims ------------------------------------------------------------------
+
+TEST(ClaimReceive, GivesEachReceiveToOneOnly) {
+  constexpr std::uint32_t kReceives = 4096;
+  constexpr int kRounds = 30;
+  const auto ring = std::make_unique<SharedReceiveRing>();
+  ring->mask = kReceives - 1;
+  for (std::uint32_t round = 0; round < kRounds; ++round) {
+    const std::uint32_t first = round * kReceives;
+    for (std::uint32_t i = 0; i < kReceives; ++i) {
+      ring->words[i] = std::uint64_t{first + i} << 32 | i << 16;
+    }
+    ring->posted = first + kReceives;
+    std::vector<std::uint32_t> claims[2];
+    const auto claim = [&](std::uint32_t qp_index) {
+      bool few_left;
+      while (const std::optional<std::uint32_t> receive =
+                 ClaimReceive(*ring, qp_index, &few_left)) {
+        claims[qp_index].push_back(*receive);
+      }
+    };
+    std::thread other([&] { claim(1); });
+    claim(0);
+    other.join();
+    ASSERT_EQ(claims[0].size() + claims[1].size(), kReceives);
+    for (std::uint32_t qp_index : {0, 1}) {
+      for (const std::uint32_t receive : claims[qp_index]) {
+        ASSERT_EQ(ring->words[receive] & 0xffff, qp_index + 1);
+      }
+    }
+  }
+}
+
+TEST(ClaimReceive, GoesPastAClaimantThatDiedHalfWay) {
+  const auto ring = std::make_unique<SharedReceiveRing>();
+  ring->mask = 1;
+  ring->posted = 2;
+  ring->words[0] = 0 | 9;  // claimed by queue pair 8, which advanced nothing
+  ring->words[1] = std::uint64_t{1} << 32 | 1 << 16;
+  bool few_left;
+  EXPECT_EQ(ClaimReceive(*ring, 3, &few_left), 1u);
+  EXPECT_EQ(ClaimReceive(*ring, 3, &few_left), std::nullopt);
+}
 
 // (adversary seed, private memory)
 class SharedReceives

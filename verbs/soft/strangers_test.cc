@@ -28,8 +28,8 @@ class RawConnection {
       : socket_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
     sockaddr_in address = {};
     address.sin_family = AF_INET;
-    address.sin_port = htons(
-        static_cast<std::uint16_t>(Options().first_port + BlockOf(qpn)));
+    address.sin_port =
+        htons(static_cast<std::uint16_t>(Options().first_port + BlockOf(qpn)));
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     EXPECT_EQ(connect(socket_.get(), reinterpret_cast<sockaddr*>(&address),
                       sizeof address),
@@ -101,9 +101,9 @@ class Strangers : public testing::Test {
   }
   Introduction::Claim FakeClaim() {
     Introduction::Claim claim;
-    EXPECT_EQ(victim_->library().query_gid(victim_->context, 1, 0,
-                                           &claim.from.gid),
-              0);
+    EXPECT_EQ(
+        victim_->library().query_gid(victim_->context, 1, 0, &claim.from.gid),
+        0);
     claim.from.qpn = kFakeQpn;
     claim.to_qpn = victim_->qp->qp_num;
     return claim;
@@ -144,13 +144,12 @@ TEST_F(Strangers, ThoseWhoSayNothingDoNotKeepPeersOut) {
 
 TEST_F(Strangers, WrongSecretOrClaimIsNotWelcome) {
   const Introduction::Claim good = FakeClaim();
-  EXPECT_FALSE(
-      RawConnection(victim_->qp->qp_num).Introduce("wrong", good));
+  EXPECT_FALSE(RawConnection(victim_->qp->qp_num).Introduce("wrong", good));
   for (int i = 0; i < 5; ++i) {
     Introduction::Claim claim = good;
     claim.from.gid.raw[15] ^= i == 0 ? 1 : 0;
     claim.from.qpn ^= i == 1 ? 1 : 0;
-    claim.to_qpn ^= i == 2 ? 1 : 0;         // one that does not exist
+    claim.to_qpn ^= i == 2 ? 1 : 0;  // one that does not exist
     claim.to_qpn ^= i == 3 ? 0xff000000 : 0;
     claim.type = i == 4 ? IBV_QPT_UC : IBV_QPT_RC;
     EXPECT_FALSE(RawConnection(victim_->qp->qp_num).Introduce("", claim)) << i;

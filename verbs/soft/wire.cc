@@ -24,7 +24,23 @@ T Get(const std::byte* in) {
   return value;
 }
 
+// Before it is taken for one: other numbers are no values of ibv_wr_opcode.
+bool IsOpcode(std::uint8_t opcode) {
+  for (const ibv_wr_opcode known :
+       {IBV_WR_SEND, IBV_WR_SEND_WITH_IMM, IBV_WR_RDMA_WRITE,
+        IBV_WR_RDMA_WRITE_WITH_IMM, IBV_WR_RDMA_READ, IBV_WR_ATOMIC_CMP_AND_SWP,
+        IBV_WR_ATOMIC_FETCH_AND_ADD}) {
+    if (opcode == known) {
+      return true;
+    }
+  }
+  return false;
+}
+
 bool IsRequest(const PacketHeader& header, bool immediate) {
+  if (!IsOpcode(header.opcode)) {
+    return false;
+  }
   const ibv_wr_opcode opcode = header.wr_opcode();
   if (header.message_bytes > kMaxMessageBytes ||
       header.offset > header.message_bytes ||
@@ -70,8 +86,8 @@ bool IsReadResponse(const PacketHeader& header) {
 void EncodePacketHeader(const PacketHeader& header,
                         std::span<std::byte, kPacketHeaderBytes> out) {
   std::byte* const at = out.data();
-  const bool immediate = header.kind == PacketKind::kRequest &&
-                         HasImmediate(header.wr_opcode());
+  const bool immediate =
+      header.kind == PacketKind::kRequest && HasImmediate(header.wr_opcode());
   Put(at, kMagic);
   Put(at + 1, kVersion);
   Put(at + 2, static_cast<std::uint8_t>(header.kind));

@@ -60,4 +60,6 @@ done
 
 ${BAZEL:-bazel} run --noshow_progress //verbs/soft/fuzz:mutation_test -- \
   --seeds="$build/seeds" >/dev/null 2>&1
-exec "$build/$target" "$@" "$build/corpus/$target" "$build/seeds/$target"
+# Without the search for leaks after each input, which takes most of the time.
+exec "$build/$target" -artifact_prefix="$build/" -detect_leaks=0 "$@" \
+  "$build/corpus/$target" "$build/seeds/$target"

@@ -30,8 +30,8 @@ void Mutate(std::string* input, std::mt19937* random) {
   const std::size_t changes = 1 + below(4);
   for (std::size_t i = 0; i < changes && !input->empty(); ++i) {
     const std::size_t at = below(input->size());
-    const std::size_t bytes = 1 + below(std::min<std::size_t>(
-                                      128, input->size() - at));
+    const std::size_t bytes =
+        1 + below(std::min<std::size_t>(128, input->size() - at));
     switch (below(6)) {
       case 0:
         (*input)[at] = static_cast<char>((*random)());

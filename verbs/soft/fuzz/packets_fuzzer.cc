@@ -93,6 +93,7 @@ class Target {
   ibv_qp* qp_ = nullptr;
   ibv_mr* mr_ = nullptr;
   ibv_gid gid_ = {};
+  PacketReader reader_;
 };
 
 Target::Target() : library_(CreateSoftLibrary({})) {
@@ -110,14 +111,13 @@ Target::Target() : library_(CreateSoftLibrary({})) {
   // Where it always is, for inputs to name it. A hole behind it, for whoever
   // goes past its end.
   auto* const address = reinterpret_cast<void*>(kRegionAddress);
-  Require(mmap(address, kRegionBytes, PROT_READ | PROT_WRITE,
-               MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1,
-               0) == address,
-          "mmap");
+  Require(
+      mmap(address, kRegionBytes, PROT_READ | PROT_WRITE,
+           MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0) == address,
+      "mmap");
   mr_ = library_->reg_mr(pd_, address, kRegionBytes,
                          IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
-                             IBV_ACCESS_REMOTE_READ |
-                             IBV_ACCESS_REMOTE_ATOMIC);
+                             IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC);
   Require(cq_ != nullptr && qp_ != nullptr && mr_ != nullptr &&
               library_->query_gid(context_, 1, 0, &gid_) == 0,
           "objects");
@@ -199,27 +199,27 @@ void Target::Substitute(std::vector<std::byte>* bytes) const {
     if (key == kOwnKey) {
       memcpy(bytes->data() + at + kKeyAt, &mr_->rkey, sizeof key);
     }
-    at += kPacketHeaderBytes + std::min<std::size_t>(
-                                   payload_bytes,
-                                   bytes->size() - at - kPacketHeaderBytes);
+    at += kPacketHeaderBytes +
+          std::min<std::size_t>(payload_bytes,
+                                bytes->size() - at - kPacketHeaderBytes);
   }
 }
 
 void Target::Feed(std::vector<std::byte> bytes, std::size_t at_once, Sink* sink,
                   RemotePeer* peer) {
   QueuePair& qp = QueuePair::From(qp_);
-  PacketReader reader;
+  reader_.Clear();
   bool sane = true;
   for (std::size_t at = 0; at < bytes.size() && sane && !sink->finished();) {
-    const std::span<std::byte> space = reader.Space();
+    const std::span<std::byte> space = reader_.Space();
     const std::size_t count =
         std::min({at_once, bytes.size() - at, space.size()});
     Require(count > 0, "no room for a packet");
     memcpy(space.data(), bytes.data() + at, count);
-    reader.Commit(count);
+    reader_.Commit(count);
     at += count;
     sane = sane && qp.WithRemote(peer, [&](RemotePeer& remote) {
-      sane = remote.Receive(&reader);
+      sane = remote.Receive(&reader_);
     });
     if (sink->TakeWaiting()) {
       qp.WithRemote(peer, [](RemotePeer& remote) { remote.OnWritable(); });
@@ -243,7 +243,7 @@ void Target::Run(const std::uint8_t* data, std::size_t size) {
       std::as_bytes(std::span(data + 2, size - 2));
   std::vector<std::byte> bytes(rest.begin(), rest.end());
   Substitute(&bytes);
-  Feed(std::move(bytes), std::size_t{1} << data[0] % 20, sink.get(),
+  Feed(std::move(bytes), std::size_t{16} << data[0] % 16, sink.get(),
        peer.get());
   // Some answers may still be due.
   for (int i = 0; i < 64 && sink->TakeWaiting(); ++i) {

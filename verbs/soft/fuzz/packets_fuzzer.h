@@ -8,7 +8,7 @@ namespace ringpipe::verbs::soft {
 
 // What inputs may name: the queue pair's peer, its memory and the key of that.
 inline constexpr std::uint32_t kPeerQpn = 5;
-inline constexpr std::uint64_t kRegionAddress = 0x6000'0000'0000;
+inline constexpr std::uint64_t kRegionAddress = 0x2000'0000'0000;
 inline constexpr std::size_t kRegionBytes = 1 << 20;
 inline constexpr std::uint32_t kOwnKey = 0x11111111;
 

@@ -102,8 +102,8 @@ std::vector<std::string> PacketSeeds() {
         Packet(Nak(NakReason::kFailed, 0, IBV_WC_REM_ACCESS_ERR))}) {
     // All at once with room for all, and in small pieces through a narrow
     // socket.
-    seeds.push_back(std::string("\x12\x11", 2) + stream);
-    seeds.push_back(std::string("\x06\x05", 2) + stream);
+    seeds.push_back(std::string("\x0f\x11", 2) + stream);
+    seeds.push_back(std::string("\x02\x05", 2) + stream);
   }
   return seeds;
 }

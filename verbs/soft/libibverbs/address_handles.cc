@@ -75,20 +75,21 @@ int ibv_init_ah_from_wc(ibv_context* context, std::uint8_t port, ibv_wc* wc,
                         ibv_grh* grh, ibv_ah_attr* attr) {
   *attr = {};
   attr->dlid = wc->slid;
-  attr->sl = wc->sl;
   attr->src_path_bits = wc->dlid_path_bits;
   attr->port_num = port;
-  if ((wc->wc_flags & IBV_WC_GRH) == 0) {
-    return 0;
-  }
   ibv_port_attr attributes;
   if (soft::QueryPortWhole(context, port, &attributes, sizeof attributes) !=
       0) {
     errno = EINVAL;
     return -1;
   }
-  const Route route =
-      ParseRoute(*grh, attributes.link_layer == IBV_LINK_LAYER_ETHERNET);
+  const bool ethernet = attributes.link_layer == IBV_LINK_LAYER_ETHERNET;
+  // On Ethernet the completion has the kind of IP header there.
+  attr->sl = ethernet ? 0 : wc->sl;
+  if ((wc->wc_flags & IBV_WC_GRH) == 0) {
+    return 0;
+  }
+  const Route route = ParseRoute(*grh, ethernet);
   const auto own = FindGid(context, port, route.destination);
   if (!own) {
     errno = EINVAL;  // not sent to this port

@@ -1,4 +1,5 @@
-// For LD_PRELOAD: answers what programs ask about the device's file.
+// For LD_PRELOAD: answers what programs ask the kernel about the device, in
+// files of /dev and /sys, instead of verbs.
 //
 // UCX takes a device for usable only if /dev/infiniband/NAME is a character
 // device that it may read and write (stat and access, see its ib_md.c and
@@ -10,7 +11,9 @@
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <stdarg.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -60,18 +63,56 @@ int __xstat64(int version, const char* path, struct stat64* out) {
   return NEXT(__xstat64)(version, Redirect(path), out);
 }
 
-// The mode is there if a file may be made.
-#define OPEN(name)                                           \
-  int name(const char* path, int flags, ...) {               \
-    mode_t mode = 0;                                         \
-    if ((flags & O_CREAT) != 0 || (flags & O_TMPFILE) == O_TMPFILE) { \
-      va_list arguments;                                     \
-      va_start(arguments, flags);                            \
-      mode = va_arg(arguments, mode_t);                      \
-      va_end(arguments);                                     \
-    }                                                        \
-    return NEXT(name)(Redirect(path), flags, mode);          \
+// The type of a GID, which UCX (uct_ib_device_query_gid_info) reads in sysfs
+// and not through verbs: without it UCX takes an Ethernet device for RoCE v1,
+// and drops each datagram because its header is one of RoCE v2. Returns a file
+// with the answer, -1 with errno; -2: `path` asks something else.
+static int OpenGidType(const char* path) {
+  static const char kTypes[] =
+      "/sys/class/infiniband/soft0/ports/1/gid_attrs/types/";
+  if (path == NULL || strncmp(path, kTypes, sizeof kTypes - 1) != 0) {
+    return -2;
   }
+  const char* link_layer = getenv("RINGPIPE_SOFT_LINK_LAYER");
+  const char* type = link_layer != NULL && strcmp(link_layer, "infiniband") == 0
+                         ? "IB/RoCE v1\n"
+                         : "RoCE v2\n";
+  const int file = memfd_create("gid_type", MFD_CLOEXEC);
+  if (file >= 0 &&
+      (write(file, type, strlen(type)) < 0 || lseek(file, 0, SEEK_SET) != 0)) {
+    close(file);
+    return -1;
+  }
+  return file;
+}
 
-OPEN(open)
-OPEN(open64)
+typedef int (*OpenFunction)(const char* path, int flags, ...);
+
+// `arguments` has the mode, where a file may be made.
+static int Open(OpenFunction next, const char* path, int flags,
+                va_list arguments) {
+  const int gid_type = OpenGidType(path);
+  if (gid_type != -2) {
+    return gid_type;
+  }
+  if ((flags & O_CREAT) == 0 && (flags & O_TMPFILE) != O_TMPFILE) {
+    return next(Redirect(path), flags);
+  }
+  return next(Redirect(path), flags, va_arg(arguments, mode_t));
+}
+
+int open(const char* path, int flags, ...) {
+  va_list arguments;
+  va_start(arguments, flags);
+  const int file = Open(NEXT(open), path, flags, arguments);
+  va_end(arguments);
+  return file;
+}
+
+int open64(const char* path, int flags, ...) {
+  va_list arguments;
+  va_start(arguments, flags);
+  const int file = Open(NEXT(open64), path, flags, arguments);
+  va_end(arguments);
+  return file;
+}

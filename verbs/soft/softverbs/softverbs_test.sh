@@ -54,4 +54,12 @@ name = os.path.join(os.environ['TEST_TMPDIR'], 'new')
 os.close(os.open(name, os.O_WRONLY | os.O_CREAT, 0o640))
 assert stat.S_IMODE(os.stat(name).st_mode) & 0o600 == 0o600
 END
+for link_layer in ethernet infiniband; do
+  type=$("$softverbs" --link-layer=$link_layer \
+    python3 -c 'print(open("/sys/class/infiniband/soft0/ports/1/gid_attrs/types/0").read(), end="")')
+  case $link_layer:$type in
+    'ethernet:RoCE v2' | 'infiniband:IB/RoCE v1') ;;
+    *) fail "the type of a GID on $link_layer is '$type'" ;;
+  esac
+done
 echo "passed"

@@ -1,7 +1,6 @@
 #include "verbs/soft/completion_queue.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <sched.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -86,26 +85,13 @@ int CompletionChannel::GetEvent(ibv_cq** cq, void** cq_context) {
       return -1;
     }
     std::lock_guard lock(mutex_);
-    CompletionQueue* found = nullptr;
-    bool more = false;
-    for (CompletionQueue* candidate : queues_) {
-      if (found == nullptr && candidate->TakeEvent()) {
-        found = candidate;
-      }
-      more |= candidate->owes_event();
-    }
-    if (more) {
-      // A peer may have died between owing the event and writing it. One wake-
-      // up too many does no harm, one too few does.
-      pollfd readable = {fd, POLLIN, 0};
-      if (poll(&readable, 1, 0) == 0) {
-        WriteEvent(fd);
-      }
-    }
-    if (found != nullptr) {
+    const auto owing =
+        std::find_if(queues_.begin(), queues_.end(),
+                     [](CompletionQueue* queue) { return queue->TakeEvent(); });
+    if (owing != queues_.end()) {
+      CompletionQueue* const found = *owing;
       // Round robin, so that a busy queue does not hide the others.
-      std::erase(queues_, found);
-      queues_.push_back(found);
+      std::rotate(owing, owing + 1, queues_.end());
       *cq = found->verbs();
       *cq_context = found->cq_context;
       return 0;
@@ -343,6 +329,14 @@ void CompletionQueue::ReceivesReady(std::uint32_t qp_index, bool solicited) {
   shared_.ready[qp_index / 64].fetch_or(std::uint64_t{1} << qp_index % 64,
                                         std::memory_order_seq_cst);
   NotifyCompletion(shared_, event_fd(), solicited);
+}
+
+void CompletionQueue::RepairEvents() {
+  // Only then: a program that polls the channel's descriptor takes it for an
+  // error if there is no event.
+  if (owes_event() && event_fd() >= 0) {
+    WriteEvent(event_fd());
+  }
 }
 
 void CompletionQueue::WakeForCertain(std::uint32_t qp_index) {

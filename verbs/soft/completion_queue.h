@@ -91,6 +91,9 @@ class CompletionQueue : public ibv_cq_ex {
   // The same, and an event in any case: the peer that completed them may have
   // died between taking `armed` and writing the event.
   void WakeForCertain(std::uint32_t qp_index);
+  // A peer has died, perhaps between owing an event and writing it: one wake-up
+  // too many does no harm, one too few does.
+  void RepairEvents();
 
   // A queue pair that completes its sends, its receives or both here, once or
   // twice. Detach also discards its completions.

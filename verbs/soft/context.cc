@@ -374,7 +374,7 @@ std::uint32_t Context::TakeQueuePairIndex() {
 ibv_qp* Context::CreateQp(ibv_pd* pd, ibv_qp_init_attr* attr) {
   if ((attr->qp_type != IBV_QPT_RC && attr->qp_type != IBV_QPT_UC &&
        attr->qp_type != IBV_QPT_UD) ||
-      (attr->srq != nullptr && attr->qp_type != IBV_QPT_RC)) {
+      (attr->srq != nullptr && attr->qp_type == IBV_QPT_UC)) {
     return FailWith<ibv_qp>(EOPNOTSUPP);
   }
   if (attr->qp_type == IBV_QPT_UD) {

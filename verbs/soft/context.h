@@ -104,6 +104,7 @@ class Context : public verbs_context {
   void ProgressStalled();
   void NeedTimer(Clock::time_point when) { housekeeper_.NeedTimer(when); }
   void WakeHousekeeper() { housekeeper_.Wake(); }
+  Housekeeper& housekeeper() { return housekeeper_; }
 
   // For the housekeeper.
   std::shared_ptr<QueuePair> FindQueuePair(std::uint32_t index);

@@ -27,7 +27,8 @@ class UdEndpoint {
  public:
   static constexpr std::uint32_t kBufferBytes = 64 * 1024;
 
-  explicit UdEndpoint(const Options& options = {}, std::uint32_t qkey = kQkey) {
+  explicit UdEndpoint(const Options& options = {}, std::uint32_t qkey = kQkey,
+                      bool shares_receives = false) {
     device_.options = options;
     context = OpenDevice(&device_);
     pd = AllocPd(context);
@@ -38,6 +39,13 @@ class UdEndpoint {
     ibv_qp_init_attr init = {};
     init.send_cq = init.recv_cq = cq;
     init.qp_type = IBV_QPT_UD;
+    if (shares_receives) {
+      ibv_srq_init_attr attr = {};
+      attr.attr.max_wr = 16;
+      attr.attr.max_sge = 1;
+      init.srq = srq_ = CreateSrq(pd, &attr);
+      EXPECT_NE(srq_, nullptr);
+    }
     init.cap = {.max_send_wr = 64,
                 .max_recv_wr = 64,
                 .max_send_sge = 4,
@@ -57,6 +65,9 @@ class UdEndpoint {
 
   ~UdEndpoint() {
     EXPECT_EQ(DestroyQp(qp), 0);
+    if (srq_ != nullptr) {
+      EXPECT_EQ(DestroySrq(srq_), 0);
+    }
     EXPECT_EQ(DestroyCq(cq), 0);
     EXPECT_EQ(DestroyCompChannel(channel), 0);
     EXPECT_EQ(DeregMr(mr), 0);
@@ -111,6 +122,9 @@ class UdEndpoint {
     request.sg_list = &sge;
     request.num_sge = 1;
     ibv_recv_wr* bad;
+    if (srq_ != nullptr) {
+      return ibv_post_srq_recv(srq_, &request, &bad);
+    }
     return ibv_post_recv(qp, &request, &bad);
   }
 
@@ -140,6 +154,7 @@ class UdEndpoint {
   }
 
   SoftDevice device_;
+  ibv_srq* srq_ = nullptr;
   std::vector<ibv_ah*> ahs_;
 };
 
@@ -174,6 +189,24 @@ TEST(Datagrams, ArriveByLidOnInfiniband) {
   const Options infiniband = {.link_layer = LinkLayer::kInfiniband};
   UdEndpoint a(infiniband), b(infiniband);
   ExpectArrives(a, b, a.PathByLid(b));
+}
+
+TEST(Datagrams, FillASharedReceiveQueue) {
+  UdEndpoint a;
+  UdEndpoint b({}, kQkey, /*shares_receives=*/true);
+  ibv_ah* path = a.PathTo(b);
+  ASSERT_EQ(a.Send(path, b.qp->qp_num, 0, 8), 0);  // no receive: lost
+  ASSERT_TRUE(a.Poll());
+  EXPECT_FALSE(b.Poll(std::chrono::milliseconds(20)));
+  for (std::uint64_t id = 1; id <= 2; ++id) {
+    ASSERT_EQ(b.Receive(id, 0, kGrhBytes + 8), 0);
+    ASSERT_EQ(a.Send(path, b.qp->qp_num, 0, 8), 0);
+    ASSERT_TRUE(a.Poll());
+    const auto received = b.Poll();
+    ASSERT_TRUE(received);
+    EXPECT_EQ(received->wr_id, id);
+    EXPECT_EQ(received->src_qp, a.qp->qp_num);
+  }
 }
 
 TEST(Datagrams, NeedAGrhOnEthernet) {

@@ -83,13 +83,18 @@ void Housekeeper::WatchDatagrams() {
 void Housekeeper::Run() {
   Clock::time_point next = Clock::time_point::max();
   while (!stop_) {
-    Wait(next);
-    // While awake: whoever needs a timer now must wake the next Wait.
-    planned_.store(Clock::time_point::max(), std::memory_order_seq_cst);
-    Attend();
-    next = context_->ProgressByTimer();
-    planned_.store(next, std::memory_order_seq_cst);
+    next = Round(next);
   }
+}
+
+Clock::time_point Housekeeper::Round(Clock::time_point until) {
+  Wait(until);
+  // While awake: whoever needs a timer now must wake the next Wait.
+  planned_.store(Clock::time_point::max(), std::memory_order_seq_cst);
+  Attend();
+  const Clock::time_point next = context_->ProgressByTimer();
+  planned_.store(next, std::memory_order_seq_cst);
+  return next;
 }
 
 void Housekeeper::Wait(Clock::time_point until) {

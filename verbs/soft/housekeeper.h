@@ -26,6 +26,9 @@ class Housekeeper {
 
   Status Start(FileDescriptor listener);
   void Stop();
+  // After Stop, for tests: what the thread would do now. Returns when to do so
+  // again.
+  Clock::time_point Round() { return Round(Clock::now()); }
 
   // Any thread: do a round now, or at the latest at `when`.
   void Wake();
@@ -40,6 +43,7 @@ class Housekeeper {
   using Attachment = std::pair<std::uint32_t, std::uint32_t>;
 
   void Run();
+  Clock::time_point Round(Clock::time_point until);
   void Wait(Clock::time_point until);
   void Handle(int fd);
   void Accept();

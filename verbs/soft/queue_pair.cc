@@ -408,6 +408,7 @@ void QueuePair::HandleFault() {
 
 void QueuePair::OnPeerDeath() {
   std::lock_guard lock(mutex_);  // so that the completion queue stays
+  receive_queue_cq().RepairEvents();
   if (current_state() != IBV_QPS_RESET && receives_.waiting() > 0) {
     receive_queue_cq().WakeForCertain(index_);
   }
@@ -423,6 +424,15 @@ void QueuePair::ReceiveDatagram(const DatagramHeader& header,
       (now != IBV_QPS_RTR && now != IBV_QPS_RTS && now != IBV_QPS_SQD &&
        now != IBV_QPS_SQE)) {
     return;
+  }
+  bool few_left = false;
+  if (qp_base.srq != nullptr &&
+      !TakeSharedReceive(context_->layout(), index_, &few_left)) {
+    return;
+  }
+  if (few_left) {
+    context_->layout().attention = 1;
+    context_->WakeHousekeeper();
   }
   const bool ethernet = context_->options().link_layer == LinkLayer::kEthernet;
   auto grh =

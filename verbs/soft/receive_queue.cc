@@ -183,8 +183,10 @@ bool ReceiveQueue::Fill(const SharedRegion* regions, std::uint32_t pd,
     bytes += part.iov_len;
   }
   RegionPlace places[kMaxSge];
-  if (completed == posted_.load(std::memory_order_acquire) ||
-      Room(entry, regions, pd, places) < bytes) {
+  const bool has_receive =
+      source_ != nullptr ? shared_.claimed.load() != completed
+                         : completed != posted_.load(std::memory_order_acquire);
+  if (!has_receive || Room(entry, regions, pd, places) < bytes) {
     return false;
   }
   entry.status = IBV_WC_SUCCESS;

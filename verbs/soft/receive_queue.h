@@ -59,9 +59,9 @@ class ReceiveQueue {
   static std::uint64_t Room(const ReceiveEntry& entry,
                             const SharedRegion* regions, std::uint32_t pd,
                             RegionPlace* places);
-  ibv_wc Completed(std::uint32_t position) const;
-  bool FindWrId(std::uint32_t position, std::uint32_t completed,
-                std::uint64_t* wr_id);
+  ibv_wc Completed(std::uint32_t position, std::uint64_t room) const;
+  bool FindPosted(std::uint32_t position, bool is_completed,
+                  std::uint32_t completed, PostedReceive* posted);
   void FindClaimedReceives();
   std::uint32_t Limit() const;
 
@@ -72,7 +72,7 @@ class ReceiveQueue {
   const std::uint32_t depth_;
   const std::uint32_t max_sge_;
   const std::uint32_t mask_;
-  std::unique_ptr<std::uint64_t[]> wr_ids_;  // no business of peers
+  std::unique_ptr<PostedReceive[]> receives_;  // as `ring_`
   std::mutex post_mutex_;
   // Receives ever posted, and ever taken as completions by the user: only then
   // does a receive make room for another, as on hardware.

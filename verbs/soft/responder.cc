@@ -256,10 +256,13 @@ Step Responder::Refuse(ibv_wc_status refusal, ibv_wc_status* status) {
 // --- SEND --------------------------------------------------------------------
 
 Step Responder::HasReceive() {
-  const std::uint32_t shared_index =
-      shared_.shared_receives.load(std::memory_order_relaxed);
-  if (shared_index != 0) {
-    return ClaimSharedReceive((shared_index - 1) % kMaxSharedReceiveQueues);
+  if (shared_.shared_receives.load(std::memory_order_relaxed) != 0) {
+    bool few_left = false;
+    const bool taken = TakeSharedReceive(segment_->layout(), index_, &few_left);
+    if (few_left) {
+      Alert();
+    }
+    return taken ? Step::kDone : Step::kNoReceive;
   }
   const std::uint32_t posted = shared_.posted.load(std::memory_order_acquire);
   const std::uint32_t available =
@@ -269,34 +272,6 @@ Step Responder::HasReceive() {
   }
   // More than a ring holds cannot be: the peer's memory is not sane.
   return available <= kMaxQueueDepth ? Step::kDone : Step::kNotReady;
-}
-
-Step Responder::ClaimSharedReceive(std::uint32_t shared_index) {
-  const std::uint32_t completed =
-      shared_.completed.load(std::memory_order_relaxed);
-  if (shared_.claimed.load(std::memory_order_relaxed) != completed) {
-    return Step::kDone;  // by an attempt before this one
-  }
-  SharedReceiveRing& ring = segment_->layout().shared_receives[shared_index];
-  bool few_left = false;
-  const std::optional<std::uint32_t> claimed =
-      ClaimReceive(ring, index_, &few_left);
-  if (!claimed) {
-    return Step::kNoReceive;
-  }
-  const SharedReceive& receive = ring.receives[*claimed];
-  ReceiveEntry& entry = NextReceive();
-  entry.shared_receive = *claimed;
-  entry.src_qpn = 0;
-  entry.slid = entry.service_level = 0;
-  entry.sge_count = std::min(receive.sge_count, kMaxSge);
-  std::copy_n(receive.sges, entry.sge_count, entry.sges);
-  // Release: the owner of a queue pair whose requester died reads the entry.
-  shared_.claimed.store(completed + 1, std::memory_order_release);
-  if (few_left) {
-    Alert();
-  }
-  return Step::kDone;
 }
 
 std::uint32_t Responder::ReceivePd() const {

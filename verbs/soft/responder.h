@@ -64,7 +64,6 @@ class Responder {
                             RemoteRange* range) const;
   Step Refuse(ibv_wc_status refusal, ibv_wc_status* status);
   Step HasReceive();
-  Step ClaimSharedReceive(std::uint32_t shared_index);
   ReceiveEntry& NextReceive() const;
   Step ExecuteSend(const Operation& operation, ibv_wc_status* status);
   ibv_wc_status Scatter(const ReceiveEntry& receive, const Operation& operation,

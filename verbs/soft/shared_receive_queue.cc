@@ -29,6 +29,14 @@ std::uint32_t ClaimantIn(std::uint64_t word) { return word & 0xffff; }
 
 }  // namespace
 
+std::uint64_t RoomOf(const ibv_recv_wr& request) {
+  std::uint64_t room = 0;
+  for (int i = 0; i < request.num_sge; ++i) {
+    room += request.sg_list[i].length;
+  }
+  return room;
+}
+
 std::optional<std::uint32_t> ClaimReceive(SharedReceiveRing& ring,
                                           std::uint32_t qp_index,
                                           bool* few_left) {
@@ -56,6 +64,36 @@ std::optional<std::uint32_t> ClaimReceive(SharedReceiveRing& ring,
     }
   }
   return std::nullopt;
+}
+
+bool TakeSharedReceive(SegmentLayout& layout, std::uint32_t qp_index,
+                       bool* few_left) {
+  SharedQueuePair& qp = layout.queue_pairs[qp_index];
+  const std::uint32_t completed = qp.completed.load(std::memory_order_relaxed);
+  if (qp.claimed.load(std::memory_order_relaxed) != completed) {
+    return true;
+  }
+  const std::uint32_t index =
+      (qp.shared_receives.load(std::memory_order_relaxed) - 1) %
+      kMaxSharedReceiveQueues;
+  SharedReceiveRing& ring = layout.shared_receives[index];
+  const std::optional<std::uint32_t> claimed =
+      ClaimReceive(ring, qp_index, few_left);
+  if (!claimed) {
+    return false;
+  }
+  const SharedReceive& receive = ring.receives[*claimed];
+  const std::uint32_t mask =
+      qp.ring_mask.load(std::memory_order_relaxed) & (kMaxQueueDepth - 1);
+  ReceiveEntry& entry = layout.receives[qp_index][completed & mask];
+  entry.shared_receive = *claimed;
+  entry.src_qpn = 0;
+  entry.slid = entry.service_level = 0;
+  entry.sge_count = std::min(receive.sge_count, kMaxSge);
+  std::copy_n(receive.sges, entry.sge_count, entry.sges);
+  // Release: the owner of a queue pair whose requester died reads the entry.
+  qp.claimed.store(completed + 1, std::memory_order_release);
+  return true;
 }
 
 SharedReceiveQueue::SharedReceiveQueue(Context* context, std::uint32_t index,
@@ -111,7 +149,7 @@ int SharedReceiveQueue::Post(ibv_recv_wr* requests, ibv_recv_wr** bad) {
     SharedReceive& shared = ring_.receives[index];
     shared.sge_count = requests->num_sge;
     std::copy_n(requests->sg_list, requests->num_sge, shared.sges);
-    receives_[index] = {requests->wr_id, posted_, true, 0};
+    receives_[index] = {{requests->wr_id, RoomOf(*requests)}, posted_, true, 0};
     ring_.words[posted_ & mask_].store(MakeWord(posted_, index));
     ring_.posted.store(++posted_);
   }
@@ -145,13 +183,13 @@ std::uint32_t SharedReceiveQueue::ClaimantOf(std::uint32_t receive) const {
 }
 
 bool SharedReceiveQueue::Return(std::uint32_t qp_index, std::uint32_t receive,
-                                std::uint64_t* wr_id) {
+                                PostedReceive* posted) {
   std::lock_guard lock(mutex_);
   if (receive >= depth_ || !receives_[receive].posted ||
       ClaimantOf(receive) != qp_index + 1) {
     return false;
   }
-  *wr_id = receives_[receive].wr_id;
+  *posted = receives_[receive].own;
   receives_[receive].posted = false;
   free_.push_back(receive);
   return true;
@@ -175,9 +213,9 @@ std::vector<std::uint32_t> SharedReceiveQueue::ClaimedBy(
 }
 
 void SharedReceiveQueue::ReturnAll(std::uint32_t qp_index) {
-  std::uint64_t wr_id;
+  PostedReceive posted;
   for (const std::uint32_t receive : ClaimedBy(qp_index)) {
-    Return(qp_index, receive, &wr_id);
+    Return(qp_index, receive, &posted);
   }
 }
 

@@ -24,6 +24,20 @@ std::optional<std::uint32_t> ClaimReceive(SharedReceiveRing& ring,
                                           std::uint32_t qp_index,
                                           bool* few_left);
 
+// Claims the oldest receive for the queue pair of `qp_index`, which has a shared
+// receive queue, and puts it into its own ring as the next one to complete; or
+// leaves the one there that an attempt before this one has claimed. False if
+// there is none. By the queue pair's executor. Hot path.
+bool TakeSharedReceive(SegmentLayout& layout, std::uint32_t qp_index,
+                       bool* few_left);
+
+// What the owner keeps of a receive, out of reach of peers.
+struct PostedReceive {
+  std::uint64_t wr_id = 0;
+  std::uint64_t room = 0;  // in bytes
+};
+std::uint64_t RoomOf(const ibv_recv_wr& request);
+
 // An ibv_srq: the owner's end of a SharedReceiveRing. A receive is posted, then
 // claimed by a queue pair, and makes room for another when the queue pair
 // returns it. Thread-safe.
@@ -50,9 +64,9 @@ class SharedReceiveQueue
   void Query(ibv_srq_attr* attr);
 
   // Gives receive `receive` back, if the queue pair has claimed it, and tells
-  // its wr_id; else false.
+  // what it was; else false.
   bool Return(std::uint32_t qp_index, std::uint32_t receive,
-              std::uint64_t* wr_id);
+              PostedReceive* posted);
   // What the queue pair has claimed and not given back, oldest first.
   std::vector<std::uint32_t> ClaimedBy(std::uint32_t qp_index);
   // Gives all that back.
@@ -63,7 +77,7 @@ class SharedReceiveQueue
 
  private:
   struct Receive {
-    std::uint64_t wr_id = 0;
+    PostedReceive own;
     std::uint32_t number = 0;  // of the post
     bool posted = false;
     // Taken over from the ring when its word there was used again.

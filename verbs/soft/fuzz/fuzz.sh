@@ -2,7 +2,7 @@
 # Fuzzes what a peer of the software device can send, with libFuzzer and
 # AddressSanitizer: what mutation_test does in short.
 #
-#   fuzz.sh packets|introduction [LIBFUZZER OPTIONS]
+#   fuzz.sh packets|introduction|segment [LIBFUZZER OPTIONS]
 #
 #   fuzz.sh packets -runs=10000000 -max_len=8192
 #
@@ -14,6 +14,7 @@ set -euo pipefail
 case "${1:-}" in
   packets) function=FuzzPackets ;;
   introduction) function=FuzzIntroduction ;;
+  segment) function=FuzzSegment ;;
   *)
     sed -n '2,12s/^# \{0,1\}//p' "$0"
     exit 2

@@ -15,6 +15,7 @@
 #include "verbs/soft/fuzz/introduction_fuzzer.h"
 #include "verbs/soft/fuzz/packets_fuzzer.h"
 #include "verbs/soft/fuzz/seeds.h"
+#include "verbs/soft/fuzz/segment_fuzzer.h"
 
 namespace ringpipe::verbs::soft {
 namespace {
@@ -79,6 +80,10 @@ TEST(Mutation, StrangersBytesLetNobodyIn) {
   GiveInputs(FuzzIntroduction, IntroductionSeeds(), 200'000);
 }
 
+TEST(Mutation, WhatAPeerStoresInTheSegmentsDoesNoHarm) {
+  GiveInputs(FuzzSegment, SegmentSeeds(), 100'000);
+}
+
 void WriteSeeds(const std::filesystem::path& folder, std::string_view name,
                 const std::vector<std::string>& seeds) {
   std::filesystem::create_directories(folder / name);
@@ -99,6 +104,7 @@ int main(int argc, char** argv) {
         std::string_view(argv[1]).substr(kSeeds.size());
     soft::WriteSeeds(folder, "packets", soft::PacketSeeds());
     soft::WriteSeeds(folder, "introduction", soft::IntroductionSeeds());
+    soft::WriteSeeds(folder, "segment", soft::SegmentSeeds());
     return 0;
   }
   testing::InitGoogleTest(&argc, argv);

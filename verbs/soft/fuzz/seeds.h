@@ -10,6 +10,7 @@ namespace ringpipe::verbs::soft {
 // step with it.
 std::vector<std::string> PacketSeeds();
 std::vector<std::string> IntroductionSeeds();
+std::vector<std::string> SegmentSeeds();
 
 }  // namespace ringpipe::verbs::soft
 

@@ -77,7 +77,9 @@ AtomicResult ExecuteAtomicAcross(const PeerLink& link, const RemoteRange& range,
                                  bool* wake_owner) {
   bool sane;
   std::byte* mapped = FindMapped(link, range, &sane);
-  if (!sane) {
+  // The key's address is aligned; a peer's table may put it elsewhere.
+  if (!sane ||
+      reinterpret_cast<std::uintptr_t>(mapped) % sizeof(std::uint64_t) != 0) {
     return AtomicResult::kFaulted;
   }
   if (range.place.offset != kPrivateMemory) {

@@ -125,6 +125,7 @@ class CompletionQueue : public ibv_cq_ex {
   int Take(int count, ibv_wc* completions);
   int TakeSends(int count, ibv_wc* completions);
   int TakeReceives(int count, ibv_wc* completions);
+  int TakeFromFew(int count, ibv_wc* completions);
   int TakeAtRandom(int count, ibv_wc* completions);
   void RemoveSend(std::uint32_t position, ibv_wc* completion);
   void CollectReady();
@@ -147,6 +148,9 @@ class CompletionQueue : public ibv_cq_ex {
   std::uint32_t words_ = 0;   // of `pending_` in use
   std::uint32_t cursor_ = 0;  // the queue pair to look at next
   std::unique_ptr<QueuePair*[]> receivers_;
+  // All of them, where they are few enough to ask each at every poll. Then the
+  // ready bits stay set, and no line of memory changes hands for them.
+  std::vector<QueuePair*> few_receivers_;
   std::unique_ptr<ExtendedCompletionQueue> extended_;
   std::vector<QueuePair*> attached_;
   std::atomic<int> datagram_receivers_{0};  // UD queue pairs

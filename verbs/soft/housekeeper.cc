@@ -13,6 +13,8 @@ namespace ringpipe::verbs::soft {
 namespace {
 
 constexpr int kEventsAtOnce = 64;
+// Of one socket: a peer that never stops must not keep the thread to itself.
+constexpr int kMessagesAtOnce = 64;
 // Strangers of the same user may connect too; more than peers need is refused.
 constexpr std::size_t kMaxRequesters = 4096;
 
@@ -156,7 +158,7 @@ void Housekeeper::Accept() {
 }
 
 void Housekeeper::HandleRequester(int socket) {
-  while (true) {
+  for (int i = 0; i < kMessagesAtOnce; ++i) {
     LinkMessage message;
     FileDescriptor unwanted[2];
     switch (ReceiveLinkMessage(socket, &message, &unwanted[0], &unwanted[1])) {
@@ -214,7 +216,7 @@ void Housekeeper::HandleResponder(int socket) {
   if (link == nullptr) {
     return;  // closed meanwhile
   }
-  while (true) {
+  for (int i = 0; i < kMessagesAtOnce; ++i) {
     LinkMessage message;
     switch (link->Receive(&message)) {
       case Received::kNothing:

@@ -1,10 +1,24 @@
 #include "verbs/soft/peer_link.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <utility>
 
 namespace ringpipe::verbs::soft {
+namespace {
+
+// More than a context has, and fewer than this process can have open.
+constexpr std::size_t kMaxChannels = 256;
+
+// Whether to write to it can do no worse than fail: an eventfd or another
+// anonymous inode. A pipe might raise SIGPIPE, a file fill up.
+bool IsHarmless(const FileDescriptor& channel) {
+  struct stat info;
+  return fstat(channel.get(), &info) == 0 && (info.st_mode & S_IFMT) == 0;
+}
+
+}  // namespace
 
 PeerLink::PeerLink(FileDescriptor socket, pid_t pid)
     : socket_(std::move(socket)), pid_(pid), same_process_(pid == getpid()) {
@@ -83,6 +97,9 @@ Received PeerLink::Receive(LinkMessage* message) {
     channel = std::move(first);
   }
   if (message->channel != 0 && channel) {
+    if (!IsHarmless(channel) || channels_.size() >= kMaxChannels) {
+      return Received::kClosed;
+    }
     channels_.try_emplace(message->channel, std::move(channel));
   }
   return segment_ != nullptr ? Received::kMessage : Received::kClosed;

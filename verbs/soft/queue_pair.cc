@@ -458,7 +458,8 @@ bool QueuePair::ServeSlots() {
   std::lock_guard lock(slots_mutex_);
   bool served = false;
   std::uint32_t done = shared_.slots_done.load(std::memory_order_relaxed);
-  while (true) {
+  // What is filled meanwhile comes with another call for attention.
+  for (std::uint32_t i = 0; i < kSlots; ++i) {
     const std::uint32_t filled =
         shared_.slots_filled.load(std::memory_order_acquire);
     const ibv_qp_state now = current_state();
@@ -486,6 +487,7 @@ bool QueuePair::ServeSlots() {
     shared_.slots_done.store(++done, std::memory_order_release);
     served = true;
   }
+  return served;
 }
 
 void QueuePair::OnAttached(const std::shared_ptr<PeerLink>& link,

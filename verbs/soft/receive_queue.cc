@@ -22,7 +22,7 @@ ReceiveQueue::ReceiveQueue(SharedQueuePair& shared, ReceiveEntry* ring,
       depth_(source_ != nullptr ? source_->depth() : depth),
       max_sge_(max_sge),
       mask_(std::bit_ceil(std::max(depth_, 1u)) - 1),
-      wr_ids_(std::make_unique<std::uint64_t[]>(mask_ + 1)) {
+      receives_(std::make_unique<PostedReceive[]>(mask_ + 1)) {
   shared_.ring_mask = mask_;
   shared_.shared_receives = source_ != nullptr ? source_->index() + 1 : 0;
   Reset();
@@ -60,7 +60,7 @@ int ReceiveQueue::Post(ibv_recv_wr* requests, ibv_recv_wr** bad) {
     entry.src_qpn = 0;
     entry.slid = entry.service_level = 0;
     std::copy_n(requests->sg_list, requests->num_sge, entry.sges);
-    wr_ids_[posted & mask_] = requests->wr_id;
+    receives_[posted & mask_] = {requests->wr_id, RoomOf(*requests)};
     ++posted;
   }
   posted_.store(posted, std::memory_order_seq_cst);
@@ -105,47 +105,61 @@ int ReceiveQueue::Take(int count, ibv_wc* completions) {
   std::uint32_t taken = taken_.load(std::memory_order_relaxed);
   int got = 0;
   for (; got < count && taken != limit; ++got, ++taken) {
+    const bool is_completed = static_cast<std::int32_t>(completed - taken) > 0;
+    PostedReceive posted;
+    if (!FindPosted(taken, is_completed, completed, &posted)) {
+      --got;  // not a receive of ours
+      continue;
+    }
     ibv_wc& completion = completions[got];
-    if (static_cast<std::int32_t>(completed - taken) > 0) {
-      completion = Completed(taken);
+    if (is_completed) {
+      completion = Completed(taken, posted.room);
     } else {
       completion = {};
       completion.status = IBV_WC_WR_FLUSH_ERR;
       completion.opcode = IBV_WC_RECV;
     }
+    completion.wr_id = posted.wr_id;
     completion.qp_num = qpn_;
-    if (!FindWrId(taken, completed, &completion.wr_id)) {
-      --got;  // not a receive of ours
-    }
   }
   taken_.store(taken, std::memory_order_release);
   return got;
 }
 
-bool ReceiveQueue::FindWrId(std::uint32_t position, std::uint32_t completed,
-                            std::uint64_t* wr_id) {
+bool ReceiveQueue::FindPosted(std::uint32_t position, bool is_completed,
+                              std::uint32_t completed, PostedReceive* posted) {
   if (source_ == nullptr) {
-    *wr_id = wr_ids_[position & mask_];
+    *posted = receives_[position & mask_];
     return true;
   }
-  const bool is_completed = static_cast<std::int32_t>(completed - position) > 0;
   if (!is_completed && position - completed >= claimed_receives_.size()) {
     return false;  // a peer has moved `completed` since
   }
   const std::uint32_t receive = is_completed
                                     ? ring_[position & mask_].shared_receive
                                     : claimed_receives_[position - completed];
-  return source_->Return(IndexOf(qpn_), receive, wr_id);
+  return source_->Return(IndexOf(qpn_), receive, posted);
 }
 
-ibv_wc ReceiveQueue::Completed(std::uint32_t position) const {
-  const ReceiveEntry& entry = ring_[position & mask_];
+// A program believes what a completion says, and reads so many bytes: what
+// cannot be is an error of that receive.
+ibv_wc ReceiveQueue::Completed(std::uint32_t position,
+                               std::uint64_t room) const {
+  // A copy, which no peer changes any more.
+  const ReceiveEntry entry = ring_[position & mask_];
+  const bool has_immediate = entry.opcode == IBV_WC_RECV_RDMA_WITH_IMM;
   ibv_wc completion = {};
+  completion.opcode = has_immediate ? IBV_WC_RECV_RDMA_WITH_IMM : IBV_WC_RECV;
+  if (entry.status > IBV_WC_TM_RNDV_INCOMPLETE ||
+      (entry.status == IBV_WC_SUCCESS && !has_immediate &&
+       (entry.opcode != IBV_WC_RECV || entry.byte_count > room))) {
+    completion.status = IBV_WC_GENERAL_ERR;
+    return completion;
+  }
   completion.status = static_cast<ibv_wc_status>(entry.status);
-  completion.opcode = static_cast<ibv_wc_opcode>(entry.opcode);
   completion.byte_len = entry.byte_count;
   completion.imm_data = entry.immediate;
-  completion.wc_flags = entry.flags;
+  completion.wc_flags = entry.flags & (IBV_WC_WITH_IMM | IBV_WC_GRH);
   completion.src_qp = entry.src_qpn != 0
                           ? entry.src_qpn
                           : shared_.dest_qpn.load(std::memory_order_relaxed);
@@ -178,15 +192,19 @@ bool ReceiveQueue::Fill(const SharedRegion* regions, std::uint32_t pd,
   const std::uint32_t completed =
       shared_.completed.load(std::memory_order_relaxed);
   ReceiveEntry& entry = ring_[completed & mask_];
+  // Checked and then used: a peer may write to what is shared at any time.
+  const ReceiveEntry receive = entry;
+  const std::uint32_t taken = taken_.load(std::memory_order_acquire);
+  const std::uint32_t posted = posted_.load(std::memory_order_acquire);
   std::uint64_t bytes = 0;
   for (const iovec& part : parts) {
     bytes += part.iov_len;
   }
   RegionPlace places[kMaxSge];
-  const bool has_receive =
-      source_ != nullptr ? shared_.claimed.load() != completed
-                         : completed != posted_.load(std::memory_order_acquire);
-  if (!has_receive || Room(entry, regions, pd, places) < bytes) {
+  const bool has_receive = source_ != nullptr
+                               ? shared_.claimed.load() != completed
+                               : completed - taken < posted - taken;
+  if (!has_receive || Room(receive, regions, pd, places) < bytes) {
     return false;
   }
   entry.status = IBV_WC_SUCCESS;
@@ -206,7 +224,7 @@ bool ReceiveQueue::Fill(const SharedRegion* regions, std::uint32_t pd,
   RangeCursor cursor(parts);
   for (std::uint32_t i = 0; bytes > 0; ++i) {
     const std::uint64_t piece =
-        std::min<std::uint64_t>(bytes, entry.sges[i].length);
+        std::min<std::uint64_t>(bytes, receive.sges[i].length);
     cursor.CopyTo(reinterpret_cast<std::byte*>(places[i].address), piece);
     bytes -= piece;
   }

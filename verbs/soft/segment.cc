@@ -2,8 +2,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 
 #include <utility>
 
@@ -75,9 +77,12 @@ Result<std::shared_ptr<Segment>> Segment::Create() {
 
 Result<std::shared_ptr<Segment>> Segment::Attach(FileDescriptor file) {
   struct stat info;
+  struct statfs system;
   const int seals = fcntl(file.get(), F_GET_SEALS);
-  // Without the seal the peer could shrink the file under our feet: SIGBUS.
-  if (seals < 0 || (seals & F_SEAL_SHRINK) == 0 ||
+  // Without the seal the peer could shrink the file under our feet: SIGBUS. So
+  // does a file of huge pages (hugetlbfs) when there are none left.
+  if (fstatfs(file.get(), &system) != 0 || system.f_type != TMPFS_MAGIC ||
+      seals < 0 || (seals & F_SEAL_SHRINK) == 0 ||
       fstat(file.get(), &info) != 0 ||
       info.st_size < static_cast<off_t>(kDataOffset)) {
     return Status(StatusCode::kInvalidArgument,

@@ -57,7 +57,7 @@ SendQueue::SendQueue(Context* context, QueuePair* qp, const ibv_qp_cap& limits,
     : context_(context),
       qp_(qp),
       depth_(limits.max_send_wr),
-      mask_(std::bit_ceil(std::max(2 * depth_, 1u)) - 1),
+      mask_(std::bit_ceil(std::max(depth_, 1u)) - 1),
       max_sge_(limits.max_send_sge),
       max_inline_(limits.max_inline_data),
       signal_all_(signal_all),
@@ -80,7 +80,7 @@ int SendQueue::Check(const ibv_send_wr& request,
       (qp_->type() == IBV_QPT_UD && request.wr.ud.ah == nullptr)) {
     return EINVAL;
   }
-  if (posted_ - retired_.load(std::memory_order_acquire) >= room()) {
+  if (posted_ - retired_.load(std::memory_order_acquire) >= depth_) {
     return ENOMEM;
   }
   *inline_bytes = 0;
@@ -146,7 +146,7 @@ int SendQueue::Post(ibv_send_wr* requests, ibv_send_wr** bad) {
 
 int SendQueue::CheckAll(const ibv_send_wr* requests) const {
   const std::uint32_t left =
-      room() - (posted_ - retired_.load(std::memory_order_acquire));
+      depth_ - (posted_ - retired_.load(std::memory_order_acquire));
   for (std::uint32_t count = 1; requests != nullptr;
        requests = requests->next, ++count) {
     std::uint32_t inline_bytes;

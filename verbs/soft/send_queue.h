@@ -68,8 +68,6 @@ class SendQueue {
     retired_.store(count, std::memory_order_release);
   }
 
-  // As it was asked for. There is room for at least twice as many, as in
-  // devices whose queues come in certain sizes; perftest counts on some.
   std::uint32_t depth() const { return depth_; }
   std::uint32_t posted() const { return posted_; }        // ever
   std::uint32_t completed() const { return completed_; }  // ever
@@ -93,7 +91,6 @@ class SendQueue {
   void Reset();
 
  private:
-  std::uint32_t room() const { return 2 * depth_; }
   int Check(const ibv_send_wr& request, std::uint32_t* inline_bytes) const;
   void Store(const ibv_send_wr& request, std::uint32_t inline_bytes);
 

@@ -50,7 +50,7 @@ Step SlotTransfer::Run(const Operation& operation,
   if (!active_) {
     active_ = true;
     refused_ = false;
-    taken_ = shared_.slots_filled.load(std::memory_order_relaxed);
+    taken_ = filled_ = shared_.slots_filled.load(std::memory_order_relaxed);
     bytes_filled_ = bytes_taken_ = 0;
   }
   Take(operation, kind == SlotDescriptor::kWrite);
@@ -70,10 +70,8 @@ void SlotTransfer::Take(const Operation& operation, bool is_write) {
   refused_ = refused_ || shared_.slots_refused.load() != 0;
   RangeCursor cursor(operation.local);
   cursor.Skip(bytes_taken_);
-  while (static_cast<std::int32_t>(done - taken_) > 0 &&
-         bytes_taken_ < bytes_filled_) {
-    const std::uint64_t bytes = std::min<std::uint64_t>(
-        shared_.slots[taken_ % kSlots].bytes, bytes_filled_ - bytes_taken_);
+  while (static_cast<std::int32_t>(done - taken_) > 0 && taken_ != filled_) {
+    const std::uint32_t bytes = slot_bytes_[taken_ % kSlots];
     if (!is_write && !refused_) {
       cursor.CopyFrom(slots_[taken_ % kSlots], bytes);
     }
@@ -91,18 +89,16 @@ bool SlotTransfer::Fill(const Operation& operation,
   bool filled_some = false;
   for (const RemoteRange& range : remote) {
     while (bytes_filled_ < before + range.bytes) {
-      const std::uint32_t filled =
-          shared_.slots_filled.load(std::memory_order_relaxed);
       // The peer may not have served those yet that were abandoned.
       const std::uint32_t done =
           shared_.slots_done.load(std::memory_order_acquire);
-      if (filled - taken_ >= kSlots || filled - done >= kSlots) {
+      if (filled_ - taken_ >= kSlots || filled_ - done >= kSlots) {
         return filled_some;
       }
       const std::uint64_t offset = bytes_filled_ - before;
       const auto bytes = static_cast<std::uint32_t>(
           std::min<std::uint64_t>(kSlotBytes, range.bytes - offset));
-      const std::uint32_t slot = filled % kSlots;
+      const std::uint32_t slot = filled_ % kSlots;
       if (kind == SlotDescriptor::kWrite) {
         cursor.CopyTo(slots_[slot], bytes);
       }
@@ -113,7 +109,8 @@ bool SlotTransfer::Fill(const Operation& operation,
                              .bytes = bytes,
                              .compare_add = operation.compare_add,
                              .swap = operation.swap};
-      shared_.slots_filled.store(filled + 1, std::memory_order_release);
+      slot_bytes_[slot] = bytes;
+      shared_.slots_filled.store(++filled_, std::memory_order_release);
       bytes_filled_ += bytes;
       filled_some = true;
     }

@@ -18,6 +18,9 @@ namespace ringpipe::verbs::soft {
 //   done:   the peer has served these
 //   taken:  what came back (of READ and atomics) has been copied out
 //
+// What is in the segment tells the peer; whoever executes goes by its own
+// account of what it filled.
+//
 // One transfer at a time, which several calls of Run push on. Not thread-safe.
 class SlotTransfer {
  public:
@@ -46,7 +49,9 @@ class SlotTransfer {
   Slot* const slots_;
   bool active_ = false;
   bool refused_ = false;
+  std::uint32_t filled_ = 0;
   std::uint32_t taken_ = 0;
+  std::uint32_t slot_bytes_[kSlots] = {};
   std::uint64_t bytes_filled_ = 0;
   std::uint64_t bytes_taken_ = 0;
 };

@@ -21,7 +21,7 @@ namespace {
 
 constexpr std::uint32_t kReceives = 8;
 constexpr std::uint32_t kRingMask = 15;
-constexpr std::uint32_t kSpoiled = 64;  // entries that an input may store to
+constexpr std::uint32_t kSpoiled = 16;  // entries that an input may store to
 constexpr int kAllAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
                            IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
 

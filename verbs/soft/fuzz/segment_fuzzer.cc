@@ -464,10 +464,11 @@ void Victim::Request(InputReader& input, bool as_responder) {
   message.incarnation = 1;
   message.channel = 2;
   message.segment = 1;
-  std::array<std::uint8_t, sizeof message + 16> bytes = {};
+  constexpr std::size_t kMostLonger = 16;
+  std::array<std::uint8_t, sizeof message + kMostLonger> bytes = {};
   memcpy(bytes.data(), &message, sizeof message);
   const std::uint8_t replaced = input.Byte();
-  const auto over = input.Bytes(replaced % bytes.size());
+  const auto over = input.Bytes(replaced % (bytes.size() - 4));
   // The magic is at their end: few inputs need to know it.
   std::copy(over.begin(), over.end(),
             bytes.begin() + sizeof message.magic - (replaced >= 128 ? 4 : 0));

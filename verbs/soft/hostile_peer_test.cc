@@ -1,0 +1,238 @@
+// What a peer stores in the segments, or sends on the socket, in spite of all
+// rules: found by fuzz/segment_fuzzer or by reading, each on its own.
+#include <fcntl.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstddef>
+#include <memory>
+#include <string>
+
+#include "gtest/gtest.h"
+#include "verbs/soft/completion_queue.h"
+#include "verbs/soft/context.h"
+#include "verbs/soft/endpoint.h"
+#include "verbs/soft/link_message.h"
+#include "verbs/soft/peer_link.h"
+#include "verbs/soft/queue_pair.h"
+#include "verbs/soft/receive_queue.h"
+#include "verbs/soft/segment.h"
+#include "verbs/soft/slot_transfer.h"
+
+namespace ringpipe::verbs::soft {
+namespace {
+
+// --- Receive completions -----------------------------------------------------
+
+class ForgedCompletion : public testing::Test {
+ protected:
+  ForgedCompletion() {
+    EXPECT_EQ(pair_.b.Receive(1, {pair_.b.Sge(0, 100)}), 0);
+  }
+
+  // What b polls when its peer has written this.
+  ibv_wc Forge(std::uint32_t status, std::uint32_t opcode,
+               std::uint32_t byte_count, std::uint32_t flags = 0) {
+    QueuePair& qp = QueuePair::From(pair_.b.qp);
+    ReceiveEntry& entry =
+        Context::From(pair_.b.context).layout().receives[qp.index()][0];
+    entry.status = status;
+    entry.opcode = opcode;
+    entry.byte_count = byte_count;
+    entry.flags = flags;
+    qp.shared().completed = 1;
+    qp.receive_queue_cq().ReceivesReady(qp.index(), /*solicited=*/false);
+    const ibv_wc completion = pair_.b.Poll().value();
+    EXPECT_EQ(completion.wr_id, 1u);
+    EXPECT_TRUE(pair_.b.Quiet());
+    return completion;
+  }
+
+  Pair pair_;
+};
+
+TEST_F(ForgedCompletion, OfMoreBytesThanThereIsRoomForIsAnError) {
+  EXPECT_EQ(Forge(IBV_WC_SUCCESS, IBV_WC_RECV, 101).status, IBV_WC_GENERAL_ERR);
+}
+
+TEST_F(ForgedCompletion, OfAllTheRoomIsNone) {
+  const ibv_wc completion = Forge(IBV_WC_SUCCESS, IBV_WC_RECV, 100);
+  EXPECT_EQ(completion.status, IBV_WC_SUCCESS);
+  EXPECT_EQ(completion.byte_len, 100u);
+}
+
+TEST_F(ForgedCompletion, OfASendIsAnErrorOfTheReceive) {
+  const ibv_wc completion = Forge(IBV_WC_SUCCESS, IBV_WC_SEND, 10);
+  EXPECT_EQ(completion.status, IBV_WC_GENERAL_ERR);
+  EXPECT_EQ(completion.opcode, IBV_WC_RECV);
+}
+
+TEST_F(ForgedCompletion, OfNoSuchStatusIsAnError) {
+  EXPECT_EQ(Forge(77, IBV_WC_RECV, 10).status, IBV_WC_GENERAL_ERR);
+}
+
+TEST_F(ForgedCompletion, ShowsOnlyFlagsOfReceives) {
+  EXPECT_EQ(Forge(IBV_WC_SUCCESS, IBV_WC_RECV, 10, ~0u).wc_flags,
+            static_cast<unsigned>(IBV_WC_WITH_IMM | IBV_WC_GRH));
+}
+
+TEST(ForgedCount, OfCompletionsDoesNotPutADatagramIntoMemoryThatIsNotPosted) {
+  SharedQueuePair shared = {};
+  std::array<ReceiveEntry, 4> ring = {};
+  ReceiveQueue receives(shared, ring.data(), 0x401, 4, 1, nullptr);
+  ibv_sge sge = {};
+  ibv_recv_wr request = {};
+  request.sg_list = &sge;
+  request.num_sge = 1;
+  ibv_recv_wr* bad = nullptr;
+  ASSERT_EQ(receives.Post(&request, &bad), 0);
+  shared.completed = 3;
+  EXPECT_FALSE(receives.Fill(nullptr, 1, {}, DatagramHeader()));
+  shared.completed = 0;
+  EXPECT_TRUE(receives.Fill(nullptr, 1, {}, DatagramHeader()));
+}
+
+// --- What a requester reads of its responder ---------------------------------
+
+class ForgedSlots : public testing::Test {
+ protected:
+  static constexpr std::uint32_t kBytes = 100;
+
+  Step Run() {
+    const iovec local = {memory_.data(), kBytes};
+    Operation operation;
+    operation.opcode = IBV_WR_RDMA_READ;
+    operation.bytes = operation.message_bytes = kBytes;
+    operation.local = {&local, 1};
+    const RemoteRange remote = {0x1000, kBytes, 0x101, 0, {}};
+    bool wake;
+    return transfer_.Run(operation, {&remote, 1}, &wake);
+  }
+
+  SharedQueuePair shared_ = {};
+  std::unique_ptr<SlotTransfer::Slot[]> slots_ =
+      std::make_unique<SlotTransfer::Slot[]>(kSlots);
+  std::array<std::byte, 2 * kBytes> memory_ = {};
+  SlotTransfer transfer_{shared_, slots_.get()};
+};
+
+TEST_F(ForgedSlots, OfNoBytesEndTheReadAllTheSame) {
+  ASSERT_EQ(Run(), Step::kInFlight);
+  shared_.slots[0].bytes = 0;
+  shared_.slots_done = 0x7fffffff;  // as many to look at, one by one
+  EXPECT_EQ(Run(), Step::kDone);
+}
+
+TEST_F(ForgedSlots, DoNotMakeItReadBeyondThem) {
+  ASSERT_EQ(Run(), Step::kInFlight);
+  memset(slots_.get(), 1, kBytes);
+  shared_.slots[0].bytes = 0xffffffff;
+  shared_.slots_filled = 77;
+  shared_.slots_done = 1;
+  EXPECT_EQ(Run(), Step::kDone);
+  EXPECT_EQ(memory_[kBytes - 1], std::byte{1});
+  EXPECT_EQ(memory_[kBytes], std::byte{0});
+}
+
+TEST(ForgedRegion, ThatIsNotAlignedTakesNoAtomic) {
+  Pair pair;
+  Context::From(pair.b.context).layout().regions[pair.b.mr->rkey >> 8].offset +=
+      4;
+  ASSERT_EQ(pair.a.FetchAdd(1, {pair.a.Sge(0, 8)}, pair.b.identity(), 0, 1), 0);
+  EXPECT_EQ(pair.a.Poll().value().status, IBV_WC_REM_ACCESS_ERR);
+}
+
+TEST(FullChannel, DoesNotHoldTheRequesterUp) {
+  Pair pair;
+  const std::uint64_t most = ~std::uint64_t{0} - 1;
+  ASSERT_EQ(write(pair.b.channel->fd, &most, sizeof most),
+            static_cast<ssize_t>(sizeof most));
+  ASSERT_EQ(ibv_req_notify_cq(pair.b.cq, 0), 0);
+  ASSERT_EQ(pair.b.Receive(1, {pair.b.Sge(0, 8)}), 0);
+  ASSERT_EQ(pair.a.Send(2, {pair.a.Sge(0, 8)}), 0);
+  EXPECT_EQ(pair.a.Poll().value().status, IBV_WC_SUCCESS);
+  EXPECT_EQ(pair.b.Poll().value().status, IBV_WC_SUCCESS);
+}
+
+// --- What comes on the socket ------------------------------------------------
+
+// A responder's end of a link, by hand.
+class FakeResponder : public testing::Test {
+ protected:
+  FakeResponder()
+      : listener_(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0)) {
+    sockaddr_un address;
+    // No context of this host id is there to take the block.
+    const std::string host = "hostile " + std::to_string(getpid());
+    const socklen_t length = ContextAddress(host, 1, &address);
+    EXPECT_EQ(
+        bind(listener_.get(), reinterpret_cast<sockaddr*>(&address), length),
+        0);
+    EXPECT_EQ(listen(listener_.get(), 1), 0);
+    link_ = PeerLink::Connect(host, 1);
+    socket_ = FileDescriptor(
+        accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    segment_ = Segment::Create().value();
+  }
+
+  // What the link makes of an answer with these descriptors.
+  Received Attach(int segment, int channel, std::uint32_t channel_id) {
+    LinkMessage message;
+    message.kind = LinkMessage::kAttached;
+    message.segment = segment >= 0 ? 1 : 0;
+    message.channel = channel_id;
+    EXPECT_TRUE(SendLinkMessage(socket_.get(), message, segment, channel));
+    return link_->Receive(&message);
+  }
+
+  FileDescriptor listener_;
+  FileDescriptor socket_;
+  std::shared_ptr<PeerLink> link_;
+  std::shared_ptr<Segment> segment_;
+  FileDescriptor channel_{eventfd(0, EFD_CLOEXEC)};
+};
+
+TEST_F(FakeResponder, MayGiveASegmentAndAnEventDescriptor) {
+  EXPECT_EQ(Attach(segment_->fd(), channel_.get(), 1), Received::kMessage);
+  EXPECT_GE(link_->ChannelFd(1), 0);
+}
+
+// To write to it would raise SIGPIPE.
+TEST_F(FakeResponder, IsClosedWhenItsChannelIsAPipe) {
+  int ends[2];
+  ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
+  close(ends[0]);
+  const FileDescriptor out(ends[1]);
+  EXPECT_EQ(Attach(segment_->fd(), out.get(), 1), Received::kClosed);
+}
+
+TEST_F(FakeResponder, IsClosedWhenItsChannelIsAFile) {
+  EXPECT_EQ(Attach(segment_->fd(), segment_->fd(), 1), Received::kClosed);
+}
+
+TEST_F(FakeResponder, IsClosedBeforeItsChannelsTakeAllDescriptors) {
+  ASSERT_EQ(Attach(segment_->fd(), channel_.get(), 1), Received::kMessage);
+  std::uint32_t id = 2;
+  while (id < 1000 && Attach(-1, channel_.get(), id) == Received::kMessage) {
+    ++id;
+  }
+  EXPECT_LT(id, 1000u);
+}
+
+// Its pages would be a SIGBUS where the system has none to give.
+TEST_F(FakeResponder, IsClosedWhenItsSegmentIsOfHugePages) {
+  const FileDescriptor file(
+      memfd_create("huge", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_HUGETLB));
+  if (!file || ftruncate(file.get(), off_t{32} << 30) != 0 ||
+      fcntl(file.get(), F_ADD_SEALS, F_SEAL_SHRINK) != 0) {
+    GTEST_SKIP() << "this kernel has no such files";
+  }
+  EXPECT_EQ(Attach(file.get(), channel_.get(), 1), Received::kClosed);
+}
+
+}  // namespace
+}  // namespace ringpipe::verbs::soft

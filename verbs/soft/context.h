@@ -19,7 +19,7 @@
 #include "verbs/soft/datagrams.h"
 #include "verbs/soft/housekeeper.h"
 #include "verbs/soft/layout.h"
-#include "verbs/soft/network.h"
+#include "verbs/soft/network/network.h"
 #include "verbs/soft/options.h"
 #include "verbs/soft/peer_link.h"
 #include "verbs/soft/port.h"

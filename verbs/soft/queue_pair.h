@@ -16,7 +16,7 @@
 #include "verbs/soft/extended_queue_pair.h"
 #include "verbs/soft/layout.h"
 #include "verbs/soft/receive_queue.h"
-#include "verbs/soft/remote_peer.h"
+#include "verbs/soft/network/remote_peer.h"
 #include "verbs/soft/requester.h"
 #include "verbs/soft/retries.h"
 #include "verbs/soft/send_queue.h"

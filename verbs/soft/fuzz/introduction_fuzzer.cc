@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <string_view>
 
-#include "verbs/soft/introduction.h"
+#include "verbs/soft/network/introduction.h"
 
 namespace ringpipe::verbs::soft {
 

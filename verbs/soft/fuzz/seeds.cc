@@ -4,8 +4,8 @@
 #include <cstddef>
 
 #include "verbs/soft/fuzz/packets_fuzzer.h"
-#include "verbs/soft/introduction.h"
-#include "verbs/soft/wire.h"
+#include "verbs/soft/network/introduction.h"
+#include "verbs/soft/network/wire.h"
 
 namespace ringpipe::verbs::soft {
 namespace {

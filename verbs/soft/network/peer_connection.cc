@@ -1,4 +1,4 @@
-#include "verbs/soft/peer_connection.h"
+#include "verbs/soft/network/peer_connection.h"
 
 #include <errno.h>
 #include <sys/socket.h>

@@ -1,4 +1,4 @@
-#include "verbs/soft/wire.h"
+#include "verbs/soft/network/wire.h"
 
 #include <string.h>
 
@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "verbs/soft/packet_reader.h"
+#include "verbs/soft/network/packet_reader.h"
 
 namespace ringpipe::verbs::soft {
 namespace {

@@ -1,4 +1,4 @@
-#include "verbs/soft/pending_connection.h"
+#include "verbs/soft/network/pending_connection.h"
 
 #include <algorithm>
 #include <boost/asio/buffer.hpp>

@@ -13,7 +13,7 @@
 
 #include "verbs/soft/layout.h"
 #include "verbs/soft/operation.h"
-#include "verbs/soft/wire.h"
+#include "verbs/soft/network/wire.h"
 
 namespace ringpipe::verbs::soft {
 

@@ -1,4 +1,4 @@
-#include "verbs/soft/introduction.h"
+#include "verbs/soft/network/introduction.h"
 
 #include <string.h>
 

@@ -1,4 +1,4 @@
-#include "verbs/soft/packet_requester.h"
+#include "verbs/soft/network/packet_requester.h"
 
 #include <algorithm>
 

@@ -13,8 +13,8 @@
 #include <utility>  // before Asio: Boost 1.74 needs it there
 #include <vector>
 
-#include "verbs/soft/pending_connection.h"
-#include "verbs/soft/remote_peer.h"
+#include "verbs/soft/network/pending_connection.h"
+#include "verbs/soft/network/remote_peer.h"
 
 namespace ringpipe::verbs::soft {
 

@@ -11,13 +11,13 @@
 
 #include "base/deadline.h"
 #include "verbs/soft/adversary.h"
-#include "verbs/soft/packet_channel.h"
-#include "verbs/soft/packet_reader.h"
-#include "verbs/soft/packet_requester.h"
-#include "verbs/soft/packet_responder.h"
-#include "verbs/soft/queue_pair_address.h"
+#include "verbs/soft/network/packet_channel.h"
+#include "verbs/soft/network/packet_reader.h"
+#include "verbs/soft/network/packet_requester.h"
+#include "verbs/soft/network/packet_responder.h"
+#include "verbs/soft/network/queue_pair_address.h"
 #include "verbs/soft/responder.h"
-#include "verbs/soft/wire.h"
+#include "verbs/soft/network/wire.h"
 
 namespace ringpipe::verbs::soft {
 

@@ -1,4 +1,4 @@
-#include "verbs/soft/packet_responder.h"
+#include "verbs/soft/network/packet_responder.h"
 
 #include <algorithm>
 #include <utility>

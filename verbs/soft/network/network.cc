@@ -1,4 +1,4 @@
-#include "verbs/soft/network.h"
+#include "verbs/soft/network/network.h"
 
 #include <errno.h>
 #include <netinet/in.h>
@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "verbs/soft/layout.h"
-#include "verbs/soft/network_loop.h"
+#include "verbs/soft/network/network_loop.h"
 
 namespace ringpipe::verbs::soft {
 namespace {

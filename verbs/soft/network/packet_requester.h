@@ -14,7 +14,7 @@
 #include "verbs/soft/layout.h"
 #include "verbs/soft/retries.h"
 #include "verbs/soft/send_queue.h"
-#include "verbs/soft/wire.h"
+#include "verbs/soft/network/wire.h"
 
 namespace ringpipe::verbs::soft {
 

@@ -12,7 +12,7 @@
 #include "auth/handshake.h"
 #include "auth/sealed_frame.h"
 #include "base/status.h"
-#include "verbs/soft/queue_pair_address.h"
+#include "verbs/soft/network/queue_pair_address.h"
 
 namespace ringpipe::verbs::soft {
 

@@ -13,7 +13,7 @@
 #include "verbs/soft/file_descriptor.h"
 #include "verbs/soft/options.h"
 #include "verbs/soft/port.h"
-#include "verbs/soft/remote_peer.h"
+#include "verbs/soft/network/remote_peer.h"
 
 namespace ringpipe::verbs::soft {
 

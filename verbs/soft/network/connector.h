@@ -8,8 +8,8 @@
 #include <memory>
 #include <utility>  // before Asio: Boost 1.74 needs it there
 
-#include "verbs/soft/pending_connection.h"
-#include "verbs/soft/remote_peer.h"
+#include "verbs/soft/network/pending_connection.h"
+#include "verbs/soft/network/remote_peer.h"
 
 namespace ringpipe::verbs::soft {
 

@@ -5,7 +5,7 @@
 #include <memory>
 #include <span>
 
-#include "verbs/soft/wire.h"
+#include "verbs/soft/network/wire.h"
 
 namespace ringpipe::verbs::soft {
 

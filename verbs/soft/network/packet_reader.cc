@@ -1,4 +1,4 @@
-#include "verbs/soft/packet_reader.h"
+#include "verbs/soft/network/packet_reader.h"
 
 #include <string.h>
 

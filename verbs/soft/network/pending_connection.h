@@ -11,7 +11,7 @@
 #include <utility>  // before Asio: Boost 1.74 needs it there
 
 #include "base/status.h"
-#include "verbs/soft/introduction.h"
+#include "verbs/soft/network/introduction.h"
 
 namespace ringpipe::verbs::soft {
 

@@ -1,12 +1,12 @@
-#include "verbs/soft/connector.h"
+#include "verbs/soft/network/connector.h"
 
 #include <algorithm>
 #include <boost/asio/ip/address.hpp>
 #include <string>
 
 #include "verbs/soft/context.h"
-#include "verbs/soft/network.h"
-#include "verbs/soft/network_loop.h"
+#include "verbs/soft/network/network.h"
+#include "verbs/soft/network/network_loop.h"
 #include "verbs/soft/queue_pair.h"
 
 namespace ringpipe::verbs::soft {

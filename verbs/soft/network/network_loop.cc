@@ -1,4 +1,4 @@
-#include "verbs/soft/network_loop.h"
+#include "verbs/soft/network/network_loop.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -11,10 +11,10 @@
 #include <string>
 #include <system_error>
 
-#include "verbs/soft/connector.h"
+#include "verbs/soft/network/connector.h"
 #include "verbs/soft/context.h"
-#include "verbs/soft/network.h"
-#include "verbs/soft/peer_connection.h"
+#include "verbs/soft/network/network.h"
+#include "verbs/soft/network/peer_connection.h"
 #include "verbs/soft/queue_pair.h"
 
 namespace ringpipe::verbs::soft {

@@ -10,9 +10,9 @@
 #include <utility>  // before Asio: Boost 1.74 needs it there
 #include <vector>
 
-#include "verbs/soft/packet_channel.h"
-#include "verbs/soft/packet_reader.h"
-#include "verbs/soft/remote_peer.h"
+#include "verbs/soft/network/packet_channel.h"
+#include "verbs/soft/network/packet_reader.h"
+#include "verbs/soft/network/remote_peer.h"
 
 namespace ringpipe::verbs::soft {
 

@@ -1,4 +1,4 @@
-#include "verbs/soft/remote_peer.h"
+#include "verbs/soft/network/remote_peer.h"
 
 #include <algorithm>
 #include <utility>

@@ -1,4 +1,4 @@
-#include "verbs/soft/wire.h"
+#include "verbs/soft/network/wire.h"
 
 namespace ringpipe::verbs::soft {
 namespace {

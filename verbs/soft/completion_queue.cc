@@ -359,7 +359,9 @@ void CompletionQueue::ReceivesReady(std::uint32_t qp_index, bool solicited) {
 void CompletionQueue::RepairEvents() {
   // Only then: a program that polls the channel's descriptor takes it for an
   // error if there is no event.
-  if (owes_event() && event_fd() >= 0) {
+  std::lock_guard lock(events_mutex_);
+  const std::uint32_t owed = shared_.events.load(std::memory_order_acquire);
+  if (owed != events_taken_ && event_fd() >= 0) {
     WriteEvent(event_fd());
   }
 }
@@ -467,10 +469,6 @@ bool CompletionQueue::TakeEvent() {
   }
   ++events_taken_;
   return true;
-}
-
-bool CompletionQueue::owes_event() const {
-  return shared_.events.load(std::memory_order_acquire) != events_taken_;
 }
 
 void CompletionQueue::Acknowledge(std::uint32_t events) {

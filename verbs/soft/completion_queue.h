@@ -107,7 +107,6 @@ class CompletionQueue : public ibv_cq_ex {
 
   // For the channel: takes one event that is owed; false: none is.
   bool TakeEvent();
-  bool owes_event() const;
   void Acknowledge(std::uint32_t events);
   void WaitForAcknowledgements();
 

@@ -35,16 +35,22 @@ mapfile -t sources < <(${BAZEL:-bazel} query --noshow_progress \
 flags=(-std=c++20 -O1 -g1 -fno-omit-frame-pointer -I. -pthread
   -DBOOST_ASIO_NO_DEPRECATED -DBOOST_ERROR_CODE_HEADER_ONLY
   -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined)
+# Any newer header may be one of its.
+newest_header=$(find . -name '*.h' -not -path './bazel-*' -printf '%T@ %p\n' |
+  sort -n | tail -n 1 | cut -d ' ' -f 2-)
+object_of() { echo "$build/objects/$(tr / _ <<<"$1").o"; }
 compile() {
   local object
-  object=$build/objects/$(tr / _ <<<"$1").o
-  if [[ $object -nt $1 && -z ${REBUILD:-} ]]; then
+  object=$(object_of "$1")
+  if [[ $object -nt $1 && $object -nt $newest_header && -z ${REBUILD:-} ]]; then
     return
   fi
   "$clang" "${flags[@]}" -c "$1" -o "$object"
 }
 running=0
+objects=()  # those of sources that are gone stay out
 for source in "${sources[@]}"; do
+  objects+=("$(object_of "$source")")
   compile "$source" &
   if ((++running >= $(nproc))); then
     wait -n
@@ -57,7 +63,7 @@ done
 "$clang" "${flags[@]}" -DRINGPIPE_FUZZ=$function \
   -c verbs/soft/fuzz/libfuzzer_entry.cc -o "$build/$target.o"
 "$clang" -fsanitize=fuzzer,address,undefined -pthread "$build/$target.o" \
-  "$build"/objects/*.o -lcrypto -ldl -o "$build/$target"
+  "${objects[@]}" -lcrypto -ldl -o "$build/$target"
 
 ${BAZEL:-bazel} run --noshow_progress //verbs/soft/fuzz:mutation_test -- \
   --seeds="$build/seeds" >/dev/null 2>&1

@@ -434,10 +434,9 @@ void CompletionQueue::UpdateLimits() {
   }
   datagram_receivers_ = datagram_receivers;
   few_receivers_.clear();
-  std::copy_if(attached_.begin(), attached_.end(),
-               std::back_inserter(few_receivers_), [this](QueuePair* qp) {
-                 return &qp->receive_queue_cq() == this;
-               });
+  std::copy_if(
+      attached_.begin(), attached_.end(), std::back_inserter(few_receivers_),
+      [this](QueuePair* qp) { return &qp->receive_queue_cq() == this; });
   if (few_receivers_.size() > kFewReceivers || random_.enabled()) {
     few_receivers_.clear();
     cursor_ = 0;

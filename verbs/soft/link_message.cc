@@ -48,8 +48,8 @@ socklen_t AbstractAddress(const char* kind, const std::string& host_id,
   const std::size_t host =
       host_id.empty() ? 0 : std::hash<std::string>()(host_id);
   const int length =
-      snprintf(address->sun_path + 1, sizeof address->sun_path - 1,
-               "%s/%zx/%u", kind, host, block);
+      snprintf(address->sun_path + 1, sizeof address->sun_path - 1, "%s/%zx/%u",
+               kind, host, block);
   return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + length);
 }
 

@@ -216,9 +216,8 @@ std::shared_ptr<RemotePeer> QueuePair::FindRemote(
     const QueuePairAddress& address) {
   std::lock_guard lock(mutex_);
   const ibv_qp_state now = current_state();
-  const bool receives =
-      now == IBV_QPS_RTR || now == IBV_QPS_RTS || now == IBV_QPS_SQD ||
-      now == IBV_QPS_SQE;
+  const bool receives = now == IBV_QPS_RTR || now == IBV_QPS_RTS ||
+                        now == IBV_QPS_SQD || now == IBV_QPS_SQE;
   return receives && remote_ != nullptr && remote_->peer() == address ? remote_
                                                                       : nullptr;
 }

@@ -24,10 +24,10 @@ std::optional<std::uint32_t> ClaimReceive(SharedReceiveRing& ring,
                                           std::uint32_t qp_index,
                                           bool* few_left);
 
-// Claims the oldest receive for the queue pair of `qp_index`, which has a shared
-// receive queue, and puts it into its own ring as the next one to complete; or
-// leaves the one there that an attempt before this one has claimed. False if
-// there is none. By the queue pair's executor. Hot path.
+// Claims the oldest receive for the queue pair of `qp_index`, which has a
+// shared receive queue, and puts it into its own ring as the next one to
+// complete; or leaves the one there that an attempt before this one has
+// claimed. False if there is none. By the queue pair's executor. Hot path.
 bool TakeSharedReceive(SegmentLayout& layout, std::uint32_t qp_index,
                        bool* few_left);
 

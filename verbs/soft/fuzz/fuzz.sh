@@ -34,7 +34,8 @@ mapfile -t sources < <(${BAZEL:-bazel} query --noshow_progress \
   grep '^//.*[.]cc$' | sed 's|^//||; s|:|/|')
 flags=(-std=c++20 -O1 -g1 -fno-omit-frame-pointer -I. -pthread
   -DBOOST_ASIO_NO_DEPRECATED -DBOOST_ERROR_CODE_HEADER_ONLY
-  -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined)
+  '-fsanitize=fuzzer-no-link,address,undefined'
+  '-fno-sanitize-recover=undefined')
 # Any newer header may be one of its.
 newest_header=$(find . -name '*.h' -not -path './bazel-*' -printf '%T@ %p\n' |
   sort -n | tail -n 1 | cut -d ' ' -f 2-)

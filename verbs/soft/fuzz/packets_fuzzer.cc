@@ -19,8 +19,8 @@
 #include "verbs/soft/context.h"
 #include "verbs/soft/network/packet_channel.h"
 #include "verbs/soft/network/packet_reader.h"
-#include "verbs/soft/queue_pair.h"
 #include "verbs/soft/network/remote_peer.h"
+#include "verbs/soft/queue_pair.h"
 #include "verbs/soft/soft_library.h"
 
 namespace ringpipe::verbs::soft {

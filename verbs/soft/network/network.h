@@ -11,9 +11,9 @@
 
 #include "base/log.h"
 #include "verbs/soft/file_descriptor.h"
+#include "verbs/soft/network/remote_peer.h"
 #include "verbs/soft/options.h"
 #include "verbs/soft/port.h"
-#include "verbs/soft/network/remote_peer.h"
 
 namespace ringpipe::verbs::soft {
 

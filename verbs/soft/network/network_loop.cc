@@ -11,8 +11,8 @@
 #include <string>
 #include <system_error>
 
-#include "verbs/soft/network/connector.h"
 #include "verbs/soft/context.h"
+#include "verbs/soft/network/connector.h"
 #include "verbs/soft/network/network.h"
 #include "verbs/soft/network/peer_connection.h"
 #include "verbs/soft/queue_pair.h"

@@ -12,9 +12,9 @@
 #include "base/deadline.h"
 #include "verbs/soft/adversary.h"
 #include "verbs/soft/layout.h"
+#include "verbs/soft/network/wire.h"
 #include "verbs/soft/retries.h"
 #include "verbs/soft/send_queue.h"
-#include "verbs/soft/network/wire.h"
 
 namespace ringpipe::verbs::soft {
 

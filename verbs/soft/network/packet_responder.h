@@ -12,8 +12,8 @@
 #include <span>
 
 #include "verbs/soft/layout.h"
-#include "verbs/soft/operation.h"
 #include "verbs/soft/network/wire.h"
+#include "verbs/soft/operation.h"
 
 namespace ringpipe::verbs::soft {
 

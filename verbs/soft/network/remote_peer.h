@@ -16,8 +16,8 @@
 #include "verbs/soft/network/packet_requester.h"
 #include "verbs/soft/network/packet_responder.h"
 #include "verbs/soft/network/queue_pair_address.h"
-#include "verbs/soft/responder.h"
 #include "verbs/soft/network/wire.h"
+#include "verbs/soft/responder.h"
 
 namespace ringpipe::verbs::soft {
 

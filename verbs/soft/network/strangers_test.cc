@@ -12,8 +12,8 @@
 #include "gtest/gtest.h"
 #include "verbs/soft/endpoint.h"
 #include "verbs/soft/file_descriptor.h"
-#include "verbs/soft/network/introduction.h"
 #include "verbs/soft/layout.h"
+#include "verbs/soft/network/introduction.h"
 #include "verbs/soft/network/wire.h"
 
 namespace ringpipe::verbs::soft {

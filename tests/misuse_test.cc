@@ -124,7 +124,7 @@ TEST(CreateTest, RanksWithDifferentChunkingAreRefusedWithBothValues) {
 TEST(CreateTest, TheSoftwareDeviceConnectsHosts) {
   const auto sum = [](Communicator& communicator) {
     std::vector<float> values(10'000, 1.0F);
-    const Status status =
+    Status status =
         communicator.AllReduce(values.data(), values.data(), values.size(),
                                DataType::kFloat32, ReduceOp::kSum);
     EXPECT_EQ(values, std::vector<float>(values.size(), 3.0F));

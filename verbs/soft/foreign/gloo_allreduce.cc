@@ -26,7 +26,8 @@ double Input(int rank, std::size_t i, int round) {
 }
 
 double Sum(int size, std::size_t i, int round) {
-  return static_cast<double>(size * (size + 1) / 2 * (i % 1009) + size * round);
+  const std::size_t ranks_sum = std::size_t{1} * size * (size + 1) / 2;
+  return static_cast<double>(ranks_sum * (i % 1009) + size * round);
 }
 
 // gloo's buffers must not be destroyed before the completions of their sends

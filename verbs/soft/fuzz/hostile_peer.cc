@@ -121,9 +121,10 @@ void HostilePeer::Listen() {
   if (child_ == 0) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     const char done = listen(listener_.get(), 64) == 0 ? 1 : 0;
-    const ssize_t written = write(ready[1], &done, sizeof done);
-    while (written == 1) {
-      pause();
+    if (write(ready[1], &done, sizeof done) == 1) {
+      sigset_t none;
+      sigemptyset(&none);
+      sigsuspend(&none);  // until it is killed
     }
     _exit(1);
   }

@@ -1,6 +1,7 @@
 #include "verbs/soft/completion_queue.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <sched.h>
 #include <sys/eventfd.h>
@@ -8,7 +9,10 @@
 
 #include <algorithm>
 #include <bit>
+#include <fstream>
 #include <iterator>
+#include <optional>
+#include <string>
 #include <utility>
 
 #include "verbs/soft/context.h"
@@ -35,6 +39,22 @@ void WriteEvent(int fd) {
   }
   [[maybe_unused]] const ssize_t written = write(fd, &one, sizeof one);
 }
+
+// How many writes to an eventfd nobody has read yet; nullopt: the kernel does
+// not say.
+std::optional<std::uint64_t> EventCount(int fd) {
+  std::ifstream info("/proc/self/fdinfo/" + std::to_string(fd));
+  for (std::string word; info >> word;) {
+    std::uint64_t count;
+    if (word == "eventfd-count:" && info >> std::hex >> count) {
+      return count;
+    }
+  }
+  return std::nullopt;
+}
+
+// Nobody dies this often at once; what a peer wrote bounds no loop.
+constexpr int kMostRepairs = 64;
 
 }  // namespace
 
@@ -88,14 +108,28 @@ bool CompletionChannel::in_use() {
   return !queues_.empty();
 }
 
+// Waits for a wake-up; false with errno where there is none and the program
+// made the descriptor non-blocking, or at a signal.
+bool CompletionChannel::WaitUntilReadable() {
+  const bool blocks = (fcntl(fd, F_GETFL) & O_NONBLOCK) == 0;
+  pollfd readable = {fd, POLLIN, 0};
+  const int ready = poll(&readable, 1, blocks ? -1 : 0);
+  if (ready == 0) {
+    errno = EAGAIN;
+  }
+  return ready > 0;
+}
+
 int CompletionChannel::GetEvent(ibv_cq** cq, void** cq_context) {
-  while (true) {
-    std::uint64_t count;
-    const ssize_t got = read(fd, &count, sizeof count);
-    if (got != sizeof count) {
-      return -1;
-    }
+  while (WaitUntilReadable()) {
+    // The wake-up and its event are taken as one: RepairEvents compares them.
     std::lock_guard lock(mutex_);
+    pollfd readable = {fd, POLLIN, 0};
+    std::uint64_t count;
+    if (poll(&readable, 1, 0) != 1 ||
+        read(fd, &count, sizeof count) != sizeof count) {
+      continue;  // another thread was faster
+    }
     const auto owing =
         std::find_if(queues_.begin(), queues_.end(),
                      [](CompletionQueue* queue) { return queue->TakeEvent(); });
@@ -107,6 +141,19 @@ int CompletionChannel::GetEvent(ibv_cq** cq, void** cq_context) {
       *cq_context = found->cq_context;
       return 0;
     }
+  }
+  return -1;
+}
+
+void CompletionChannel::RepairEvents() {
+  std::lock_guard lock(mutex_);
+  std::uint32_t owed = 0;
+  for (CompletionQueue* queue : queues_) {
+    owed += queue->owed_events();
+  }
+  const std::optional<std::uint64_t> written = EventCount(fd);
+  for (int i = 0; written && *written + i < owed && i < kMostRepairs; ++i) {
+    WriteEvent(fd);
   }
 }
 
@@ -357,12 +404,8 @@ void CompletionQueue::ReceivesReady(std::uint32_t qp_index, bool solicited) {
 }
 
 void CompletionQueue::RepairEvents() {
-  // Only then: a program that polls the channel's descriptor takes it for an
-  // error if there is no event.
-  std::lock_guard lock(events_mutex_);
-  const std::uint32_t owed = shared_.events.load(std::memory_order_acquire);
-  if (owed != events_taken_ && event_fd() >= 0) {
-    WriteEvent(event_fd());
+  if (channel != nullptr) {
+    static_cast<CompletionChannel*>(channel)->RepairEvents();
   }
 }
 
@@ -376,7 +419,7 @@ void CompletionQueue::WakeForCertain(std::uint32_t qp_index) {
 }
 
 void CompletionQueue::Attach(QueuePair* qp) {
-  std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   std::erase(attached_, qp);
   attached_.push_back(qp);
   if (&qp->receive_queue_cq() == this) {
@@ -384,6 +427,10 @@ void CompletionQueue::Attach(QueuePair* qp) {
     words_ = std::max(words_, qp->index() / 64 + 1);
   }
   UpdateLimits();
+  lock.unlock();
+  if (waits_for_datagrams()) {
+    context_->datagrams().Arm();  // it was armed before there was a queue pair
+  }
 }
 
 void CompletionQueue::Detach(QueuePair* qp) {
@@ -468,6 +515,11 @@ bool CompletionQueue::TakeEvent() {
   }
   ++events_taken_;
   return true;
+}
+
+std::uint32_t CompletionQueue::owed_events() {
+  std::lock_guard lock(events_mutex_);
+  return shared_.events.load(std::memory_order_acquire) - events_taken_;
 }
 
 void CompletionQueue::Acknowledge(std::uint32_t events) {

@@ -38,8 +38,14 @@ class CompletionChannel : public ibv_comp_channel {
   // As ibv_get_cq_event.
   int GetEvent(ibv_cq** cq, void** cq_context);
 
+  // A peer has died, perhaps between owing an event and writing it: writes what
+  // is missing, and no more, as a program that finds the descriptor readable
+  // takes it for an error if there is no event.
+  void RepairEvents();
+
  private:
   CompletionChannel(Context* context, std::uint32_t id, FileDescriptor event);
+  bool WaitUntilReadable();
 
   const std::uint32_t id_;
   FileDescriptor event_;
@@ -91,8 +97,7 @@ class CompletionQueue : public ibv_cq_ex {
   // The same, and an event in any case: the peer that completed them may have
   // died between taking `armed` and writing the event.
   void WakeForCertain(std::uint32_t qp_index);
-  // A peer has died, perhaps between owing an event and writing it: one wake-up
-  // too many does no harm, one too few does.
+  // As CompletionChannel::RepairEvents.
   void RepairEvents();
 
   // A queue pair that completes its sends, its receives or both here, once or
@@ -107,6 +112,7 @@ class CompletionQueue : public ibv_cq_ex {
 
   // For the channel: takes one event that is owed; false: none is.
   bool TakeEvent();
+  std::uint32_t owed_events();
   void Acknowledge(std::uint32_t events);
   void WaitForAcknowledgements();
 

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include <string_view>
+#include <utility>
 
 #include "auth/mac.h"
 #include "verbs/soft/context.h"
@@ -136,13 +137,19 @@ bool Datagrams::Open() {
     return true;
   }
   const Options& options = context_->options();
-  local_ = BindLocal(options, context_->block());
-  if (local_ && !options.secret.empty()) {
-    udp_ = BindUdp(options, context_->block());
+  FileDescriptor local = BindLocal(options, context_->block());
+  FileDescriptor udp;
+  if (local && !options.secret.empty()) {
+    udp = BindUdp(options, context_->block());
   }
+  if (!local || (!options.secret.empty() && !udp)) {
+    return false;
+  }
+  local_ = std::move(local);
+  udp_ = std::move(udp);
   local_fd_ = local_.get();
   udp_fd_ = udp_.get();
-  return local_ && (options.secret.empty() || udp_);
+  return true;
 }
 
 // --- Sending -----------------------------------------------------------------

@@ -28,12 +28,15 @@ class UdEndpoint {
   static constexpr std::uint32_t kBufferBytes = 64 * 1024;
 
   explicit UdEndpoint(const Options& options = {}, std::uint32_t qkey = kQkey,
-                      bool shares_receives = false) {
+                      bool shares_receives = false, bool arm_first = false) {
     device_.options = options;
     context = OpenDevice(&device_);
     pd = AllocPd(context);
     channel = CreateCompChannel(context);
     cq = CreateCq(context, 256, nullptr, channel, 0);
+    if (arm_first) {
+      EXPECT_EQ(ibv_req_notify_cq(cq, 0), 0);
+    }
     buffer.resize(kBufferBytes);
     mr = RegMr(pd, buffer.data(), buffer.size(), IBV_ACCESS_LOCAL_WRITE);
     ibv_qp_init_attr init = {};
@@ -282,6 +285,19 @@ TEST(Datagrams, WakeAnArmedReceiver) {
   ASSERT_EQ(GetCqEvent(b.channel, &cq, &cq_context), 0);
   AckCqEvents(cq, 1);
   EXPECT_TRUE(b.Poll(std::chrono::milliseconds(0)));
+}
+
+TEST(Datagrams, WakeACompletionQueueThatWasArmedBeforeItsQueuePairExisted) {
+  UdEndpoint a;
+  UdEndpoint b({}, kQkey, /*shares_receives=*/false, /*arm_first=*/true);
+  ASSERT_EQ(b.Receive(1, 0, 256), 0);
+  ASSERT_EQ(a.Send(a.PathTo(b), b.qp->qp_num, 0, 8), 0);
+  pollfd readable = {b.channel->fd, POLLIN, 0};
+  ASSERT_EQ(poll(&readable, 1, 10'000), 1);
+  ibv_cq* cq;
+  void* cq_context;
+  ASSERT_EQ(GetCqEvent(b.channel, &cq, &cq_context), 0);
+  AckCqEvents(cq, 1);
 }
 
 // A receiver that does not poll must not hold its senders up for ever.

@@ -29,6 +29,9 @@ struct Operation {
   std::uint64_t offset = 0;  // of the fragment in the message
   std::uint64_t bytes = 0;   // of the fragment
   std::uint64_t message_bytes = 0;
+  // A READ that was found good before, and is answered although what came
+  // after it was not.
+  bool accepted = false;
 
   bool is_first() const { return offset == 0; }
   bool is_last() const { return offset + bytes == message_bytes; }

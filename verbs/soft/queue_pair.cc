@@ -99,7 +99,9 @@ int QueuePair::Modify(const ibv_qp_attr& attr, int mask) {
   }
   StoreAttributes(attr, mask);
   if (from == IBV_QPS_INIT && to == IBV_QPS_RTR && type() != IBV_QPT_UD) {
-    ConnectToPeer();
+    if (const int error = ConnectToPeer(); error != 0) {
+      return error;
+    }
   }
   if (to == IBV_QPS_ERR) {
     EnterErrorState();
@@ -183,16 +185,20 @@ void QueuePair::StoreAttributes(const ibv_qp_attr& attr, int mask) {
 
 // A peer is on this host if its address is, and its context is to be found
 // here.
-void QueuePair::ConnectToPeer() {
-  const QueuePairAddress peer = {*context_->port().Destination(attr_.ah_attr),
-                                 attr_.dest_qp_num};
+int QueuePair::ConnectToPeer() {
+  const std::optional<ibv_gid> address =
+      context_->port().Destination(attr_.ah_attr);
+  if (!address) {
+    return EINVAL;  // the GID has just gone
+  }
+  const QueuePairAddress peer = {*address, attr_.dest_qp_num};
   const std::shared_ptr<PeerLink> link =
       context_->port().IsLocal(peer.gid) ? context_->LinkTo(BlockOf(peer.qpn))
                                          : nullptr;
   shared_.dest_remote = link == nullptr ? 1 : 0;
   if (link != nullptr) {
     requester_.Connect(peer.qpn);
-    return;
+    return 0;
   }
   const ibv_comp_channel* channel = qp_base.recv_cq->channel;
   Responder responder(
@@ -210,6 +216,7 @@ void QueuePair::ConnectToPeer() {
       QueuePairAddress{context_->port().Source(attr_.ah_attr), number()}, peer,
       shared_.recv_psn, std::move(responder));
   context_->network().Connect(remote_, index_);
+  return 0;
 }
 
 std::shared_ptr<RemotePeer> QueuePair::FindRemote(
@@ -250,10 +257,10 @@ int QueuePair::Reset() {
     return EBUSY;
   }
   std::lock_guard lock(mutex_);
-  for (CompletionQueue* cq : {&send_queue_cq(), &receive_queue_cq()}) {
-    cq->Detach(this);
-    cq->Attach(this);
-  }
+  // A poll in another thread sees all of it or nothing.
+  send_queue_cq().Detach(this);
+  receive_queue_cq().Detach(this);
+  send_queue_.Reset();
   attr_ = {};
   attr_.port_num = 1;
   shared_.dest_qpn = 0;
@@ -264,6 +271,8 @@ int QueuePair::Reset() {
   shared_.slots_refused = 0;
   shared_.incarnation.fetch_add(1);
   receives_.Reset();
+  send_queue_cq().Attach(this);
+  receive_queue_cq().Attach(this);
   return 0;
 }
 
@@ -406,11 +415,12 @@ void QueuePair::HandleFault() {
 }
 
 void QueuePair::OnPeerDeath() {
-  std::lock_guard lock(mutex_);  // so that the completion queue stays
-  receive_queue_cq().RepairEvents();
-  if (current_state() != IBV_QPS_RESET && receives_.waiting() > 0) {
-    receive_queue_cq().WakeForCertain(index_);
+  std::lock_guard lock(mutex_);
+  if (current_state() == IBV_QPS_RESET) {
+    return;  // the completion queue may be gone
   }
+  receive_queue_cq().RepairEvents();
+  receive_queue_cq().WakeForCertain(index_);
 }
 
 // --- Datagrams ---------------------------------------------------------------
@@ -454,6 +464,11 @@ void QueuePair::ReceiveDatagram(const DatagramHeader& header,
 // --- Slots -------------------------------------------------------------------
 
 bool QueuePair::ServeSlots() {
+  std::uint32_t access;
+  {
+    std::lock_guard lock(mutex_);
+    access = attr_.qp_access_flags;
+  }
   std::lock_guard lock(slots_mutex_);
   bool served = false;
   std::uint32_t done = shared_.slots_done.load(std::memory_order_relaxed);
@@ -470,7 +485,7 @@ bool QueuePair::ServeSlots() {
     const SlotRights rights = {
         context_->regions(), pd_id_,
         receives_.source() != nullptr ? receives_.source()->pd_id() : pd_id_,
-        static_cast<std::uint32_t>(attr_.qp_access_flags)};
+        access};
     const SlotDescriptor slot = shared_.slots[done % kSlots];  // ours from now
     switch (ServeSlot(context_->layout(), slot,
                       context_->layout().slots[index_][done % kSlots],

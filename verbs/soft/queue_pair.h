@@ -124,7 +124,7 @@ class QueuePair : public ibv_qp_ex {
   int CheckValues(const ibv_qp_attr& attr, int mask) const;
   void StoreAttributes(const ibv_qp_attr& attr, int mask);
   int Reset();
-  void ConnectToPeer();
+  int ConnectToPeer();
   void TryFlushReceives();
   Clock::time_point ProgressLocked(Trigger trigger);
 

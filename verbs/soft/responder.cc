@@ -73,7 +73,7 @@ Step Responder::Execute(const Operation& operation, ibv_wc_status* status) {
     return Step::kNotReady;
   }
   BusyScope busy(shared_.busy);
-  if (!IsReady()) {
+  if (!IsReady(operation.accepted)) {
     return Step::kNotReady;
   }
   if (operation.offset > operation.message_bytes ||
@@ -110,7 +110,7 @@ Step Responder::ExecuteReady(const Operation& operation,
                                     : ExecuteRead(operation, status);
 }
 
-bool Responder::IsReady() {
+bool Responder::IsReady(bool accepted) {
   const std::uint32_t state = shared_.state.load(std::memory_order_seq_cst);
   const bool receives = state == IBV_QPS_RTR || state == IBV_QPS_RTS ||
                         state == IBV_QPS_SQD || state == IBV_QPS_SQE;
@@ -123,7 +123,7 @@ bool Responder::IsReady() {
           static_cast<std::uint32_t>(identity_.type) ||
       shared_.dest_qpn.load(std::memory_order_relaxed) !=
           identity_.requester_qpn ||
-      shared_.fault.load(std::memory_order_relaxed) != 0) {
+      (!accepted && shared_.fault.load(std::memory_order_relaxed) != 0)) {
     return false;
   }
   outdated_ = shared_.incarnation.load(std::memory_order_relaxed) !=

@@ -55,7 +55,7 @@ class Responder {
   PeerLink& link() { return *link_; }
 
  private:
-  bool IsReady();
+  bool IsReady(bool accepted);
   Step ExecuteReady(const Operation& operation, ibv_wc_status* status);
   Step ExecuteWrite(const Operation& operation, ibv_wc_status* status);
   Step ExecuteRead(const Operation& operation, ibv_wc_status* status);

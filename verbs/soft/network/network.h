@@ -37,8 +37,8 @@ class Network {
   // Blocks below this have a port.
   std::uint32_t blocks() const;
   // Listens at the block's port; false with EADDRINUSE: somebody else has that
-  // block. Without a secret on loopback only. A host where nobody may listen
-  // has its queue pairs to itself; that is no error.
+  // block. Without a secret only where there is a host id, on loopback. A host
+  // where nobody may listen has its queue pairs to itself; that is no error.
   bool Listen(std::uint32_t block);
   // Whoever waits for something anyway waits for these to be readable, and then
   // says so: once.

@@ -41,12 +41,14 @@ bool PacketRequester::is_read(std::uint32_t number) const {
 
 void PacketRequester::OnConnected() {
   connected_ = true;
+  begun_ = false;
   GoBackTo(queue_.completed());
   resume_ = {};
 }
 
 void PacketRequester::OnDisconnected() {
   connected_ = false;
+  begun_ = false;
   GoBackTo(queue_.completed());
 }
 
@@ -132,6 +134,7 @@ std::optional<PacketRequester::Packet> PacketRequester::NextPacket(
     header.payload_bytes = static_cast<std::uint32_t>(
         std::min<std::uint64_t>(kMaxPayloadBytes, memory.bytes - next_offset_));
   }
+  begun_ = true;
   return packet;
 }
 
@@ -161,6 +164,7 @@ int PacketRequester::Payload(const Packet& packet, std::uint64_t skip,
 }
 
 void PacketRequester::OnSent(const Packet& packet) {
+  begun_ = false;
   // A NAK may have set next_ back while the packet was on its way out.
   if (packet.number != next_ || packet.header.offset != next_offset_) {
     return;
@@ -222,7 +226,7 @@ bool PacketRequester::Receive(const PacketHeader& header,
 void PacketRequester::OnProgress(Clock::time_point now) {
   retries_.Clear();
   silent_since_.reset();
-  if (next_ != queue_.completed() || next_offset_ > 0) {
+  if (begun_ || next_ != queue_.completed() || next_offset_ > 0) {
     silent_since_ = now;
   }
 }

@@ -96,6 +96,7 @@ class PacketRequester {
   std::uint32_t next_ = 0;         // the request to send from, and
   std::uint64_t next_offset_ = 0;  // where in it
   std::uint32_t sent_ = 0;         // requests ever begun
+  bool begun_ = false;             // a packet is on its way out
   std::uint32_t reads_in_flight_ = 0;
   std::uint64_t read_offset_ = 0;  // what of the oldest READ has come
   // The responder said that of the oldest request so much was executed.

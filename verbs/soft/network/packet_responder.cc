@@ -149,8 +149,9 @@ Step PacketResponder::ExecuteAtomic(const PacketHeader& header,
 Step PacketResponder::Execute(const PacketHeader& header,
                               std::span<const iovec> local,
                               std::uint64_t offset, std::uint64_t bytes,
-                              ibv_wc_status* status) {
+                              ibv_wc_status* status, bool accepted) {
   Operation operation;
+  operation.accepted = accepted;
   operation.opcode = header.wr_opcode();
   operation.solicited = header.solicited;
   operation.immediate = header.immediate;
@@ -281,7 +282,8 @@ void PacketResponder::NextAnswer(PacketHeader* header,
   const iovec local = {read_data_.get(), bytes};
   ibv_wc_status status = IBV_WC_SUCCESS;
   const Step step =
-      Execute(read, {&local, bytes > 0 ? 1u : 0u}, read.offset, bytes, &status);
+      Execute(read, {&local, bytes > 0 ? 1u : 0u}, read.offset, bytes, &status,
+              /*accepted=*/true);
   if (step != Step::kDone) {
     // The memory went away, or the queue pair did.
     answers_.clear();

@@ -75,9 +75,10 @@ class PacketResponder {
   Step ExecuteAtomic(const PacketHeader& header, ibv_wc_status* status);
   Step ProbeRead(const PacketHeader& header, ibv_wc_status* status);
   bool IsDuplicate(std::uint32_t psn) const;
+  // `accepted`: it was found good before, whatever came since.
   Step Execute(const PacketHeader& header, std::span<const iovec> local,
-               std::uint64_t offset, std::uint64_t bytes,
-               ibv_wc_status* status);
+               std::uint64_t offset, std::uint64_t bytes, ibv_wc_status* status,
+               bool accepted = false);
   bool Push(const PacketHeader& answer);
   void Acknowledge(std::uint32_t psn, std::uint64_t offset);
   void NakFailure(std::uint32_t psn, ibv_wc_status status);

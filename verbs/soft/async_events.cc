@@ -1,5 +1,6 @@
 #include "verbs/soft/async_events.h"
 
+#include <poll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -103,9 +104,16 @@ void AsyncEvents::Acknowledge(const ibv_async_event& event) {
 
 void AsyncEvents::Forget(void* object) {
   std::unique_lock lock(mutex_);
-  std::erase_if(waiting_, [object](const ibv_async_event& event) {
-    return ObjectOf(event) == object;
-  });
+  const auto dropped =
+      std::erase_if(waiting_, [object](const ibv_async_event& event) {
+        return ObjectOf(event) == object;
+      });
+  pollfd readable = {event_.get(), POLLIN, 0};
+  for (std::size_t i = 0; i < dropped && poll(&readable, 1, 0) == 1; ++i) {
+    std::uint64_t count;
+    [[maybe_unused]] const ssize_t got =
+        read(event_.get(), &count, sizeof count);
+  }
   acknowledged_.wait(lock, [&] { return !taken_.contains(object); });
 }
 

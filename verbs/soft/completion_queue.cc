@@ -53,8 +53,16 @@ std::optional<std::uint64_t> EventCount(int fd) {
   return std::nullopt;
 }
 
-// Nobody dies this often at once; what a peer wrote bounds no loop.
-constexpr int kMostRepairs = 64;
+// Takes one of those writes, without waiting for it.
+bool TakeWakeUp(int fd) {
+  pollfd readable = {fd, POLLIN, 0};
+  std::uint64_t count;
+  return poll(&readable, 1, 0) == 1 &&
+         read(fd, &count, sizeof count) == sizeof count;
+}
+
+// What a peer wrote bounds no loop.
+constexpr std::uint32_t kMostEvents = 1024;
 
 }  // namespace
 
@@ -99,6 +107,10 @@ void CompletionChannel::Attach(CompletionQueue* cq) {
 
 void CompletionChannel::Detach(CompletionQueue* cq) {
   std::lock_guard lock(mutex_);
+  // Its events that nobody has fetched go with it.
+  for (std::uint32_t owed = std::min(cq->owed_events(), kMostEvents);
+       owed > 0 && TakeWakeUp(fd); --owed) {
+  }
   std::erase(queues_, cq);
   refcnt = static_cast<int>(queues_.size());
 }
@@ -124,10 +136,7 @@ int CompletionChannel::GetEvent(ibv_cq** cq, void** cq_context) {
   while (WaitUntilReadable()) {
     // The wake-up and its event are taken as one: RepairEvents compares them.
     std::lock_guard lock(mutex_);
-    pollfd readable = {fd, POLLIN, 0};
-    std::uint64_t count;
-    if (poll(&readable, 1, 0) != 1 ||
-        read(fd, &count, sizeof count) != sizeof count) {
+    if (!TakeWakeUp(fd)) {
       continue;  // another thread was faster
     }
     const auto owing =
@@ -152,7 +161,8 @@ void CompletionChannel::RepairEvents() {
     owed += queue->owed_events();
   }
   const std::optional<std::uint64_t> written = EventCount(fd);
-  for (int i = 0; written && *written + i < owed && i < kMostRepairs; ++i) {
+  for (std::uint32_t i = 0; written && *written + i < owed && i < kMostEvents;
+       ++i) {
     WriteEvent(fd);
   }
 }

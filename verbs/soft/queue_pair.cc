@@ -420,7 +420,9 @@ void QueuePair::OnPeerDeath() {
     return;  // the completion queue may be gone
   }
   receive_queue_cq().RepairEvents();
-  receive_queue_cq().WakeForCertain(index_);
+  if (receives_.waiting() > 0) {
+    receive_queue_cq().WakeForCertain(index_);
+  }
 }
 
 // --- Datagrams ---------------------------------------------------------------

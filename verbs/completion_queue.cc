@@ -3,6 +3,9 @@
 #include <fcntl.h>
 
 #include <cerrno>
+#include <cstdio>
+
+#include "verbs/creation_failure.h"
 
 namespace ringpipe::verbs {
 namespace {
@@ -18,81 +21,6 @@ Status CheckEntries(const Device& device, int entries) {
               "to " +
               std::to_string(device.info().max_cqe) +
               ": lower RINGPIPE_SLOTS or RINGPIPE_DEPTH"};
-}
-
-struct Cause {
-  const char* name;
-  const char* words;
-};
-
-Cause CauseOf(ibv_wc_status status) {
-  switch (status) {
-    case IBV_WC_SUCCESS:
-      return {"IBV_WC_SUCCESS", "no error"};
-    case IBV_WC_LOC_LEN_ERR:
-      return {"IBV_WC_LOC_LEN_ERR",
-              "a message is longer than the receive that it met, or than the "
-              "port allows"};
-    case IBV_WC_LOC_QP_OP_ERR:
-      return {"IBV_WC_LOC_QP_OP_ERR",
-              "the work request does not suit this queue pair"};
-    case IBV_WC_LOC_EEC_OP_ERR:
-      return {"IBV_WC_LOC_EEC_OP_ERR",
-              "the work request does not suit this end-to-end context"};
-    case IBV_WC_LOC_PROT_ERR:
-      return {"IBV_WC_LOC_PROT_ERR",
-              "local memory is not registered, or not for this"};
-    case IBV_WC_WR_FLUSH_ERR:
-      return {"IBV_WC_WR_FLUSH_ERR",
-              "the queue pair failed before; an earlier completion says why"};
-    case IBV_WC_MW_BIND_ERR:
-      return {"IBV_WC_MW_BIND_ERR", "a memory window could not be bound"};
-    case IBV_WC_BAD_RESP_ERR:
-      return {"IBV_WC_BAD_RESP_ERR", "the peer's response makes no sense"};
-    case IBV_WC_LOC_ACCESS_ERR:
-      return {"IBV_WC_LOC_ACCESS_ERR",
-              "the peer wrote with immediate where it may not"};
-    case IBV_WC_REM_INV_REQ_ERR:
-      return {
-          "IBV_WC_REM_INV_REQ_ERR",
-          "the peer's device refuses the request: too long for the receive, "
-          "or an operation that is not enabled"};
-    case IBV_WC_REM_ACCESS_ERR:
-      return {"IBV_WC_REM_ACCESS_ERR",
-              "the peer's memory is not registered for this access"};
-    case IBV_WC_REM_OP_ERR:
-      return {"IBV_WC_REM_OP_ERR", "the peer could not complete the request"};
-    case IBV_WC_RETRY_EXC_ERR:
-      return {"IBV_WC_RETRY_EXC_ERR",
-              "the peer does not answer: its process is gone or the network is "
-              "broken"};
-    case IBV_WC_RNR_RETRY_EXC_ERR:
-      return {"IBV_WC_RNR_RETRY_EXC_ERR", "the peer has no receive posted"};
-    case IBV_WC_LOC_RDD_VIOL_ERR:
-      return {"IBV_WC_LOC_RDD_VIOL_ERR", "reliable datagram domains differ"};
-    case IBV_WC_REM_INV_RD_REQ_ERR:
-      return {"IBV_WC_REM_INV_RD_REQ_ERR",
-              "the peer refuses a reliable datagram"};
-    case IBV_WC_REM_ABORT_ERR:
-      return {"IBV_WC_REM_ABORT_ERR", "the peer aborted the operation"};
-    case IBV_WC_INV_EECN_ERR:
-      return {"IBV_WC_INV_EECN_ERR", "no such end-to-end context"};
-    case IBV_WC_INV_EEC_STATE_ERR:
-      return {"IBV_WC_INV_EEC_STATE_ERR",
-              "the end-to-end context is in the wrong state"};
-    case IBV_WC_FATAL_ERR:
-      return {"IBV_WC_FATAL_ERR", "the device failed"};
-    case IBV_WC_RESP_TIMEOUT_ERR:
-      return {"IBV_WC_RESP_TIMEOUT_ERR", "the peer's response is late"};
-    case IBV_WC_GENERAL_ERR:
-      return {"IBV_WC_GENERAL_ERR", "an error of the device's own"};
-    case IBV_WC_TM_ERR:
-      return {"IBV_WC_TM_ERR", "tag matching failed"};
-    case IBV_WC_TM_RNDV_INCOMPLETE:
-      return {"IBV_WC_TM_RNDV_INCOMPLETE",
-              "a tag-matching rendezvous was left to software"};
-  }
-  return {nullptr, nullptr};
 }
 
 }  // namespace
@@ -117,7 +45,8 @@ Result<std::shared_ptr<CompletionQueue>> CompletionQueue::Create(
   ibv_cq* cq =
       library.create_cq(device->context(), entries, nullptr, channel, 0);
   if (cq == nullptr) {
-    const Status status = device->CallFailed(
+    const Status status = CreationFailed(
+        *device, LimitedObject::kCompletionQueue,
         "ibv_create_cq of " + std::to_string(entries) + " entries", errno);
     library.destroy_comp_channel(channel);
     return status;
@@ -155,13 +84,117 @@ void CompletionQueue::ConsumeEvents() {
   }
 }
 
-std::string DescribeCompletion(ibv_wc_status status) {
-  const Cause cause = CauseOf(status);
-  if (cause.name == nullptr) {
-    return "completion status " + std::to_string(static_cast<int>(status)) +
-           " (unknown)";
+CompletionMeaning MeaningOfCompletion(ibv_wc_status status) {
+  switch (status) {
+    case IBV_WC_SUCCESS:
+      return {"IBV_WC_SUCCESS", "no error", ""};
+    case IBV_WC_LOC_LEN_ERR:
+      return {"IBV_WC_LOC_LEN_ERR",
+              "a message is longer than the receive that it met, or than the "
+              "port allows",
+              "is RINGPIPE_SUBCHUNK_BYTES the same on all ranks?"};
+    case IBV_WC_LOC_QP_OP_ERR:
+      return {"IBV_WC_LOC_QP_OP_ERR",
+              "the device cannot carry out this work request on this queue "
+              "pair",
+              "report this with the device's model and firmware"};
+    case IBV_WC_LOC_EEC_OP_ERR:
+      return {"IBV_WC_LOC_EEC_OP_ERR",
+              "the work request does not suit this end-to-end context",
+              "report this with the device's model and firmware"};
+    case IBV_WC_LOC_PROT_ERR:
+      return {"IBV_WC_LOC_PROT_ERR",
+              "memory of a work request is not registered, or not for this",
+              "was registered memory freed, or a buffer used after its "
+              "deregistration?"};
+    case IBV_WC_WR_FLUSH_ERR:
+      return {"IBV_WC_WR_FLUSH_ERR",
+              "the queue pair had failed before; an earlier completion says "
+              "why",
+              ""};
+    case IBV_WC_MW_BIND_ERR:
+      return {"IBV_WC_MW_BIND_ERR", "a memory window could not be bound",
+              "report this with the device's model and firmware"};
+    case IBV_WC_BAD_RESP_ERR:
+      return {"IBV_WC_BAD_RESP_ERR", "the peer's response makes no sense",
+              "update the firmware of both devices"};
+    case IBV_WC_LOC_ACCESS_ERR:
+      return {"IBV_WC_LOC_ACCESS_ERR",
+              "the peer wrote with immediate where it may not",
+              "do all ranks run the same version?"};
+    case IBV_WC_REM_INV_REQ_ERR:
+      return {"IBV_WC_REM_INV_REQ_ERR",
+              "the peer's device refuses the request: too long for the "
+              "receive, or an operation that is not enabled",
+              "is RINGPIPE_SUBCHUNK_BYTES the same on all ranks?"};
+    case IBV_WC_REM_ACCESS_ERR:
+      return {"IBV_WC_REM_ACCESS_ERR",
+              "the peer's memory is not registered for this access",
+              "did the peer free or deregister its buffer?"};
+    case IBV_WC_REM_OP_ERR:
+      return {"IBV_WC_REM_OP_ERR", "the peer could not complete the request",
+              "the peer's log says why"};
+    case IBV_WC_RETRY_EXC_ERR:
+      return {"IBV_WC_RETRY_EXC_ERR",
+              "the peer does not answer: its process is gone or the network "
+              "is broken",
+              "does its process run, and can the two hosts ping each other?"};
+    case IBV_WC_RNR_RETRY_EXC_ERR:
+      return {"IBV_WC_RNR_RETRY_EXC_ERR", "the peer has no receive posted",
+              "is its process stopped or swapped out?"};
+    case IBV_WC_LOC_RDD_VIOL_ERR:
+      return {"IBV_WC_LOC_RDD_VIOL_ERR", "reliable datagram domains differ",
+              "report this with the device's model and firmware"};
+    case IBV_WC_REM_INV_RD_REQ_ERR:
+      return {"IBV_WC_REM_INV_RD_REQ_ERR",
+              "the peer refuses a reliable datagram",
+              "report this with the device's model and firmware"};
+    case IBV_WC_REM_ABORT_ERR:
+      return {"IBV_WC_REM_ABORT_ERR", "the peer aborted the operation",
+              "the peer's log says why"};
+    case IBV_WC_INV_EECN_ERR:
+      return {"IBV_WC_INV_EECN_ERR", "no such end-to-end context",
+              "report this with the device's model and firmware"};
+    case IBV_WC_INV_EEC_STATE_ERR:
+      return {"IBV_WC_INV_EEC_STATE_ERR",
+              "the end-to-end context is in the wrong state",
+              "report this with the device's model and firmware"};
+    case IBV_WC_FATAL_ERR:
+      return {"IBV_WC_FATAL_ERR", "the device failed",
+              "see dmesg; was it removed or reset?"};
+    case IBV_WC_RESP_TIMEOUT_ERR:
+      return {"IBV_WC_RESP_TIMEOUT_ERR", "the peer's response is late",
+              "does its process run, and can the two hosts ping each other?"};
+    case IBV_WC_GENERAL_ERR:
+      return {"IBV_WC_GENERAL_ERR", "an error of the device's own",
+              "see dmesg; the vendor error tells its maker more"};
+    case IBV_WC_TM_ERR:
+      return {"IBV_WC_TM_ERR", "tag matching failed",
+              "report this with the device's model and firmware"};
+    case IBV_WC_TM_RNDV_INCOMPLETE:
+      return {"IBV_WC_TM_RNDV_INCOMPLETE",
+              "a tag-matching rendezvous was left to software",
+              "report this with the device's model and firmware"};
   }
-  return std::string(cause.name) + " (" + cause.words + ")";
+  return {nullptr, "unknown", ""};
+}
+
+std::string DescribeCompletion(ibv_wc_status status, std::uint32_t vendor_err) {
+  const CompletionMeaning meaning = MeaningOfCompletion(status);
+  std::string text =
+      meaning.name != nullptr
+          ? meaning.name
+          : "completion status " + std::to_string(static_cast<int>(status));
+  if (vendor_err != 0) {
+    char number[24] = "";
+    std::snprintf(number, sizeof(number), "0x%x", vendor_err);
+    text += std::string(", vendor error ") + number;
+  }
+  text += std::string(" (") + meaning.cause;
+  if (*meaning.advice != '\0') {
+    text += std::string(": ") + meaning.advice;
+  }
+  return text + ")";
 }
 
 }  // namespace ringpipe::verbs

@@ -1,6 +1,7 @@
 #ifndef RINGPIPE_VERBS_COMPLETION_QUEUE_H_
 #define RINGPIPE_VERBS_COMPLETION_QUEUE_H_
 
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
@@ -17,7 +18,8 @@ class CompletionQueue {
  public:
   // Room for at least `entries` completions, 1 or more. More outstanding work
   // requests than that overrun it, after which nothing works.
-  // kResourceExhausted past the device's limit.
+  // kResourceExhausted past a limit of the device's, with the limit and what to
+  // lower.
   static Result<std::shared_ptr<CompletionQueue>> Create(
       std::shared_ptr<Device> device, int entries);
   ~CompletionQueue();
@@ -50,9 +52,19 @@ class CompletionQueue {
   ibv_cq* cq_;
 };
 
-// "IBV_WC_RETRY_EXC_ERR (the peer does not answer)": the status by name and, in
-// words, its likely cause.
-std::string DescribeCompletion(ibv_wc_status status);
+// A completion status in words, both parts short clauses.
+struct CompletionMeaning {
+  const char* name;    // "IBV_WC_RETRY_EXC_ERR"; nullptr: verbs has none such
+  const char* cause;   // the likely one
+  const char* advice;  // what to do; "" where an earlier error says it
+};
+CompletionMeaning MeaningOfCompletion(ibv_wc_status status);
+
+// "IBV_WC_RETRY_EXC_ERR, vendor error 0x81 (CAUSE: ADVICE)". The vendor error
+// is left out where it is 0. Where the queue pair is known,
+// QueuePair::DescribeFailure says more.
+std::string DescribeCompletion(ibv_wc_status status,
+                               std::uint32_t vendor_err = 0);
 
 }  // namespace ringpipe::verbs
 

@@ -198,21 +198,8 @@ Device::Device(std::shared_ptr<const Library> library, ibv_context* context,
 
 Device::~Device() { library_->close_device(context_); }
 
-Status Device::CheckAsyncEvents() {
-  Status first;
-  if (context_->async_fd < 0) {
-    return first;
-  }
-  ibv_async_event event = {};
-  while (library_->get_async_event(context_, &event) == 0) {
-    if (first.ok() && IsFatal(event, info_.port)) {
-      // Before the acknowledgement, after which the queue pair may be gone.
-      first = Status(StatusCode::kDeviceError,
-                     info_.name + ": " + DescribeAsyncEvent(event));
-    }
-    library_->ack_async_event(&event);
-  }
-  return first;
+Status Device::CheckAsyncEvents(std::vector<std::string>* notices) {
+  return TakeAsyncEvents(*library_, context_, info_, notices);
 }
 
 Status Device::CallFailed(const std::string& what, int error) const {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/status.h"
 #include "verbs/device_choice.h"
@@ -69,9 +70,13 @@ class Device : public std::enable_shared_from_this<Device> {
 
   // Takes and acknowledges the asynchronous events that are there; never
   // blocks. kDeviceError names the first after which communication cannot go on
-  // (IBV_EVENT_QP_FATAL, IBV_EVENT_PORT_ERR of this port, ...); an event is
-  // reported once, so one caller per device should ask.
-  Status CheckAsyncEvents();
+  // (IBV_EVENT_QP_FATAL, IBV_EVENT_PORT_ERR of this port, the device removed,
+  // this port's LID or GID no longer what info() says), with what to do. Each
+  // other event (the port came up, ...) is described in `*notices`, for the
+  // log, unless that is nullptr. An event is reported once: one reader a
+  // device, which is the executor that owns it; and as each communicator opens
+  // its devices for itself, an event reaches those that it concerns.
+  Status CheckAsyncEvents(std::vector<std::string>* notices = nullptr);
   // Readable when CheckAsyncEvents has something to take; -1: never.
   int async_fd() const { return context_->async_fd; }
 

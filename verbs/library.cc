@@ -1,7 +1,10 @@
 #include "verbs/library.h"
 
 #include <dlfcn.h>
+#include <sys/utsname.h>
 
+#include <cstdio>
+#include <mutex>
 #include <string>
 
 namespace ringpipe::verbs {
@@ -16,10 +19,16 @@ class SymbolTable {
   // linked today would get.
   template <typename Function>
   void Find(const char* name, Function** function) {
-    *function = reinterpret_cast<Function*>(dlsym(handle_, name));
+    FindOptional(name, function);
     if (*function == nullptr && missing_.empty()) {
       missing_ = name;
     }
+  }
+
+  // nullptr where there is none, which is no loss.
+  template <typename Function>
+  void FindOptional(const char* name, Function** function) {
+    *function = reinterpret_cast<Function*>(dlsym(handle_, name));
   }
 
   const std::string& missing() const { return missing_; }
@@ -54,15 +63,26 @@ void FindAll(SymbolTable& symbols, Library& library) {
   symbols.Find("ibv_destroy_qp", &library.destroy_qp);
   symbols.Find("ibv_get_async_event", &library.get_async_event);
   symbols.Find("ibv_ack_async_event", &library.ack_async_event);
+  symbols.FindOptional("ibv_reg_mr_iova2", &library.reg_mr_iova2);
+  symbols.FindOptional("ibv_fork_init", &library.fork_init);
+  symbols.FindOptional("ibv_is_fork_initialized", &library.is_fork_initialized);
 }
 
-}  // namespace
-
-Result<std::shared_ptr<const Library>> LoadSystemLibrary() {
-  return LoadLibrary("libibverbs.so.1");
+// Whether a kernel copies pinned pages at fork, so that parent and device stay
+// together: Linux 5.12 and later.
+bool CopiesPinnedPagesAtFork(const std::string& kernel_release) {
+  int major = 0;
+  int minor = 0;
+  return std::sscanf(kernel_release.c_str(), "%d.%d", &major, &minor) == 2 &&
+         (major > 5 || (major == 5 && minor >= 12));
 }
 
-Result<std::shared_ptr<const Library>> LoadLibrary(const char* path) {
+std::string KernelRelease() {
+  utsname name = {};
+  return uname(&name) == 0 ? name.release : "";
+}
+
+Result<std::shared_ptr<Library>> Load(const char* path) {
   void* handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) {
     // The loader's message starts with the name of the file that it misses.
@@ -81,7 +101,56 @@ Result<std::shared_ptr<const Library>> LoadLibrary(const char* path) {
                   std::string(path) + ": has no function " + symbols.missing() +
                       "; rdma-core's libibverbs1 is needed");
   }
-  return std::shared_ptr<const Library>(std::move(library));
+  return library;
+}
+
+}  // namespace
+
+Result<std::shared_ptr<const Library>> LoadSystemLibrary() {
+  RINGPIPE_ASSIGN_OR_RETURN(const std::shared_ptr<Library> library,
+                            Load("libibverbs.so.1"));
+  // Fork support is a state of the process, in the one libibverbs that it has,
+  // which sets it up without a lock of its own.
+  static std::mutex mutex;
+  const std::lock_guard<std::mutex> lock(mutex);
+  library->fork_support = EnableForkSupport(*library, KernelRelease());
+  return std::shared_ptr<const Library>(library);
+}
+
+Result<std::shared_ptr<const Library>> LoadLibrary(const char* path) {
+  RINGPIPE_ASSIGN_OR_RETURN(const std::shared_ptr<Library> library, Load(path));
+  return std::shared_ptr<const Library>(library);
+}
+
+ForkSupport EnableForkSupport(const Library& library,
+                              const std::string& kernel_release) {
+  const ibv_fork_status before = library.is_fork_initialized != nullptr
+                                     ? library.is_fork_initialized()
+                                     : IBV_FORK_DISABLED;
+  // The kernel is asked as well: a library cannot reach it where a container
+  // has no RDMA netlink.
+  if (before == IBV_FORK_UNNEEDED || CopiesPinnedPagesAtFork(kernel_release)) {
+    return ForkSupport::kUnneeded;
+  }
+  if (before == IBV_FORK_ENABLED) {
+    return ForkSupport::kEnabled;
+  }
+  // It refuses where memory is registered already, by somebody else.
+  return library.fork_init != nullptr && library.fork_init() == 0
+             ? ForkSupport::kEnabled
+             : ForkSupport::kDisabled;
+}
+
+const char* DescribeForkSupport(ForkSupport support) {
+  switch (support) {
+    case ForkSupport::kUnneeded:
+      return "unneeded: pinned pages are copied at fork";
+    case ForkSupport::kEnabled:
+      return "enabled: a child process does not have registered pages";
+    case ForkSupport::kDisabled:
+      return "disabled: do not fork, or set RDMAV_FORK_SAFE=1";
+  }
+  return "unknown";
 }
 
 }  // namespace ringpipe::verbs

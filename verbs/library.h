@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "base/status.h"
 
@@ -16,6 +17,21 @@
 #undef ibv_reg_mr
 
 namespace ringpipe::verbs {
+
+// What a fork() of this process does to memory that a library has registered.
+enum class ForkSupport {
+  // No harm: the kernel copies pinned pages at fork (5.12 and later), or the
+  // library pins none.
+  kUnneeded,
+  // No harm: ibv_fork_init was called. Registered pages are then missing in a
+  // child process, also what else is on them.
+  kEnabled,
+  // After a fork the first of the two processes to write to a registered page
+  // gets a copy of it. Where that is this one, the device goes on using the
+  // other: data are silently lost. So do not fork, or end the child by exec at
+  // once.
+  kDisabled,
+};
 
 // Each member has the signature and the contract of ibv_NAME. What verbs.h has
 // inline (ibv_post_send, ibv_post_recv, ibv_poll_cq, ibv_req_notify_cq) goes
@@ -58,15 +74,36 @@ struct Library {
   // system's table, where Device::Allocate maps huge pages itself.
   void* (*allocate)(ibv_context* context, std::size_t bytes);
   void (*free)(ibv_context* context, void* address, std::size_t bytes);
+
+  // What follows older libraries lack: nullptr there.
+  ibv_mr* (*reg_mr_iova2)(ibv_pd* pd, void* address, std::size_t length,
+                          std::uint64_t iova, unsigned int access) = nullptr;
+  int (*fork_init)() = nullptr;
+  ibv_fork_status (*is_fork_initialized)() = nullptr;
+
+  ForkSupport fork_support = ForkSupport::kUnneeded;
 };
 
 // The system's libibverbs.so.1. kUnavailable, with the loader's message, where
 // it cannot be loaded or lacks a function. Once loaded it stays, as the drivers
-// that it loads in turn cannot be unloaded.
+// that it loads in turn cannot be unloaded. Also calls EnableForkSupport.
 Result<std::shared_ptr<const Library>> LoadSystemLibrary();
 
-// A library by path, as LoadSystemLibrary does; for tests.
+// A library by path, as LoadSystemLibrary does, but without touching the
+// process's fork support; for tests.
 Result<std::shared_ptr<const Library>> LoadLibrary(const char* path);
+
+// Makes fork() harmless to registered memory, by ibv_fork_init, where it is not
+// already so and the library can. To be called before anything is registered;
+// a second call changes nothing. `kernel_release` is uname's ("5.10.0-8"), for
+// libraries that cannot say whether they are needed. RDMAV_FORK_SAFE in the
+// environment is the library's own affair: where it is set, this finds done
+// what it asks for.
+ForkSupport EnableForkSupport(const Library& library,
+                              const std::string& kernel_release);
+
+// "unneeded: the kernel copies pinned pages", for people.
+const char* DescribeForkSupport(ForkSupport support);
 
 }  // namespace ringpipe::verbs
 

@@ -5,6 +5,8 @@
 #include <cerrno>
 #include <string>
 
+#include "verbs/creation_failure.h"
+
 namespace ringpipe::verbs {
 namespace {
 
@@ -17,6 +19,24 @@ std::uint64_t PinnedBytes(const void* address, std::size_t bytes) {
   return (last - first + 1) * page;
 }
 
+// nullptr, with errno, where the device refuses.
+ibv_mr* RegisterWith(const Library& library, ibv_pd* pd, const void* address,
+                     std::size_t bytes, int access, bool relaxed) {
+  void* const memory = const_cast<void*>(address);
+  if (relaxed && library.reg_mr_iova2 != nullptr) {
+    // ibv_reg_mr passes optional flags on to kernels that do not know them;
+    // this drops them there. A device may still refuse.
+    ibv_mr* mr = library.reg_mr_iova2(
+        pd, memory, bytes, reinterpret_cast<std::uintptr_t>(address),
+        static_cast<unsigned>(access) | IBV_ACCESS_RELAXED_ORDERING);
+    if (mr != nullptr) {
+      return mr;
+    }
+  }
+  errno = 0;
+  return library.reg_mr(pd, memory, bytes, access);
+}
+
 }  // namespace
 
 Result<std::shared_ptr<ProtectionDomain>> ProtectionDomain::Create(
@@ -24,7 +44,8 @@ Result<std::shared_ptr<ProtectionDomain>> ProtectionDomain::Create(
   errno = 0;
   ibv_pd* pd = device->library().alloc_pd(device->context());
   if (pd == nullptr) {
-    return device->CallFailed("ibv_alloc_pd", errno);
+    return CreationFailed(*device, LimitedObject::kProtectionDomain,
+                          "ibv_alloc_pd", errno);
   }
   return std::shared_ptr<ProtectionDomain>(
       new ProtectionDomain(std::move(device), pd));
@@ -36,7 +57,7 @@ ProtectionDomain::~ProtectionDomain() { device_->library().dealloc_pd(pd_); }
 
 Result<MemoryRegion> MemoryRegion::Register(
     std::shared_ptr<ProtectionDomain> pd, const void* address,
-    std::size_t bytes, int access) {
+    std::size_t bytes, int access, bool relaxed) {
   Device& device = *pd->device();
   if (address == nullptr || bytes == 0) {
     return Status(StatusCode::kInvalidArgument,
@@ -46,21 +67,16 @@ Result<MemoryRegion> MemoryRegion::Register(
     const Status allowed = CheckProcessMemlock(PinnedBytes(address, bytes));
     RINGPIPE_RETURN_IF_ERROR(allowed.WithContext(device.info().name));
   }
-  errno = 0;
-  ibv_mr* mr = device.library().reg_mr(pd->get(), const_cast<void*>(address),
-                                       bytes, access);
+  ibv_mr* mr = RegisterWith(device.library(), pd->get(), address, bytes, access,
+                            relaxed);
   if (mr != nullptr) {
     return MemoryRegion(std::move(pd), mr);
   }
-  const int error = errno;
-  // Inside a user namespace CAP_IPC_LOCK exempts from nothing, so that the
-  // limit can still be the reason.
-  const bool memlock = device.info().pins_memory && error == ENOMEM;
-  return device.CallFailed(
-      "ibv_reg_mr of " + std::to_string(bytes) + " bytes" +
-          (memlock ? " (if locked memory is short, " + MemlockAdvice() + ")"
-                   : ""),
-      error);
+  // ENOMEM may be RLIMIT_MEMLOCK's all the same: inside a user namespace
+  // CAP_IPC_LOCK exempts from nothing.
+  return CreationFailed(device, LimitedObject::kMemoryRegion,
+                        "ibv_reg_mr of " + std::to_string(bytes) + " bytes",
+                        errno);
 }
 
 MemoryRegion::MemoryRegion(MemoryRegion&& other) noexcept

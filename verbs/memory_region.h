@@ -15,7 +15,7 @@ namespace ringpipe::verbs {
 // RAII over ibv_pd. Thread-safe.
 class ProtectionDomain {
  public:
-  // kResourceExhausted past the device's limit.
+  // kResourceExhausted past the device's limit, with the limit.
   static Result<std::shared_ptr<ProtectionDomain>> Create(
       std::shared_ptr<Device> device);
   ~ProtectionDomain();
@@ -40,9 +40,17 @@ class MemoryRegion {
   // `access` is of ibv_access_flags; 0: local read only. kInvalidArgument for
   // no memory. On a device that pins, RLIMIT_MEMLOCK is checked first:
   // kResourceExhausted says what is needed and how to raise it.
+  //
+  // `relaxed`: the device's writes into the memory may overtake each other on
+  // their way (PCIe relaxed ordering), where library, kernel and device offer
+  // that; elsewhere it changes nothing. It raises the bandwidth of hosts whose
+  // root complex orders writes slowly. For memory that is read only after the
+  // completion of what was written there, which still comes last: data. Not for
+  // memory that is watched for a change, such as a credit word: an old value
+  // could overtake a new one, and the word would go backwards.
   static Result<MemoryRegion> Register(std::shared_ptr<ProtectionDomain> pd,
                                        const void* address, std::size_t bytes,
-                                       int access);
+                                       int access, bool relaxed = false);
   MemoryRegion() = default;
   MemoryRegion(MemoryRegion&& other) noexcept;
   MemoryRegion& operator=(MemoryRegion&& other) noexcept;

@@ -179,18 +179,23 @@ CompletionMeaning MeaningOfCompletion(ibv_wc_status status) {
   return {nullptr, "unknown", ""};
 }
 
-std::string DescribeCompletion(ibv_wc_status status, std::uint32_t vendor_err) {
-  const CompletionMeaning meaning = MeaningOfCompletion(status);
+std::string NameCompletion(ibv_wc_status status, std::uint32_t vendor_err) {
+  const char* const name = MeaningOfCompletion(status).name;
   std::string text =
-      meaning.name != nullptr
-          ? meaning.name
+      name != nullptr
+          ? name
           : "completion status " + std::to_string(static_cast<int>(status));
   if (vendor_err != 0) {
-    char number[24] = "";
+    char number[16] = "";
     std::snprintf(number, sizeof(number), "0x%x", vendor_err);
     text += std::string(", vendor error ") + number;
   }
-  text += std::string(" (") + meaning.cause;
+  return text;
+}
+
+std::string DescribeCompletion(ibv_wc_status status, std::uint32_t vendor_err) {
+  const CompletionMeaning meaning = MeaningOfCompletion(status);
+  std::string text = NameCompletion(status, vendor_err) + " (" + meaning.cause;
   if (*meaning.advice != '\0') {
     text += std::string(": ") + meaning.advice;
   }

@@ -60,8 +60,10 @@ struct CompletionMeaning {
 };
 CompletionMeaning MeaningOfCompletion(ibv_wc_status status);
 
-// "IBV_WC_RETRY_EXC_ERR, vendor error 0x81 (CAUSE: ADVICE)". The vendor error
-// is left out where it is 0. Where the queue pair is known,
+// "IBV_WC_RETRY_EXC_ERR, vendor error 0x81"; the latter only where it is not 0.
+std::string NameCompletion(ibv_wc_status status, std::uint32_t vendor_err);
+
+// The name, and "(CAUSE: ADVICE)". Where the queue pair is known,
 // QueuePair::DescribeFailure says more.
 std::string DescribeCompletion(ibv_wc_status status,
                                std::uint32_t vendor_err = 0);

@@ -93,7 +93,11 @@ int CloseDevice(ibv_context* context) {
 int QueryDevice(ibv_context* context, ibv_device_attr* attr) {
   attr->phys_port_cnt = static_cast<std::uint8_t>(Of(context).ports.size());
   attr->max_qp_wr = Of(context).max_qp_wr;
+  attr->max_qp = Of(context).max_qp;
+  attr->max_cq = Of(context).max_cq;
   attr->max_cqe = 4096;
+  attr->max_mr = 2048;
+  attr->max_pd = 512;
   attr->max_sge = 4;
   return 0;
 }
@@ -144,11 +148,13 @@ ibv_pd* AllocPd(ibv_context* context) {
   return pd;
 }
 
-ibv_mr* RegMr(ibv_pd* pd, void* address, std::size_t length, int) {
-  if (machine->register_errno != 0) {
-    errno = machine->register_errno;
+ibv_mr* NewMr(ibv_pd* pd, void* address, std::size_t length, unsigned access,
+              int error) {
+  if (error != 0) {
+    errno = error;
     return nullptr;
   }
+  machine->registered_access.push_back(access);
   ibv_mr* mr = New<ibv_mr>();
   mr->pd = pd;
   mr->addr = address;
@@ -157,6 +163,25 @@ ibv_mr* RegMr(ibv_pd* pd, void* address, std::size_t length, int) {
   mr->rkey = 8;
   return mr;
 }
+
+ibv_mr* RegMr(ibv_pd* pd, void* address, std::size_t length, int access) {
+  return NewMr(pd, address, length, static_cast<unsigned>(access),
+               machine->register_errno);
+}
+
+ibv_mr* RegMrIova2(ibv_pd* pd, void* address, std::size_t length,
+                   std::uint64_t iova, unsigned access) {
+  const bool same = iova == reinterpret_cast<std::uintptr_t>(address);
+  return NewMr(pd, address, length, access,
+               same ? machine->relaxed_errno : EINVAL);
+}
+
+int ForkInit() {
+  ++machine->fork_init_calls;
+  return machine->fork_init_result;
+}
+
+ibv_fork_status IsForkInitialized() { return machine->fork_status; }
 
 ibv_comp_channel* CreateCompChannel(ibv_context* context) {
   ibv_comp_channel* channel = New<ibv_comp_channel>();
@@ -179,11 +204,21 @@ void AckCqEvents(ibv_cq*, unsigned int) {}
 
 ibv_cq* CreateCq(ibv_context* context, int cqe, void*,
                  ibv_comp_channel* channel, int) {
+  if (machine->completion_queues >= Of(context).max_cq) {
+    errno = Of(context).limit_errno;
+    return nullptr;
+  }
+  ++machine->completion_queues;
   ibv_cq* cq = New<ibv_cq>();
   cq->context = context;
   cq->channel = channel;
   cq->cqe = cqe;
   return cq;
+}
+
+int DestroyCq(ibv_cq* cq) {
+  --machine->completion_queues;
+  return Delete(cq);
 }
 
 ibv_qp* CreateQp(ibv_pd* pd, ibv_qp_init_attr* attr) {
@@ -192,10 +227,20 @@ ibv_qp* CreateQp(ibv_pd* pd, ibv_qp_init_attr* attr) {
     errno = EINVAL;
     return nullptr;
   }
+  if (machine->queue_pairs >= Of(pd->context).max_qp) {
+    errno = Of(pd->context).limit_errno;
+    return nullptr;
+  }
+  ++machine->queue_pairs;
   ibv_qp* qp = New<ibv_qp>();
   qp->context = pd->context;
   qp->qp_num = 0x123;
   return qp;
+}
+
+int DestroyQp(ibv_qp* qp) {
+  --machine->queue_pairs;
+  return Delete(qp);
 }
 
 int ModifyQp(ibv_qp*, ibv_qp_attr* attr, int mask) {
@@ -207,6 +252,10 @@ int QueryQp(ibv_qp*, ibv_qp_attr*, int, ibv_qp_init_attr*) { return ENOSYS; }
 
 int GetAsyncEvent(ibv_context* context, ibv_async_event* event) {
   // As the kernel's: blocks unless the descriptor was made non-blocking.
+  if (machine->events.empty() && machine->async_errno != 0) {
+    errno = machine->async_errno;
+    return -1;
+  }
   if (machine->events.empty()) {
     std::uint64_t ignored = 0;
     return read(context->async_fd, &ignored, sizeof(ignored)) > 0 ? 0 : -1;
@@ -237,13 +286,16 @@ Library FakeTable() {
   library.get_cq_event = GetCqEvent;
   library.ack_cq_events = AckCqEvents;
   library.create_cq = CreateCq;
-  library.destroy_cq = Delete<ibv_cq>;
+  library.destroy_cq = DestroyCq;
   library.create_qp = CreateQp;
   library.modify_qp = ModifyQp;
   library.query_qp = QueryQp;
-  library.destroy_qp = Delete<ibv_qp>;
+  library.destroy_qp = DestroyQp;
   library.get_async_event = GetAsyncEvent;
   library.ack_async_event = AckAsyncEvent;
+  library.reg_mr_iova2 = RegMrIova2;
+  library.fork_init = ForkInit;
+  library.is_fork_initialized = IsForkInitialized;
   return library;
 }
 
@@ -264,6 +316,11 @@ std::string NewFolder() {
 FakeMachine::FakeMachine()
     : library_(std::make_shared<Library>(FakeTable())),
       sysfs_class_(NewFolder()) {
+  Library old = FakeTable();
+  old.reg_mr_iova2 = nullptr;
+  old.fork_init = nullptr;
+  old.is_fork_initialized = nullptr;
+  old_library_ = std::make_shared<Library>(old);
   Library soft = FakeTable();
   soft.get_device_list = GetSoftDeviceList;
   soft_ = std::make_shared<Library>(soft);

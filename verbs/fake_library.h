@@ -2,6 +2,7 @@
 #ifndef RINGPIPE_VERBS_FAKE_LIBRARY_H_
 #define RINGPIPE_VERBS_FAKE_LIBRARY_H_
 
+#include <cerrno>
 #include <memory>
 #include <string>
 #include <utility>
@@ -29,6 +30,11 @@ struct FakeDevice {
   bool in_sysfs = true;
   int max_qp_wr = 1024;
   int max_inline_bytes = 64;  // ibv_create_qp fails with EINVAL above
+  // Of all processes; ibv_create_qp and ibv_create_cq fail with limit_errno
+  // above, as another process may have taken its share.
+  int max_qp = 1024;
+  int max_cq = 1024;
+  int limit_errno = ENOMEM;
 };
 
 // The functions of a Library have no room for state: they find the machine in a
@@ -47,6 +53,8 @@ class FakeMachine {
   void Raise(ibv_async_event event) { events.push_back(event); }
 
   std::shared_ptr<const Library> library() const { return library_; }
+  // library() as an older rdma-core has it: without what may be nullptr.
+  std::shared_ptr<const Library> old_library() const { return old_library_; }
   // A library whose only device is "soft0".
   std::shared_ptr<const Library> soft() const { return soft_; }
   const std::string& sysfs_class() const { return sysfs_class_; }
@@ -62,10 +70,21 @@ class FakeMachine {
   std::vector<Modification> modifications;
   int events_acknowledged = 0;
   int register_errno = 0;  // ibv_reg_mr fails with it
-  int live = 0;            // contexts, domains, regions, channels, queues
+  int relaxed_errno = 0;   // ibv_reg_mr_iova2 fails with it, where there is one
+  std::vector<unsigned> registered_access;  // of the regions, in order
+  int async_errno = 0;  // ibv_get_async_event after the last event; 0: EAGAIN
+  int queue_pairs = 0;  // that live
+  int completion_queues = 0;
+  // What ibv_is_fork_initialized says, what ibv_fork_init returns, and how
+  // often it was called.
+  ibv_fork_status fork_status = IBV_FORK_DISABLED;
+  int fork_init_result = 0;
+  int fork_init_calls = 0;
+  int live = 0;  // contexts, domains, regions, channels, queues
 
  private:
   std::shared_ptr<const Library> library_;
+  std::shared_ptr<const Library> old_library_;
   std::shared_ptr<const Library> soft_;
   std::string sysfs_class_;
 };

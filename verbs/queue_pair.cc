@@ -10,6 +10,8 @@
 #include <string>
 #include <utility>
 
+#include "verbs/creation_failure.h"
+
 namespace ringpipe::verbs {
 namespace {
 
@@ -57,10 +59,11 @@ Status CheckOptions(const DeviceInfo& info, const QueuePair::Options& options) {
     return value >= 0 && value <= most;
   };
   if (!fits(options.timeout, 31) || !fits(options.retry_count, 7) ||
-      !fits(options.rnr_retry, 7) || !fits(options.min_rnr_timer, 31)) {
+      !fits(options.rnr_retry, 7) || !fits(options.min_rnr_timer, 31) ||
+      !fits(options.service_level, 15) || !fits(options.traffic_class, 255)) {
     return {StatusCode::kInvalidArgument,
             "timeout and min_rnr_timer are 0 to 31, retry_count and rnr_retry "
-            "0 to 7"};
+            "0 to 7, service_level 0 to 15, traffic_class 0 to 255"};
   }
   return Status::Ok();
 }
@@ -109,28 +112,79 @@ Status CheckRemote(const DeviceInfo& info, const Endpoint& remote) {
   return Status::Ok();
 }
 
-std::string AddressText(const Endpoint& end) {
-  if (end.ethernet == 0) {
-    return "LID " + std::to_string(end.lid);
-  }
+std::string GidText(const Endpoint& end) {
   char text[INET6_ADDRSTRLEN] = "";
   inet_ntop(AF_INET6, end.gid, text, sizeof(text));
   return std::string("GID ") + text;
 }
 
-ibv_ah_attr Address(const DeviceInfo& info, const Endpoint& remote) {
+// Whether both are InfiniBand ports with LIDs, but of different subnets, whose
+// number is the first half of a GID (0: not set).
+bool InDifferentSubnets(const Endpoint& a, const Endpoint& b) {
+  constexpr std::size_t kPrefixBytes = 8;
+  const auto is_set = [](const Endpoint& end) {
+    return std::any_of(end.gid, end.gid + kPrefixBytes,
+                       [](std::uint8_t byte) { return byte != 0; });
+  };
+  return is_set(a) && is_set(b) &&
+         !std::equal(a.gid, a.gid + kPrefixBytes, b.gid);
+}
+
+// Whether packets between the two need a global route header.
+bool NeedsGlobalRoute(const Endpoint& local, const Endpoint& remote) {
+  return local.ethernet != 0 || local.lid == 0 || remote.lid == 0 ||
+         InDifferentSubnets(local, remote);
+}
+
+// `end` as it is addressed on the way to or from `other`.
+std::string AddressText(const Endpoint& end, const Endpoint& other) {
+  if (end.ethernet != 0 || end.lid == 0) {
+    return GidText(end);
+  }
+  const std::string lid = "LID " + std::to_string(end.lid);
+  return NeedsGlobalRoute(end, other) ? lid + ", " + GidText(end) : lid;
+}
+
+// Where InfiniBand packets to `remote` go first. Into another subnet that is a
+// router, under the forwarding LID that subnet managers of routed fabrics put
+// into each GID, as NCCL reads it (src/transport/net_ib: ncclIbExtractFlid):
+//
+//   bytes 0..3      4..5             6..7     8..15
+//         prefix    forwarding LID   subnet   port
+//
+// Without one, the port's own LID: routers can be set up to answer to that.
+std::uint16_t DestinationLid(const Endpoint& local, const Endpoint& remote) {
+  const bool same_subnet =
+      std::equal(local.gid + 6, local.gid + 8, remote.gid + 6);
+  const auto forwarding_lid =
+      static_cast<std::uint16_t>(remote.gid[4] << 8 | remote.gid[5]);
+  return InDifferentSubnets(local, remote) && !same_subnet &&
+                 forwarding_lid != 0
+             ? forwarding_lid
+             : remote.lid;
+}
+
+ibv_ah_attr Address(const DeviceInfo& info, const Endpoint& local,
+                    const Endpoint& remote, const QueuePair::Options& options) {
   ibv_ah_attr address = {};
-  address.dlid = remote.lid;
+  address.sl = static_cast<std::uint8_t>(options.service_level);
   address.port_num = static_cast<std::uint8_t>(info.port);
-  // Ethernet is addressed by GID; so is InfiniBand where a port has no LID.
-  if (info.ethernet || remote.lid == 0) {
+  if (!info.ethernet) {
+    address.dlid = DestinationLid(local, remote);
+  }
+  if (NeedsGlobalRoute(local, remote)) {
     address.is_global = 1;
     std::memcpy(address.grh.dgid.raw, remote.gid, sizeof(remote.gid));
+    // Of the GID that the peer was given; 0 on InfiniBand, unless chosen.
     address.grh.sgid_index = static_cast<std::uint8_t>(info.gid_index);
     address.grh.hop_limit = kHopLimit;
+    address.grh.traffic_class =
+        static_cast<std::uint8_t>(options.traffic_class);
   }
   return address;
 }
+
+int MtuBytes(int mtu) { return 128 << mtu; }  // of an ibv_mtu
 
 }  // namespace
 
@@ -150,12 +204,11 @@ Result<std::unique_ptr<QueuePair>> QueuePair::Create(
   }
   if (qp == nullptr) {
     const int error = errno;
-    return device.CallFailed(
-        "ibv_create_qp with " + std::to_string(options.max_send) +
-            " sends and " + std::to_string(options.max_receive) +
-            " receives (lower RINGPIPE_SLOTS or RINGPIPE_DEPTH; on a device "
-            "that pins, raise 'ulimit -l')",
-        error);
+    return CreationFailed(device, LimitedObject::kQueuePair,
+                          "ibv_create_qp with " +
+                              std::to_string(options.max_send) + " sends and " +
+                              std::to_string(options.max_receive) + " receives",
+                          error);
   }
   // From here on the destructor destroys it.
   std::unique_ptr<QueuePair> created(
@@ -190,8 +243,59 @@ Endpoint QueuePair::endpoint() const {
 
 Status QueuePair::Connect(const Endpoint& remote) {
   RINGPIPE_RETURN_IF_ERROR(CheckRemote(device().info(), remote));
+  remote_ = remote;
   RINGPIPE_RETURN_IF_ERROR(ToReadyToReceive(remote));
   return ToReadyToSend();
+}
+
+std::string QueuePair::DescribePath() const {
+  const Endpoint local = endpoint();
+  const std::string from = device().info().name + " (" +
+                           AddressText(local, remote_.value_or(local)) + ")";
+  return has_peer() ? from + " to " + PeerText() : from + ", not connected";
+}
+
+std::string QueuePair::DescribeFailure(const ibv_wc& completion) const {
+  const DeviceInfo& info = device().info();
+  const bool silent = completion.status == IBV_WC_RETRY_EXC_ERR ||
+                      completion.status == IBV_WC_RESP_TIMEOUT_ERR;
+  if (silent && has_peer()) {
+    return NameCompletion(completion.status, completion.vendor_err) + ": " +
+           DescribeSilence();
+  }
+  return DescribeCompletion(completion.status, completion.vendor_err) +
+         " on port " + std::to_string(info.port) + " of " + DescribePath();
+}
+
+std::string QueuePair::PeerText() const {
+  return remote_.has_value() ? AddressText(*remote_, endpoint())
+                             : peer_address_;
+}
+
+std::string QueuePair::DescribeSilence() const {
+  return "no answer from " + PeerText() + " through " + device().info().name +
+         " port " + std::to_string(device().info().port) + " (" +
+         AdviceOnSilence() + ")";
+}
+
+std::string QueuePair::AdviceOnSilence() const {
+  const DeviceInfo& info = device().info();
+  if (info.software || !remote_.has_value()) {
+    return "does its process run, and can the two hosts ping each other?";
+  }
+  std::string advice =
+      info.ethernet ? "does its process run, and is it reachable: ping, same "
+                      "MTU, same VLAN, RoCE version?"
+                    : "does its process run, and is it reachable: ibping, same "
+                      "partition, a subnet manager?";
+  if (remote_->mtu != info.mtu) {
+    // The smaller one is used. That they differ is a sign that the network
+    // between them was not set up for the one or the other.
+    advice += " do both ends have the same MTU (here " +
+              std::to_string(MtuBytes(info.mtu)) + ", there " +
+              std::to_string(MtuBytes(remote_->mtu)) + ")?";
+  }
+  return advice;
 }
 
 Status QueuePair::Fail() {
@@ -224,7 +328,7 @@ Status QueuePair::ToReadyToReceive(const Endpoint& remote) {
   attr.rq_psn = remote.packet_sequence;
   attr.max_dest_rd_atomic = 1;  // ringpipe reads nothing; 0 upsets some devices
   attr.min_rnr_timer = static_cast<std::uint8_t>(options_.min_rnr_timer);
-  attr.ah_attr = Address(info, remote);
+  attr.ah_attr = Address(info, endpoint(), remote, options_);
   const int error = device().library().modify_qp(
       qp_, &attr,
       IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
@@ -232,15 +336,12 @@ Status QueuePair::ToReadyToReceive(const Endpoint& remote) {
   if (error == 0) {
     return Status::Ok();
   }
-  const std::string what = "ibv_modify_qp to RTR, from " +
-                           AddressText(endpoint()) + " to " +
-                           AddressText(remote);
+  const std::string what = "ibv_modify_qp to RTR, from " + DescribePath();
   if (error == ETIMEDOUT || error == EHOSTUNREACH || error == ENETUNREACH) {
     // RoCE looks the peer's Ethernet address up here.
-    return ErrnoStatus(
-        StatusCode::kUnavailable,
-        info.name + ": " + what + " (can the two addresses ping each other?)",
-        error);
+    return ErrnoStatus(StatusCode::kUnavailable,
+                       what + " (can the two addresses ping each other?)",
+                       error);
   }
   return device().CallFailed(what, error);
 }

@@ -3,6 +3,9 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <string>
+#include <utility>
 
 #include "base/status.h"
 #include "verbs/completion_queue.h"
@@ -39,11 +42,16 @@ class QueuePair {
     int retry_count = 2;
     int rnr_retry = 7;
     int min_rnr_timer = 12;
+    // 0 to 15; InfiniBand maps it to a virtual lane, RoCE v1 to a priority.
+    int service_level = 0;
+    // 0 to 255; of packets with a global route header, which all of RoCE have:
+    // its upper six bits are the DSCP that a switch sorts RoCE v2 by.
+    int traffic_class = 0;
   };
 
   // In INIT: receives can be posted. Remote writes are allowed; completions of
   // both kinds go to `cq`. kResourceExhausted past a limit of the device's,
-  // with what to lower.
+  // with the limit and what to lower.
   static Result<std::unique_ptr<QueuePair>> Create(
       std::shared_ptr<ProtectionDomain> pd, std::shared_ptr<CompletionQueue> cq,
       const Options& options);
@@ -55,9 +63,27 @@ class QueuePair {
   Endpoint endpoint() const;
   int max_inline_bytes() const { return max_inline_bytes_; }
 
-  // To RTR and RTS, once. kMismatch where the ends differ in link layer or
-  // `remote` is none; kUnavailable where there is no route to it.
+  // To RTR and RTS, once, at the smaller MTU of both ends. Ethernet is
+  // addressed by GID; InfiniBand by LID, with a global route header where the
+  // ends are in different subnets or one has no LID. kMismatch where the ends
+  // differ in link layer or `remote` is none; kUnavailable where there is no
+  // route to it.
   Status Connect(const Endpoint& remote);
+
+  // For a queue pair that was connected by other means (iWARP's, by rdma_cm):
+  // the peer's address in words, "192.168.77.2:4711", for the two below.
+  void set_peer_address(std::string address) {
+    peer_address_ = std::move(address);
+  }
+
+  // "rxe0 (GID ::ffff:192.168.77.1) to GID ::ffff:192.168.77.2", or "...,
+  // not connected" before Connect. For logs and errors.
+  std::string DescribePath() const;
+
+  // What a failed completion of this queue pair means: the status by name, the
+  // device and the peer's address, the likely cause and what to do. Whose
+  // address it is (a rank), the caller adds.
+  std::string DescribeFailure(const ibv_wc& completion) const;
 
   // To ERR: everything outstanding is flushed to the completion queue. Any
   // thread, also twice, but not during the destructor.
@@ -73,6 +99,12 @@ class QueuePair {
   Status ToInit();
   Status ToReadyToReceive(const Endpoint& remote);
   Status ToReadyToSend();
+  bool has_peer() const {
+    return remote_.has_value() || !peer_address_.empty();
+  }
+  std::string PeerText() const;  // where there is one
+  std::string DescribeSilence() const;
+  std::string AdviceOnSilence() const;
   const Device& device() const { return *pd_->device(); }
 
   std::shared_ptr<ProtectionDomain> pd_;
@@ -81,6 +113,8 @@ class QueuePair {
   ibv_qp* qp_;
   int max_inline_bytes_;
   std::uint32_t packet_sequence_;
+  std::optional<Endpoint> remote_;  // of the last Connect that asked the device
+  std::string peer_address_;        // where set_peer_address was called
 };
 
 }  // namespace ringpipe::verbs

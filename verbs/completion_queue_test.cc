@@ -30,6 +30,24 @@ TEST(DescribeCompletionTest, AStatusThatVerbsDoesNotKnowIsGivenByNumber) {
             "completion status 31 (unknown)");
 }
 
+TEST(DescribeCompletionTest, AVendorErrorIsGivenWhereThereIsOne) {
+  const std::string text = DescribeCompletion(IBV_WC_FATAL_ERR, 0x81);
+  EXPECT_EQ(text.rfind("IBV_WC_FATAL_ERR, vendor error 0x81 (", 0), 0u) << text;
+  EXPECT_EQ(DescribeCompletion(IBV_WC_FATAL_ERR, 0).find("vendor error"),
+            std::string::npos);
+}
+
+TEST(DescribeCompletionTest, EveryErrorThatIsTheFirstSaysWhatToDo) {
+  for (int status = IBV_WC_LOC_LEN_ERR; status <= IBV_WC_TM_RNDV_INCOMPLETE;
+       ++status) {
+    const auto meaning =
+        MeaningOfCompletion(static_cast<ibv_wc_status>(status));
+    EXPECT_EQ(std::string(meaning.advice).empty(),
+              status == IBV_WC_WR_FLUSH_ERR)
+        << meaning.name;
+  }
+}
+
 class CompletionQueueTest : public testing::Test {
  protected:
   void SetUp() override {
@@ -53,6 +71,24 @@ TEST_F(CompletionQueueTest, MoreEntriesThanTheDeviceHasIsResourceExhausted) {
     EXPECT_NE(cq.status().message().find("4096"), std::string::npos);
     EXPECT_NE(cq.status().message().find("RINGPIPE_SLOTS"), std::string::npos);
   }
+}
+
+TEST_F(CompletionQueueTest, OneMoreThanTheDeviceHasIsRefusedWithItsLimit) {
+  machine_.soft_device.max_cq = 1;
+  const auto first = CompletionQueue::Create(device_, 16);
+  ASSERT_TRUE(first.ok()) << first.status().ToString();
+  for (const int error : {ENOMEM, EINVAL}) {
+    machine_.soft_device.limit_errno = error;
+    const auto cq = CompletionQueue::Create(device_, 16);
+    ASSERT_FALSE(cq.ok());
+    EXPECT_EQ(cq.status().code(), StatusCode::kResourceExhausted);
+    for (const char* part :
+         {"soft0", "1 completion queues (max_cq)", "RINGPIPE_SLOTS"}) {
+      EXPECT_NE(cq.status().message().find(part), std::string::npos)
+          << cq.status().message();
+    }
+  }
+  EXPECT_EQ(machine_.live, 3) << "a completion channel was left";
 }
 
 TEST_F(CompletionQueueTest, ItsDescriptorDoesNotBlock) {

@@ -321,7 +321,7 @@ FakeMachine::FakeMachine()
   old.fork_init = nullptr;
   old.is_fork_initialized = nullptr;
   old_library_ = std::make_shared<Library>(old);
-  Library soft = FakeTable();
+  Library soft = old;
   soft.get_device_list = GetSoftDeviceList;
   soft_ = std::make_shared<Library>(soft);
   soft_device.name = "soft0";

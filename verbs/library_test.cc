@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "verbs/fake_library.h"
+
 namespace ringpipe::verbs {
 namespace {
 
@@ -37,6 +39,61 @@ TEST(LibraryTest, TheSystemLibraryFillsEveryVerbOrSaysWhyNot) {
   EXPECT_NE(table.ack_async_event, nullptr);
   EXPECT_EQ(table.allocate, nullptr);
   EXPECT_EQ(table.free, nullptr);
+  // Its state is the process's: a second load finds the same.
+  const auto again = LoadSystemLibrary();
+  ASSERT_TRUE(again.ok());
+  EXPECT_EQ(again.value()->fork_support, table.fork_support);
+}
+
+TEST(ForkSupportTest, WhereTheLibrarySaysThatItIsUnneededNothingIsDone) {
+  FakeMachine machine;
+  machine.fork_status = IBV_FORK_UNNEEDED;
+  EXPECT_EQ(EnableForkSupport(*machine.library(), "4.18.0-477.el8"),
+            ForkSupport::kUnneeded);
+  EXPECT_EQ(machine.fork_init_calls, 0);
+}
+
+TEST(ForkSupportTest, OnKernelsThatDoNotCopyPinnedPagesItIsSwitchedOn) {
+  for (const char* release : {"5.11.22-generic", "4.19.0", "", "unheard-of"}) {
+    FakeMachine machine;
+    EXPECT_EQ(EnableForkSupport(*machine.library(), release),
+              ForkSupport::kEnabled)
+        << release;
+    EXPECT_EQ(machine.fork_init_calls, 1) << release;
+  }
+}
+
+TEST(ForkSupportTest, OnKernelsThatCopyThemItIsNot) {
+  for (const char* release : {"5.12.0", "6.1.0-13-amd64", "10.2"}) {
+    FakeMachine machine;
+    EXPECT_EQ(EnableForkSupport(*machine.library(), release),
+              ForkSupport::kUnneeded)
+        << release;
+    EXPECT_EQ(machine.fork_init_calls, 0) << release;
+  }
+}
+
+TEST(ForkSupportTest, WhatTheUserSwitchedOnIsLeftAlone) {
+  FakeMachine machine;
+  machine.fork_status = IBV_FORK_ENABLED;  // RDMAV_FORK_SAFE=1
+  EXPECT_EQ(EnableForkSupport(*machine.library(), "4.18.0"),
+            ForkSupport::kEnabled);
+  EXPECT_EQ(machine.fork_init_calls, 0);
+}
+
+TEST(ForkSupportTest, WhereItIsRefusedItIsDisabled) {
+  FakeMachine machine;
+  machine.fork_init_result = EINVAL;  // somebody registered memory before
+  EXPECT_EQ(EnableForkSupport(*machine.library(), "4.18.0"),
+            ForkSupport::kDisabled);
+}
+
+TEST(ForkSupportTest, ALibraryThatCannotSayIsJudgedByTheKernel) {
+  FakeMachine machine;
+  EXPECT_EQ(EnableForkSupport(*machine.old_library(), "5.15.0"),
+            ForkSupport::kUnneeded);
+  EXPECT_EQ(EnableForkSupport(*machine.old_library(), "5.4.0"),
+            ForkSupport::kDisabled);
 }
 
 }  // namespace

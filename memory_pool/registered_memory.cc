@@ -27,7 +27,7 @@ Result<void*> RegisteredMemory::Allocate(std::size_t bytes) {
   RINGPIPE_ASSIGN_OR_RETURN(
       verbs::MemoryRegion region,
       verbs::MemoryRegion::Register(pd_, memory.data(), memory.bytes(),
-                                    IBV_ACCESS_LOCAL_WRITE));
+                                    IBV_ACCESS_LOCAL_WRITE, /*relaxed=*/true));
   std::byte* const address = memory.data();
   const std::lock_guard<std::mutex> lock(mutex_);
   Buffer& buffer = buffers_[address];

@@ -20,7 +20,8 @@ Result<std::unique_ptr<SlotPool>> SlotPool::Create(
         " bytes (RINGPIPE_SLOTS, RINGPIPE_SUBCHUNK_BYTES lower them)");
   }
   auto region = verbs::MemoryRegion::Register(
-      std::move(pd), memory->data(), memory->bytes(), IBV_ACCESS_LOCAL_WRITE);
+      std::move(pd), memory->data(), memory->bytes(), IBV_ACCESS_LOCAL_WRITE,
+      /*relaxed=*/true);
   if (!region.ok()) {
     return region.status().WithContext("registering the slots");
   }

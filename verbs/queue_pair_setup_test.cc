@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 
+#include <cerrno>
 #include <string>
 
 #include "verbs/fake_library.h"
@@ -52,6 +53,10 @@ class QueuePairSetupTest : public testing::Test {
   std::shared_ptr<ProtectionDomain> pd_;
   std::shared_ptr<CompletionQueue> cq_;
 };
+
+bool Has(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
 
 FakeDevice Ethernet() {
   FakeDevice device;
@@ -111,12 +116,40 @@ TEST_F(QueuePairSetupTest, PastTheDevicesLimitsTheMessageSaysWhatToLower) {
             StatusCode::kResourceExhausted);
 }
 
+TEST_F(QueuePairSetupTest, OneMoreThanTheDeviceHasIsRefusedWithItsLimit) {
+  FakeDevice device;
+  device.max_qp = 1;
+  OpenDevice(device);
+  const auto first = Create({});
+  ASSERT_TRUE(first.ok()) << first.status().ToString();
+  for (const int error : {ENOMEM, EINVAL, ENOSPC}) {
+    machine_.devices[0]->limit_errno = error;
+    const auto qp = Create({});
+    ASSERT_FALSE(qp.ok());
+    EXPECT_EQ(qp.status().code(), StatusCode::kResourceExhausted);
+    for (const char* part :
+         {"mlx5_0", "1 queue pairs (max_qp)", "1024 work requests (max_qp_wr)",
+          "RINGPIPE_SLOTS", "fewer ranks"}) {
+      EXPECT_TRUE(Has(qp.status().message(), part)) << qp.status().message();
+    }
+    EXPECT_EQ(Has(qp.status().message(), "ulimit -l"), error == ENOMEM);
+  }
+  machine_.devices[0]->limit_errno = EACCES;
+  const auto refused = Create({});
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.status().code(), StatusCode::kPermissionDenied);
+  EXPECT_FALSE(Has(refused.status().message(), "max_qp"));
+}
+
 TEST_F(QueuePairSetupTest, OptionsThatVerbsCannotEncodeAreInvalid) {
   OpenDevice({});
   for (const QueuePair::Options& options :
        {QueuePair::Options{.timeout = 32}, QueuePair::Options{.retry_count = 8},
         QueuePair::Options{.rnr_retry = -1},
-        QueuePair::Options{.min_rnr_timer = 32}}) {
+        QueuePair::Options{.min_rnr_timer = 32},
+        QueuePair::Options{.service_level = 16},
+        QueuePair::Options{.traffic_class = 256},
+        QueuePair::Options{.traffic_class = -1}}) {
     EXPECT_EQ(Create(options).status().code(), StatusCode::kInvalidArgument);
   }
 }
@@ -147,6 +180,84 @@ TEST_F(QueuePairSetupTest, OnEthernetThePeerIsAddressedByItsGid) {
   EXPECT_EQ(address.grh.sgid_index, 1);
   EXPECT_EQ(address.grh.dgid.raw[15], 2);
   EXPECT_GT(address.grh.hop_limit, 0);
+}
+
+// An InfiniBand port in the subnet of `gid`.
+FakeDevice InfiniBand(const std::string& gid, std::uint16_t lid = 1) {
+  FakeDevice device;
+  device.ports[0].gids = {gid};
+  device.ports[0].lid = lid;
+  return device;
+}
+
+Endpoint RemoteIn(const std::string& gid, std::uint16_t lid = 9) {
+  Endpoint remote = Remote();
+  inet_pton(AF_INET6, gid.c_str(), remote.gid);
+  remote.lid = lid;
+  return remote;
+}
+
+TEST_F(QueuePairSetupTest, WithinASubnetInfiniBandHasNoGlobalHeader) {
+  OpenDevice(InfiniBand("fe80::1"));
+  const auto qp = Create({.service_level = 3, .traffic_class = 96});
+  ASSERT_TRUE(qp.ok());
+  // A peer that does not tell its GID is taken to be in the same one.
+  for (const char* gid : {"fe80::2", "::", "::2"}) {
+    ASSERT_TRUE(qp.value()->Connect(RemoteIn(gid)).ok());
+    const ibv_ah_attr address = To(IBV_QPS_RTR).attr.ah_attr;
+    EXPECT_EQ(address.is_global, 0) << gid;
+    EXPECT_EQ(address.dlid, 9) << gid;
+    EXPECT_EQ(address.sl, 3) << gid;
+  }
+}
+
+TEST_F(QueuePairSetupTest, AcrossSubnetsInfiniBandHasAGlobalHeader) {
+  OpenDevice(InfiniBand("fec0:0:0:1::1"));
+  const auto qp = Create({.traffic_class = 96});
+  ASSERT_TRUE(qp.ok());
+  ASSERT_TRUE(qp.value()->Connect(RemoteIn("fec0:0:0:2::5")).ok());
+  const ibv_ah_attr address = To(IBV_QPS_RTR).attr.ah_attr;
+  EXPECT_EQ(address.is_global, 1);
+  EXPECT_EQ(address.dlid, 9);
+  EXPECT_EQ(address.grh.dgid.raw[7], 2);
+  EXPECT_EQ(address.grh.dgid.raw[15], 5);
+  EXPECT_EQ(address.grh.sgid_index, 0);
+  EXPECT_GT(address.grh.hop_limit, 1);
+  EXPECT_EQ(address.grh.traffic_class, 96);
+  EXPECT_EQ(qp.value()->DescribePath(),
+            "mlx5_0 (LID 1, GID fec0:0:0:1::1) to LID 9, GID fec0:0:0:2::5");
+}
+
+TEST_F(QueuePairSetupTest, ARouterIsReachedByTheForwardingLidOfThePeersGid) {
+  OpenDevice(InfiniBand("fec0:0:0:1::1"));
+  const auto qp = Create({});
+  ASSERT_TRUE(qp.ok());
+  ASSERT_TRUE(qp.value()->Connect(RemoteIn("fec0:0:c012:2::5")).ok());
+  EXPECT_EQ(To(IBV_QPS_RTR).attr.ah_attr.dlid, 0xc012);
+  // Another forwarding LID, but the same subnet: there is no router between.
+  ASSERT_TRUE(qp.value()->Connect(RemoteIn("fec0:0:c012:1::5")).ok());
+  EXPECT_EQ(To(IBV_QPS_RTR).attr.ah_attr.dlid, 9);
+}
+
+TEST_F(QueuePairSetupTest, WithoutALidInfiniBandHasAGlobalHeader) {
+  OpenDevice(InfiniBand("fe80::1"));
+  const auto qp = Create({});
+  ASSERT_TRUE(qp.ok());
+  ASSERT_TRUE(qp.value()->Connect(RemoteIn("fe80::2", 0)).ok());
+  EXPECT_EQ(To(IBV_QPS_RTR).attr.ah_attr.is_global, 1);
+  EXPECT_EQ(qp.value()->DescribePath(),
+            "mlx5_0 (LID 1, GID fe80::1) to GID fe80::2");
+}
+
+TEST_F(QueuePairSetupTest, TheClassesOfTrafficAreThoseOfTheOptions) {
+  OpenDevice(Ethernet());
+  const auto qp = Create({.service_level = 5, .traffic_class = 106});
+  ASSERT_TRUE(qp.ok());
+  Endpoint remote = RemoteIn("::ffff:10.0.0.2", 0);
+  remote.ethernet = 1;
+  ASSERT_TRUE(qp.value()->Connect(remote).ok());
+  EXPECT_EQ(To(IBV_QPS_RTR).attr.ah_attr.sl, 5);
+  EXPECT_EQ(To(IBV_QPS_RTR).attr.ah_attr.grh.traffic_class, 106);
 }
 
 TEST_F(QueuePairSetupTest, ThePathHasTheSmallerMtuOfBothEnds) {
@@ -206,6 +317,86 @@ TEST_F(QueuePairSetupTest, AnEndpointThatCannotBeOneIsAMismatch) {
        {Endpoint(), bad_mtu, bad_number, bad_sequence, bad_link}) {
     EXPECT_EQ(qp.value()->Connect(remote).code(), StatusCode::kMismatch);
   }
+}
+
+ibv_wc Failed(ibv_wc_status status, std::uint32_t vendor_err = 0) {
+  ibv_wc completion = {};
+  completion.status = status;
+  completion.vendor_err = vendor_err;
+  return completion;
+}
+
+TEST_F(QueuePairSetupTest, APathIsDescribedByTheAddressesOfBothEnds) {
+  OpenDevice(Ethernet());
+  const auto qp = Create({});
+  ASSERT_TRUE(qp.ok());
+  EXPECT_EQ(qp.value()->DescribePath(),
+            "mlx5_0 (GID ::ffff:10.0.0.1), not connected");
+  Endpoint remote = RemoteIn("::ffff:10.0.0.2", 0);
+  remote.ethernet = 1;
+  ASSERT_TRUE(qp.value()->Connect(remote).ok());
+  EXPECT_EQ(qp.value()->DescribePath(),
+            "mlx5_0 (GID ::ffff:10.0.0.1) to GID ::ffff:10.0.0.2");
+}
+
+TEST_F(QueuePairSetupTest, APathBetweenLidsIsDescribedByThem) {
+  OpenDevice(InfiniBand("fe80::1", 4));
+  const auto qp = Create({});
+  ASSERT_TRUE(qp.ok());
+  EXPECT_EQ(qp.value()->DescribePath(), "mlx5_0 (LID 4), not connected");
+  ASSERT_TRUE(qp.value()->Connect(RemoteIn("fe80::2")).ok());
+  EXPECT_EQ(qp.value()->DescribePath(), "mlx5_0 (LID 4) to LID 9");
+}
+
+TEST_F(QueuePairSetupTest, APeerThatIsSilentIsNamedWithWhatToLookAt) {
+  FakeDevice device = Ethernet();
+  device.ports[0].mtu = IBV_MTU_4096;
+  OpenDevice(device);
+  const auto qp = Create({});
+  ASSERT_TRUE(qp.ok());
+  Endpoint remote = RemoteIn("::ffff:10.0.0.2", 0);
+  remote.ethernet = 1;
+  remote.mtu = IBV_MTU_4096;
+  ASSERT_TRUE(qp.value()->Connect(remote).ok());
+  std::string text =
+      qp.value()->DescribeFailure(Failed(IBV_WC_RETRY_EXC_ERR, 0x81));
+  EXPECT_EQ(text.rfind("IBV_WC_RETRY_EXC_ERR, vendor error 0x81: no answer "
+                       "from GID ::ffff:10.0.0.2 through mlx5_0 port 1 (",
+                       0),
+            0u)
+      << text;
+  for (const char* part : {"ping", "same MTU", "VLAN", "RoCE version"}) {
+    EXPECT_TRUE(Has(text, part)) << text;
+  }
+  EXPECT_FALSE(Has(text, "4096")) << text;
+  remote.mtu = IBV_MTU_1024;
+  ASSERT_TRUE(qp.value()->Connect(remote).ok());
+  text = qp.value()->DescribeFailure(Failed(IBV_WC_RETRY_EXC_ERR));
+  EXPECT_TRUE(Has(text, "same MTU (here 4096, there 1024)?")) << text;
+}
+
+TEST_F(QueuePairSetupTest, AnotherFailureHasItsCauseAndThePath) {
+  OpenDevice(InfiniBand("fe80::1", 4));
+  const auto qp = Create({});
+  ASSERT_TRUE(qp.ok());
+  ASSERT_TRUE(qp.value()->Connect(RemoteIn("fe80::2")).ok());
+  const std::string text =
+      qp.value()->DescribeFailure(Failed(IBV_WC_REM_ACCESS_ERR));
+  EXPECT_EQ(text, DescribeCompletion(IBV_WC_REM_ACCESS_ERR) +
+                      " on port 1 of mlx5_0 (LID 4) to LID 9");
+}
+
+TEST_F(QueuePairSetupTest, APeerThatWasConnectedByOtherMeansIsNamedToo) {
+  OpenDevice(Ethernet());
+  const auto qp = Create({});
+  ASSERT_TRUE(qp.ok());
+  const ibv_wc silence = Failed(IBV_WC_RETRY_EXC_ERR);
+  EXPECT_TRUE(Has(qp.value()->DescribeFailure(silence), "not connected"));
+  qp.value()->set_peer_address("10.0.0.2:4711");
+  EXPECT_TRUE(Has(qp.value()->DescribeFailure(silence),
+                  "no answer from 10.0.0.2:4711 through mlx5_0 port 1"));
+  EXPECT_EQ(qp.value()->DescribePath(),
+            "mlx5_0 (GID ::ffff:10.0.0.1) to 10.0.0.2:4711");
 }
 
 }  // namespace

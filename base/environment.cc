@@ -11,6 +11,8 @@
 #include <variant>
 #include <vector>
 
+#include "base/name_filter.h"
+
 namespace ringpipe {
 namespace {
 
@@ -23,6 +25,7 @@ struct Integer {
 struct OptionalInteger {
   std::optional<int> Environment::*member;
   int least, most;
+  std::optional<int> unset = {};  // the value that means "not set"
 };
 
 struct Text {
@@ -32,7 +35,13 @@ struct Text {
 // One of a few words.
 struct Word {
   std::string Environment::*member;
-  std::array<std::string_view, 2> allowed;
+  std::array<std::string_view, 3> allowed;  // "": none
+};
+
+// A list of names, NameFilter's.
+struct Names {
+  std::string Environment::*member;
+  NameFilter::Ports ports;
 };
 
 // "FIRST-LAST", of TCP ports.
@@ -43,16 +52,41 @@ struct Ports {
 
 struct Level {};
 
+using Kind =
+    std::variant<Integer, OptionalInteger, Text, Word, Names, Ports, Level>;
+
 struct Variable {
   std::string_view name;
-  std::variant<Integer, OptionalInteger, Text, Word, Ports, Level> kind;
+  Kind kind;
+  // What another library calls the same, read where `name` is not set, and the
+  // member that tells which of the two it was.
+  std::string_view foreign = {};
+  std::string Environment::*source = nullptr;
 };
 
 constexpr int64_t kDayMs = 24LL * 60 * 60 * 1000;
 
 // Every variable. Integers have their smallest and largest value.
 const std::array kVariables = {
-    Variable{"RINGPIPE_DEVICE", Text{&Environment::device}},
+    Variable{"RINGPIPE_DEVICE",
+             Names{&Environment::device, NameFilter::Ports::kAllowed},
+             "NCCL_IB_HCA", &Environment::device_variable},
+    Variable{"RINGPIPE_GID_INDEX",
+             OptionalInteger{&Environment::gid_index, 0, 1023, -1},
+             "NCCL_IB_GID_INDEX", &Environment::gid_index_variable},
+    Variable{"RINGPIPE_SOCKET_IFNAME",
+             Names{&Environment::socket_interfaces, NameFilter::Ports::kNone},
+             "NCCL_SOCKET_IFNAME", &Environment::socket_interfaces_variable},
+    Variable{"RINGPIPE_SERVICE_LEVEL",
+             Integer{&Environment::service_level, 0, 15}},
+    Variable{"RINGPIPE_TRAFFIC_CLASS",
+             Integer{&Environment::traffic_class, 0, 255}},
+    Variable{"RINGPIPE_QP_TIMEOUT",
+             OptionalInteger{&Environment::qp_timeout, 1, 31}},
+    Variable{"RINGPIPE_QP_RETRY",
+             OptionalInteger{&Environment::qp_retry, 0, 7}},
+    Variable{"RINGPIPE_REGISTRATION",
+             Word{&Environment::registration, {"auto", "always", "never"}}},
     Variable{"RINGPIPE_HOST_ID", Text{&Environment::host_id}},
     Variable{"RINGPIPE_RANK", OptionalInteger{&Environment::rank, 0, 65'535}},
     Variable{"RINGPIPE_SIZE", OptionalInteger{&Environment::size, 1, 65'536}},
@@ -96,13 +130,32 @@ std::optional<int64_t> ToInteger(std::string_view text) {
 
 Status AssignWord(std::string_view name, const Word& word,
                   const std::string& text, Environment* out) {
-  const auto& allowed = word.allowed;
+  const auto none =
+      std::find(word.allowed.begin(), word.allowed.end(), std::string_view());
+  const std::vector<std::string_view> allowed(word.allowed.begin(), none);
   if (std::find(allowed.begin(), allowed.end(), text) == allowed.end()) {
-    return Bad(
-        name, text,
-        "use " + std::string(allowed[0]) + " or " + std::string(allowed[1]));
+    std::string words = "use ";
+    for (std::size_t i = 0; i < allowed.size(); ++i) {
+      words += i == 0 ? "" : i + 1 < allowed.size() ? ", " : " or ";
+      words += allowed[i];
+    }
+    return Bad(name, text, words);
   }
   out->*word.member = text;
+  return Status::Ok();
+}
+
+Status AssignNames(std::string_view name, const Names& names,
+                   const std::string& text, Environment* out) {
+  if (const auto filter = NameFilter::Parse(text, names.ports); !filter.ok()) {
+    const std::string one =
+        names.ports == NameFilter::Ports::kAllowed ? "mlx5_0:1" : "eth0";
+    return Bad(name, text,
+               "use a list such as '" + one + "' (names that start so), '=" +
+                   one + "' (this name), '^" + one + "' or '^=" + one +
+                   "' (all but); " + filter.status().message());
+  }
+  out->*names.member = text;
   return Status::Ok();
 }
 
@@ -121,51 +174,79 @@ Status AssignPorts(std::string_view name, const Ports& ports,
   return Status::Ok();
 }
 
-Status Assign(const Variable& variable, const std::string& text,
-              Environment* out) {
-  if (const auto* kind = std::get_if<Text>(&variable.kind)) {
-    out->*kind->member = text;
-    return Status::Ok();
-  }
-  if (const auto* kind = std::get_if<Word>(&variable.kind)) {
-    return AssignWord(variable.name, *kind, text, out);
-  }
-  if (const auto* kind = std::get_if<Ports>(&variable.kind)) {
-    return AssignPorts(variable.name, *kind, text, out);
-  }
-  if (std::holds_alternative<Level>(variable.kind)) {
-    for (const LogLevel level : {LogLevel::kError, LogLevel::kWarning,
-                                 LogLevel::kInfo, LogLevel::kDebug}) {
-      if (text == LogLevelName(level)) {
-        out->log_level = level;
-        return Status::Ok();
-      }
+Status AssignLevel(std::string_view name, const std::string& text,
+                   Environment* out) {
+  for (const LogLevel level : {LogLevel::kError, LogLevel::kWarning,
+                               LogLevel::kInfo, LogLevel::kDebug}) {
+    if (text == LogLevelName(level)) {
+      out->log_level = level;
+      return Status::Ok();
     }
-    return Bad(variable.name, text, "use error, warning, info or debug");
   }
+  return Bad(name, text, "use error, warning, info or debug");
+}
+
+std::string Range(int64_t least, int64_t most) {
+  return "use a whole number from " + std::to_string(least) + " to " +
+         std::to_string(most);
+}
+
+Status AssignOptional(std::string_view name, const OptionalInteger& kind,
+                      const std::string& text, Environment* out) {
   const std::optional<int64_t> value = ToInteger(text);
-  if (const auto* kind = std::get_if<OptionalInteger>(&variable.kind)) {
-    if (!value || *value < kind->least || *value > kind->most) {
-      return Bad(variable.name, text,
-                 "use a whole number from " + std::to_string(kind->least) +
-                     " to " + std::to_string(kind->most));
-    }
-    out->*kind->member = static_cast<int>(*value);
+  if (value && kind.unset && *value == *kind.unset) {
+    out->*kind.member = std::nullopt;
     return Status::Ok();
   }
-  const auto& kind = std::get<Integer>(variable.kind);
+  if (!value || *value < kind.least || *value > kind.most) {
+    return Bad(name, text,
+               Range(kind.least, kind.most) +
+                   (kind.unset ? ", or " + std::to_string(*kind.unset) +
+                                     " to leave the choice to ringpipe"
+                               : ""));
+  }
+  out->*kind.member = static_cast<int>(*value);
+  return Status::Ok();
+}
+
+Status AssignInteger(std::string_view name, const Integer& kind,
+                     const std::string& text, Environment* out) {
+  const std::optional<int64_t> value = ToInteger(text);
   if (!value || *value < kind.least || *value > kind.most ||
       *value % kind.multiple_of != 0) {
-    std::string allowed = "use a whole number from " +
-                          std::to_string(kind.least) + " to " +
-                          std::to_string(kind.most);
+    std::string allowed = Range(kind.least, kind.most);
     if (kind.multiple_of != 1) {
       allowed += ", a multiple of " + std::to_string(kind.multiple_of);
     }
-    return Bad(variable.name, text, allowed);
+    return Bad(name, text, allowed);
   }
   out->*kind.member = *value;
   return Status::Ok();
+}
+
+// `name`: that by which `text` was found.
+Status Assign(std::string_view name, const Kind& any, const std::string& text,
+              Environment* out) {
+  if (const auto* kind = std::get_if<Text>(&any)) {
+    out->*kind->member = text;
+    return Status::Ok();
+  }
+  if (const auto* kind = std::get_if<Word>(&any)) {
+    return AssignWord(name, *kind, text, out);
+  }
+  if (const auto* kind = std::get_if<Names>(&any)) {
+    return AssignNames(name, *kind, text, out);
+  }
+  if (const auto* kind = std::get_if<Ports>(&any)) {
+    return AssignPorts(name, *kind, text, out);
+  }
+  if (const auto* kind = std::get_if<OptionalInteger>(&any)) {
+    return AssignOptional(name, *kind, text, out);
+  }
+  if (const auto* kind = std::get_if<Integer>(&any)) {
+    return AssignInteger(name, *kind, text, out);
+  }
+  return AssignLevel(name, text, out);
 }
 
 // A misspelt variable would silently do nothing.
@@ -195,11 +276,34 @@ Status RejectUnknown() {
 Result<Environment> Environment::Parse(const Getter& get) {
   Environment environment;
   for (const Variable& variable : kVariables) {
-    if (const std::optional<std::string> text = get(variable.name)) {
-      RINGPIPE_RETURN_IF_ERROR(Assign(variable, *text, &environment));
+    std::string_view name = variable.name;
+    std::optional<std::string> text = get(name);
+    if (!text && !variable.foreign.empty()) {
+      name = variable.foreign;
+      text = get(name);
+    }
+    if (text) {
+      RINGPIPE_RETURN_IF_ERROR(
+          Assign(name, variable.kind, *text, &environment));
+      if (variable.source != nullptr) {
+        environment.*variable.source = name;
+      }
     }
   }
   return environment;
+}
+
+std::vector<std::string_view> Environment::VariableNames() {
+  std::vector<std::string_view> own;
+  std::vector<std::string_view> foreign;
+  for (const Variable& variable : kVariables) {
+    own.push_back(variable.name);
+    if (!variable.foreign.empty()) {
+      foreign.push_back(variable.foreign);
+    }
+  }
+  own.insert(own.end(), foreign.begin(), foreign.end());
+  return own;
 }
 
 Result<Environment> Environment::FromProcess() {

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/log.h"
 #include "base/status.h"
@@ -17,9 +18,35 @@ namespace ringpipe {
 // ringpipe's own variables, parsed and checked. The variables of launchers
 // (torchrun, Open MPI, MPICH, Slurm) are read in bootstrap/launcher.h.
 struct Environment {
-  // RINGPIPE_DEVICE: "soft", "mlx5_0", "mlx5_0:1" (port), "^mlx5_0" (any but);
+  // RINGPIPE_DEVICE, else NCCL_IB_HCA: "soft", or a list of devices in NCCL's
+  // syntax (base/name_filter.h; verbs/device_choice.h says what it asks for);
   // empty: chosen by what the machine has.
   std::string device;
+  // Which of the two `device` came from; for messages.
+  std::string device_variable = "RINGPIPE_DEVICE";
+  // RINGPIPE_GID_INDEX, else NCCL_IB_GID_INDEX: the entry of a port's GID table
+  // that names this end, 0 to 1023; -1 in the variable and unset: the best one.
+  std::optional<int> gid_index;
+  std::string gid_index_variable = "RINGPIPE_GID_INDEX";
+  // RINGPIPE_SOCKET_IFNAME, else NCCL_SOCKET_IFNAME: the network interfaces
+  // whose addresses ringpipe uses for TCP, in NCCL's syntax; empty: any.
+  std::string socket_interfaces;
+  std::string socket_interfaces_variable = "RINGPIPE_SOCKET_IFNAME";
+  // RINGPIPE_SERVICE_LEVEL: of InfiniBand and of RoCE's priorities, 0 to 15.
+  int64_t service_level = 0;
+  // RINGPIPE_TRAFFIC_CLASS: of the GRH; RoCE v2's IP type of service, 0 to 255.
+  int64_t traffic_class = 0;
+  // RINGPIPE_QP_TIMEOUT: how long a queue pair waits for an acknowledgement
+  // before it sends again, 4.096 us * 2^n for n from 1 to 31. Unset: by the
+  // device.
+  std::optional<int> qp_timeout;
+  // RINGPIPE_QP_RETRY: how often it sends again before the peer is lost, 0 to
+  // 7. Unset: by the device.
+  std::optional<int> qp_retry;
+  // RINGPIPE_REGISTRATION: whether sub-chunks of memory that the user did not
+  // register are registered on the fly rather than copied: "auto" (where it
+  // pays), "always", "never".
+  std::string registration = "auto";
   // RINGPIPE_HOST_ID: overrides (boot id, network namespace) in deciding which
   // ranks share a host.
   std::string host_id;
@@ -66,11 +93,16 @@ struct Environment {
       std::function<std::optional<std::string>(std::string_view name)>;
 
   // From the process's environment (the default) or any other source, as tests
-  // do. A value that cannot be parsed or is out of range is an error that names
-  // the variable, the value and what is allowed; so is an unknown variable
-  // that starts with RINGPIPE_ in the process's environment (a typo).
+  // do. NCCL's variables are asked for through the same getter, each where
+  // ringpipe's own is not set (one that is set and empty is set). A value that
+  // cannot be parsed or is out of range is an error that names the variable,
+  // the value and what is allowed; so is an unknown variable that starts with
+  // RINGPIPE_ in the process's environment (a typo).
   static Result<Environment> Parse(const Getter& get);
   static Result<Environment> FromProcess();
+
+  // Every name that Parse may ask for, NCCL's behind ringpipe's; static.
+  static std::vector<std::string_view> VariableNames();
 };
 
 }  // namespace ringpipe

@@ -1,7 +1,9 @@
 #include "base/environment.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <map>
+#include <vector>
 
 #include "gtest/gtest.h"
 
@@ -41,6 +43,17 @@ TEST(EnvironmentTest, ABadValueIsAnErrorThatSaysWhatIsAllowed) {
            {"RINGPIPE_DEPTH", "4x"},
            {"RINGPIPE_SUBCHUNK_BYTES", "1000"},
            {"RINGPIPE_SPIN_US", "99999999999999999999"},
+           {"RINGPIPE_SERVICE_LEVEL", "16"},
+           {"RINGPIPE_TRAFFIC_CLASS", "256"},
+           {"RINGPIPE_QP_TIMEOUT", "0"},
+           {"RINGPIPE_QP_RETRY", "8"},
+           {"RINGPIPE_REGISTRATION", "sometimes"},
+           {"RINGPIPE_GID_INDEX", "-2"},
+           {"RINGPIPE_DEVICE", "mlx5_0:x"},
+           {"RINGPIPE_SOCKET_IFNAME", "eth 0"},
+           {"NCCL_IB_HCA", "^"},
+           {"NCCL_IB_GID_INDEX", "three"},
+           {"NCCL_SOCKET_IFNAME", "=eth0,=eth1"},
            {"RINGPIPE_LOG_LEVEL", "loud"}}) {
     const auto environment = Environment::Parse(From({{name, value}}));
     ASSERT_FALSE(environment.ok()) << name;
@@ -49,6 +62,65 @@ TEST(EnvironmentTest, ABadValueIsAnErrorThatSaysWhatIsAllowed) {
               std::string::npos)
         << environment.status().ToString();
   }
+}
+
+TEST(EnvironmentTest, NcclsVariablesServeWhereRingpipesOwnAreNotSet) {
+  const auto environment =
+      Environment::Parse(From({{"NCCL_IB_HCA", "=mlx5_0,mlx5_1:2"},
+                               {"NCCL_IB_GID_INDEX", "3"},
+                               {"NCCL_SOCKET_IFNAME", "^docker,lo"}}));
+  ASSERT_TRUE(environment.ok()) << environment.status().ToString();
+  EXPECT_EQ(environment->device, "=mlx5_0,mlx5_1:2");
+  EXPECT_EQ(environment->device_variable, "NCCL_IB_HCA");
+  EXPECT_EQ(environment->gid_index, 3);
+  EXPECT_EQ(environment->gid_index_variable, "NCCL_IB_GID_INDEX");
+  EXPECT_EQ(environment->socket_interfaces, "^docker,lo");
+  EXPECT_EQ(environment->socket_interfaces_variable, "NCCL_SOCKET_IFNAME");
+}
+
+TEST(EnvironmentTest, RingpipesOwnVariableWinsEvenIfItIsEmpty) {
+  const auto environment =
+      Environment::Parse(From({{"RINGPIPE_DEVICE", ""},
+                               {"NCCL_IB_HCA", "^"},
+                               {"RINGPIPE_GID_INDEX", "-1"},
+                               {"NCCL_IB_GID_INDEX", "3"}}));
+  ASSERT_TRUE(environment.ok()) << environment.status().ToString();
+  EXPECT_EQ(environment->device, "");
+  EXPECT_EQ(environment->device_variable, "RINGPIPE_DEVICE");
+  EXPECT_EQ(environment->gid_index, std::nullopt);
+}
+
+TEST(EnvironmentTest, WhatAQueuePairIsGivenIsTaken) {
+  const auto unset = Environment::Parse(From({}));
+  ASSERT_TRUE(unset.ok());
+  EXPECT_EQ(unset->qp_timeout, std::nullopt);
+  EXPECT_EQ(unset->qp_retry, std::nullopt);
+  EXPECT_EQ(unset->registration, "auto");
+  const auto environment =
+      Environment::Parse(From({{"RINGPIPE_SERVICE_LEVEL", "15"},
+                               {"RINGPIPE_TRAFFIC_CLASS", "106"},
+                               {"RINGPIPE_QP_TIMEOUT", "18"},
+                               {"RINGPIPE_QP_RETRY", "0"},
+                               {"RINGPIPE_REGISTRATION", "never"}}));
+  ASSERT_TRUE(environment.ok()) << environment.status().ToString();
+  EXPECT_EQ(environment->service_level, 15);
+  EXPECT_EQ(environment->traffic_class, 106);
+  EXPECT_EQ(environment->qp_timeout, 18);
+  EXPECT_EQ(environment->qp_retry, 0);
+  EXPECT_EQ(environment->registration, "never");
+}
+
+TEST(EnvironmentTest, EveryVariableThatIsReadIsListed) {
+  std::vector<std::string_view> asked;
+  const auto environment = Environment::Parse([&](std::string_view name) {
+    asked.push_back(name);
+    return std::optional<std::string>();
+  });
+  ASSERT_TRUE(environment.ok());
+  std::vector<std::string_view> listed = Environment::VariableNames();
+  std::sort(asked.begin(), asked.end());
+  std::sort(listed.begin(), listed.end());
+  EXPECT_EQ(asked, listed);
 }
 
 TEST(EnvironmentTest, AMisspeltVariableIsAnError) {

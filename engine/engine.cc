@@ -108,11 +108,16 @@ Status Engine::OpenDevice() {
             "too many seeds of the adversarial mode in one process: let all "
             "communicators have the same RINGPIPE_SOFT_ADVERSARY"};
   }
-  RINGPIPE_ASSIGN_OR_RETURN(const verbs::DeviceRequest request,
-                            verbs::DeviceRequest::Parse(environment_.device));
   RINGPIPE_ASSIGN_OR_RETURN(
-      device_,
-      verbs::Device::Open(request, verbs::LoadSystemLibrary(), soft_library));
+      const verbs::DeviceRequest request,
+      verbs::DeviceRequest::Parse(environment_.device,
+                                  environment_.device_variable));
+  RINGPIPE_ASSIGN_OR_RETURN(
+      const auto devices,
+      verbs::Device::Open(
+          request, {environment_.gid_index, environment_.gid_index_variable},
+          verbs::LoadSystemLibrary(), soft_library));
+  device_ = devices.front();
   RINGPIPE_ASSIGN_OR_RETURN(pd_, verbs::ProtectionDomain::Create(device_));
   memory_ = std::make_unique<RegisteredMemory>(pd_);
   logger_.Info("device " + device());

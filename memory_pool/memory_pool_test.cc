@@ -14,10 +14,8 @@ namespace ringpipe {
 namespace {
 
 std::shared_ptr<verbs::ProtectionDomain> SoftDomain() {
-  auto device =
-      verbs::Device::Open({verbs::DeviceRequest::Kind::kSoftware, "", 0},
-                          Status(StatusCode::kUnavailable, "not asked for"),
-                          verbs::soft::CreateSoftLibrary({}));
+  auto device = verbs::Device::OpenSoftware(verbs::soft::CreateSoftLibrary({}),
+                                            "the test asks for it");
   EXPECT_TRUE(device.ok()) << device.status().ToString();
   auto pd = verbs::ProtectionDomain::Create(std::move(device).value());
   EXPECT_TRUE(pd.ok()) << pd.status().ToString();

@@ -37,10 +37,8 @@ class Job {
       Rank& self = ranks_[rank];
       const std::uint64_t seed =
           adversary_seed == 0 ? 0 : adversary_seed + rank;
-      auto device =
-          verbs::Device::Open({verbs::DeviceRequest::Kind::kSoftware, "", 0},
-                              Status(StatusCode::kUnavailable, "not asked for"),
-                              verbs::soft::CreateSoftLibrary({seed}));
+      auto device = verbs::Device::OpenSoftware(
+          verbs::soft::CreateSoftLibrary({seed}), "the test asks for it");
       auto pd = verbs::ProtectionDomain::Create(std::move(device).value());
       self.abort = AbortSignal::Create().value();
       Executor::Options options;
@@ -211,10 +209,8 @@ class RoguePeerTest : public ::testing::Test {
   static constexpr std::uint32_t kHalf = kCount / 2 * sizeof(float);
 
   void SetUp() override {
-    auto device =
-        verbs::Device::Open({verbs::DeviceRequest::Kind::kSoftware, "", 0},
-                            Status(StatusCode::kUnavailable, "not asked for"),
-                            verbs::soft::CreateSoftLibrary({}));
+    auto device = verbs::Device::OpenSoftware(
+        verbs::soft::CreateSoftLibrary({}), "the test asks for it");
     pd_ = verbs::ProtectionDomain::Create(std::move(device).value()).value();
     abort_ = AbortSignal::Create().value();
     Executor::Options options;

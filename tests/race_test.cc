@@ -22,9 +22,8 @@ constexpr std::size_t kBytes = 4096;
 // One end of a connection, with a buffer that peers on the host can reach.
 struct End {
   End() {
-    device = verbs::Device::Open({verbs::DeviceRequest::Kind::kSoftware, "", 0},
-                                 Status(StatusCode::kUnavailable, "not used"),
-                                 verbs::soft::CreateSoftLibrary({}))
+    device = verbs::Device::OpenSoftware(verbs::soft::CreateSoftLibrary({}),
+                                         "the test asks for it")
                  .value();
     pd = verbs::ProtectionDomain::Create(device).value();
     cq = verbs::CompletionQueue::Create(device, 16).value();

@@ -51,9 +51,7 @@ TEST(DescribeCompletionTest, EveryErrorThatIsTheFirstSaysWhatToDo) {
 class CompletionQueueTest : public testing::Test {
  protected:
   void SetUp() override {
-    auto device =
-        Device::Open({DeviceRequest::Kind::kSoftware, "", 0},
-                     Status(StatusCode::kUnavailable, "none"), machine_.soft());
+    auto device = Device::OpenSoftware(machine_.soft(), "the test asks for it");
     ASSERT_TRUE(device.ok()) << device.status().ToString();
     device_ = std::move(device).value();
   }

@@ -7,62 +7,12 @@
 #include <vector>
 
 #include "verbs/async_event.h"
-#include "verbs/gid_choice.h"
+#include "verbs/device_list.h"
+#include "verbs/interface_address.h"
 #include "verbs/port_survey.h"
 
 namespace ringpipe::verbs {
 namespace {
-
-// The devices that a library lists, for as long as they are looked at.
-class DeviceList {
- public:
-  // `library` may be nullptr: no devices.
-  explicit DeviceList(const Library* library) : library_(library) {
-    if (library_ != nullptr) {
-      errno = 0;
-      devices_ = library_->get_device_list(&count_);
-      error_ = devices_ == nullptr ? errno : 0;
-    }
-  }
-  ~DeviceList() {
-    if (devices_ != nullptr) {
-      library_->free_device_list(devices_);
-    }
-  }
-  DeviceList(const DeviceList&) = delete;
-  DeviceList& operator=(const DeviceList&) = delete;
-
-  ibv_device** get() const { return devices_; }
-  ibv_device* first() const { return count_ > 0 ? devices_[0] : nullptr; }
-  int error() const { return error_; }  // errno of a list that failed
-
-  ibv_device* Find(const std::string& name) const {
-    for (int i = 0; i < count_; ++i) {
-      if (name == library_->get_device_name(devices_[i])) {
-        return devices_[i];
-      }
-    }
-    return nullptr;
-  }
-
- private:
-  const Library* library_;
-  ibv_device** devices_ = nullptr;
-  int count_ = 0;
-  int error_ = 0;
-};
-
-// Why the system may have no device to offer.
-std::string Absence(const Result<std::shared_ptr<const Library>>& system,
-                    const DeviceList& list) {
-  if (!system.ok()) {
-    return system.status().message();
-  }
-  return list.error() == 0 ? "libibverbs.so.1 lists none"
-                           : ErrnoStatus(StatusCode::kUnavailable,
-                                         "ibv_get_device_list", list.error())
-                                 .message();
-}
 
 Status QueryLimits(const Library& library, ibv_context* context,
                    DeviceInfo& info) {
@@ -71,36 +21,68 @@ Status QueryLimits(const Library& library, ibv_context* context,
     return ErrnoStatus(StatusCode::kDeviceError,
                        "ibv_query_device of " + info.name, error);
   }
+  info.max_qp = attr.max_qp;
   info.max_qp_wr = attr.max_qp_wr;
+  info.max_cq = attr.max_cq;
   info.max_cqe = attr.max_cqe;
+  info.max_mr = attr.max_mr;
   info.max_sge = attr.max_sge;
+  info.max_qp_rd_atom = attr.max_qp_rd_atom;
+  return Status::Ok();
+}
+
+Status QueryIwarpAddress(const Library& library, ibv_context* context,
+                         const std::string& sysfs_class, DeviceInfo& info) {
+  ibv_gid first = {};
+  // Where it cannot be read, the interface is found without it, or not.
+  library.query_gid(context, static_cast<std::uint8_t>(info.port), 0, &first);
+  RINGPIPE_ASSIGN_OR_RETURN(
+      const InterfaceAddress found,
+      FindInterfaceAddress(sysfs_class, info.name, info.port, first));
+  info.gid = found.address;
+  info.interface = found.interface;
   return Status::Ok();
 }
 
 Status QueryAddress(const Library& library, ibv_context* context,
-                    const ibv_port_attr& port, const std::string& sysfs_class,
-                    DeviceInfo& info) {
-  if (!info.ethernet) {
+                    const ibv_port_attr& port, const AddressRequest& request,
+                    const std::string& sysfs_class, DeviceInfo& info) {
+  if (info.transport == Transport::kIwarp) {
+    return QueryIwarpAddress(library, context, sysfs_class, info);
+  }
+  if (!info.ethernet && !request.gid_index) {
     // Entry 0 always exists on InfiniBand; it is needed across subnets only.
     library.query_gid(context, static_cast<std::uint8_t>(info.port), 0,
                       &info.gid);
     return Status::Ok();
   }
-  const auto choice = ChooseGid(
+  const std::vector<GidEntry> table = ReadGidTable(
       library, context, info.port, port.gid_tbl_len,
       sysfs_class + "/" + info.name + "/ports/" + std::to_string(info.port));
-  if (!choice.has_value()) {
-    return {StatusCode::kUnavailable,
-            info.name + " port " + std::to_string(info.port) +
-                " has no GID: give its network interface an IP address"};
-  }
-  info.gid_index = choice->index;
-  info.gid = choice->gid;
+  RINGPIPE_ASSIGN_OR_RETURN(
+      const GidEntry entry,
+      ChooseGid(table, request, PortName(info.name, info.port)));
+  info.gid_index = entry.index;
+  info.gid = entry.gid;
+  info.gid_type = entry.type;
+  info.interface = entry.interface;
   return Status::Ok();
 }
 
+Status NotActive(const DeviceInfo& info) {
+  if (info.software) {
+    return {StatusCode::kUnavailable,
+            "the software device has no address: no network interface of this "
+            "host (of those that RINGPIPE_SOCKET_IFNAME admits, if it is set) "
+            "has one and is up; 'ip link set lo up' is enough for one host"};
+  }
+  return {StatusCode::kUnavailable,
+          PortName(info.name, info.port) + " is no longer active"};
+}
+
 Status QueryPort(const Library& library, ibv_context* context,
-                 const std::string& sysfs_class, DeviceInfo& info) {
+                 const AddressRequest& address, const std::string& sysfs_class,
+                 DeviceInfo& info) {
   ibv_port_attr port = {};
   if (const int error =
           library.query_port(context, static_cast<std::uint8_t>(info.port),
@@ -110,15 +92,29 @@ Status QueryPort(const Library& library, ibv_context* context,
                        "ibv_query_port of " + info.name, error);
   }
   if (ToPortState(port.state) != PortState::kActive) {
-    return {StatusCode::kUnavailable, info.name + " port " +
-                                          std::to_string(info.port) +
-                                          " is no longer active"};
+    return NotActive(info);
   }
   info.ethernet = port.link_layer == IBV_LINK_LAYER_ETHERNET;
+  info.transport = ToTransport(
+      context->device->transport_type == IBV_TRANSPORT_IWARP, info.ethernet);
+  if (info.gigabits_per_second == 0) {
+    info.gigabits_per_second =
+        ToGigabitsPerSecond(port.active_width, port.active_speed);
+  }
   info.lid = port.lid;
   info.mtu = port.active_mtu;
   info.max_message_bytes = port.max_msg_sz;
-  return QueryAddress(library, context, port, sysfs_class, info);
+  return QueryAddress(library, context, port, address, sysfs_class, info);
+}
+
+// As the survey found it; the port itself says it less exactly.
+double SpeedOf(const std::vector<PortView>& ports, const PortReason& chosen) {
+  for (const PortView& port : ports) {
+    if (port.device == chosen.device && port.port == chosen.port) {
+      return port.gigabits_per_second;
+    }
+  }
+  return 0;
 }
 
 // Events are taken until there are none, by whichever thread: no call may
@@ -135,44 +131,65 @@ Status MakeNonBlocking(int fd, const std::string& device) {
 
 }  // namespace
 
-Result<std::shared_ptr<Device>> Device::Open(
-    const DeviceRequest& request,
+Result<std::vector<std::shared_ptr<Device>>> Device::Open(
+    const DeviceRequest& request, const AddressRequest& address,
     const Result<std::shared_ptr<const Library>>& system,
     const std::shared_ptr<const Library>& soft,
     const std::string& sysfs_class) {
-  // Who asks for the software device gets it without a look at the hardware.
-  const bool look = request.kind != DeviceRequest::Kind::kSoftware;
-  const Library* library = look && system.ok() ? system->get() : nullptr;
-  const DeviceList list(library);
-  const std::string absence = Absence(system, list);
-  std::vector<PortView> ports;
-  if (look) {
-    ports = SurveyPorts(sysfs_class, library, list.get(), absence);
+  std::vector<std::shared_ptr<Device>> devices;
+  if (request.kind == DeviceRequest::Kind::kSoftware) {
+    // Who asks for it gets it without a look at the hardware.
+    RINGPIPE_ASSIGN_OR_RETURN(
+        std::shared_ptr<Device> device,
+        OpenSoftware(soft, request.ToString() + " asks for it"));
+    devices.push_back(std::move(device));
+    return devices;
   }
+  const DeviceList list(system);
+  const std::vector<PortView> ports = SurveyPorts(sysfs_class, list, address);
   RINGPIPE_ASSIGN_OR_RETURN(const DeviceChoice choice,
-                            ChooseDevice(request, ports, absence));
-  DeviceInfo info;
-  info.software = choice.software;
-  info.pins_memory = !choice.software;
-  info.port = choice.port;
-  info.reason = choice.reason;
-  if (!choice.software) {
-    info.name = choice.name;
-    return OpenPort(system.value(), list.Find(choice.name), info, sysfs_class);
+                            ChooseDevices(request, ports, list.absence()));
+  if (choice.software) {
+    RINGPIPE_ASSIGN_OR_RETURN(std::shared_ptr<Device> device,
+                              OpenSoftware(soft, choice.reason));
+    device->info_.left_out = choice.LeftOutText();
+    devices.push_back(std::move(device));
+    return devices;
   }
-  const DeviceList soft_list(soft.get());
-  if (soft_list.first() == nullptr) {
+  for (const PortReason& port : choice.ports) {
+    DeviceInfo info;
+    info.name = port.device;
+    info.port = port.port;
+    info.reason = port.reason;
+    info.left_out = choice.LeftOutText();
+    info.gigabits_per_second = SpeedOf(ports, port);
+    RINGPIPE_ASSIGN_OR_RETURN(std::shared_ptr<Device> device,
+                              OpenPort(system.value(), list.Find(port.device),
+                                       info, address, sysfs_class));
+    devices.push_back(std::move(device));
+  }
+  return devices;
+}
+
+Result<std::shared_ptr<Device>> Device::OpenSoftware(
+    const std::shared_ptr<const Library>& soft, std::string reason) {
+  const DeviceList list{Result<std::shared_ptr<const Library>>(soft)};
+  if (list.first() == nullptr) {
     return ErrnoStatus(StatusCode::kUnavailable,
                        "the software device cannot be used",
-                       soft_list.error() != 0 ? soft_list.error() : ENODEV);
+                       list.error() != 0 ? list.error() : ENODEV);
   }
-  info.name = soft->get_device_name(soft_list.first());
-  return OpenPort(soft, soft_list.first(), info, sysfs_class);
+  DeviceInfo info;
+  info.software = true;
+  info.pins_memory = false;
+  info.name = soft->get_device_name(list.first());
+  info.reason = std::move(reason);
+  return OpenPort(soft, list.first(), info, AddressRequest(), "");
 }
 
 Result<std::shared_ptr<Device>> Device::OpenPort(
     std::shared_ptr<const Library> library, ibv_device* device, DeviceInfo info,
-    const std::string& sysfs_class) {
+    const AddressRequest& address, const std::string& sysfs_class) {
   errno = 0;
   ibv_context* context = library->open_device(device);
   if (context == nullptr) {
@@ -183,8 +200,8 @@ Result<std::shared_ptr<Device>> Device::OpenPort(
       new Device(std::move(library), context, std::move(info)));
   RINGPIPE_RETURN_IF_ERROR(
       QueryLimits(*opened->library_, context, opened->info_));
-  RINGPIPE_RETURN_IF_ERROR(
-      QueryPort(*opened->library_, context, sysfs_class, opened->info_));
+  RINGPIPE_RETURN_IF_ERROR(QueryPort(*opened->library_, context, address,
+                                     sysfs_class, opened->info_));
   if (context->async_fd >= 0) {
     RINGPIPE_RETURN_IF_ERROR(
         MakeNonBlocking(context->async_fd, opened->info_.name));

@@ -10,49 +10,72 @@
 
 #include "base/status.h"
 #include "verbs/device_choice.h"
+#include "verbs/gid_choice.h"
 #include "verbs/library.h"
 
 namespace ringpipe::verbs {
 
-// What is true of a device as long as it is open.
+// What is true of a device and its port as long as it is open.
 struct DeviceInfo {
   std::string name;       // "mlx5_0", "soft0"
   bool software = false;  // ringpipe's own device
+  Transport transport = Transport::kInfiniBand;
   bool ethernet = false;  // link layer: addressed by GID, else by LID
   int port = 1;
+  double gigabits_per_second = 0;  // 0: not known
   int gid_index = 0;
+  // The address of this end. On iWARP no GID: the IP address of the port's
+  // network interface, as a GID would have it (IPv4 is mapped into IPv6).
   ibv_gid gid = {};
+  std::string gid_type;   // "RoCE v2"; "": not known
+  std::string interface;  // network interface, "eth0"; "": not known
   std::uint16_t lid = 0;
   ibv_mtu mtu = IBV_MTU_1024;
+  int max_qp = 0;
   int max_qp_wr = 0;
+  int max_cq = 0;
   int max_cqe = 0;
+  int max_mr = 0;
   int max_sge = 0;
+  int max_qp_rd_atom = 0;  // RDMA READs outstanding a queue pair
   std::uint64_t max_message_bytes = 0;
   // Whether registering memory pins its pages (and counts against memlock).
   bool pins_memory = true;
-  // One sentence: why this device was chosen; for the log and for errors.
+  // One sentence: why this port was chosen; for the log and for errors.
   std::string reason;
+  // The machine's other ports and why they are not used; "": there are none.
+  std::string left_out;
 };
 
 class Allocation;
 
-// RAII over ibv_context. Children (protection domains, queues) keep it alive by
-// shared_ptr, so destruction order is never the caller's problem. Thread-safe.
-// Not for use in a child process after fork.
+// RAII over ibv_context; stands for one port of the device. Children
+// (protection domains, queues) keep it alive by shared_ptr, so destruction
+// order is never the caller's problem. Thread-safe. Not for use in a child
+// process after fork.
 class Device : public std::enable_shared_from_this<Device> {
  public:
-  // Chooses by `request` and DESIGN.md's rules and opens: no HCA, or only ports
-  // that are physically down: the software device (info().reason names them).
-  // An active port that cannot be opened or used, or a device asked for by
-  // name: kUnavailable or kPermissionDenied, never a fallback.
+  // Chooses by `request` and DESIGN.md's rules (ChooseDevices) and opens: each
+  // port a Device with a context of its own, the fastest first. No HCA, or only
+  // ports that are physically down: the software device (info().reason names
+  // them). An active port that cannot be opened or used, or a device asked for
+  // by name: kUnavailable, kPermissionDenied or kInvalidArgument, never a
+  // fallback.
+  // `address`: of each real port; the software device chooses its own.
   // `soft` is the software device's table; `system` the system's, or the
   // status of loading it. `sysfs_class` is where the kernel shows its RDMA
   // devices (other than the default in tests only).
-  static Result<std::shared_ptr<Device>> Open(
-      const DeviceRequest& request,
+  static Result<std::vector<std::shared_ptr<Device>>> Open(
+      const DeviceRequest& request, const AddressRequest& address,
       const Result<std::shared_ptr<const Library>>& system,
       const std::shared_ptr<const Library>& soft,
-      const std::string& sysfs_class = "/sys/class/infiniband");
+      const std::string& sysfs_class = kSysfsClass);
+  static constexpr char kSysfsClass[] = "/sys/class/infiniband";
+
+  // The software device, whatever the machine has; `reason` is info().reason.
+  // kUnavailable where no network interface that may be used is up.
+  static Result<std::shared_ptr<Device>> OpenSoftware(
+      const std::shared_ptr<const Library>& soft, std::string reason);
 
   ~Device();
   Device(const Device&) = delete;
@@ -90,7 +113,8 @@ class Device : public std::enable_shared_from_this<Device> {
 
   static Result<std::shared_ptr<Device>> OpenPort(
       std::shared_ptr<const Library> library, ibv_device* device,
-      DeviceInfo info, const std::string& sysfs_class);
+      DeviceInfo info, const AddressRequest& address,
+      const std::string& sysfs_class);
 
   std::shared_ptr<const Library> library_;
   ibv_context* context_;

@@ -7,7 +7,10 @@
 #include <cerrno>
 #include <cstdint>
 #include <limits>
+#include <memory>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "verbs/fake_library.h"
 
@@ -20,6 +23,9 @@ class DeviceTest : public testing::Test {
  protected:
   ~DeviceTest() override { EXPECT_EQ(machine_.live, 0) << "left open"; }
 
+  using Devices = std::vector<std::shared_ptr<Device>>;
+
+  // The first of the rails.
   Result<std::shared_ptr<Device>> Open(const std::string& text) {
     return OpenWith(text, LibraryResult(machine_.library()));
   }
@@ -27,10 +33,23 @@ class DeviceTest : public testing::Test {
                                            const LibraryResult& system) {
     const auto request = DeviceRequest::Parse(text);
     EXPECT_TRUE(request.ok());
-    return Device::Open(request.value(), system, machine_.soft(),
+    auto devices = Device::Open(request.value(), address_, system,
+                                machine_.soft(), machine_.sysfs_class());
+    if (!devices.ok()) {
+      return devices.status();
+    }
+    EXPECT_FALSE(devices->empty());
+    return devices->front();
+  }
+  Result<Devices> OpenAll(const std::string& text) {
+    const auto request = DeviceRequest::Parse(text);
+    EXPECT_TRUE(request.ok());
+    return Device::Open(request.value(), address_,
+                        LibraryResult(machine_.library()), machine_.soft(),
                         machine_.sysfs_class());
   }
 
+  AddressRequest address_;
   FakeMachine machine_;
 };
 
@@ -154,13 +173,99 @@ TEST_F(DeviceTest, ADeviceThatSysfsDoesNotKnowIsAskedItself) {
   EXPECT_EQ(device.value()->info().name, "vsoft1");
 }
 
-TEST_F(DeviceTest, AnIwarpDeviceIsAnErrorThatSaysWhy) {
+TEST_F(DeviceTest, AnIwarpPortHasTheAddressOfItsNetworkInterface) {
   FakeDevice iwarp = WithPort("siw0", IBV_PORT_ACTIVE);
   iwarp.transport = IBV_TRANSPORT_IWARP;
+  iwarp.ports[0].ethernet = true;
+  iwarp.ports[0].gids = {"200:ff:fe00:1::"};
+  iwarp.ports[0].gid_ndevs = {"lo"};
   machine_.Add(iwarp);
   const auto device = Open("");
+  ASSERT_TRUE(device.ok()) << device.status().ToString();
+  const DeviceInfo& info = device.value()->info();
+  EXPECT_EQ(info.transport, Transport::kIwarp);
+  EXPECT_EQ(info.interface, "lo");
+  // A machine without IPv4 has ::1 there.
+  EXPECT_TRUE(info.gid.raw[12] == 127 || info.gid.raw[15] == 1);
+}
+
+TEST_F(DeviceTest, AnIwarpPortWithoutAnInterfaceIsAnErrorNotAFallback) {
+  FakeDevice iwarp = WithPort("siw0", IBV_PORT_ACTIVE);
+  iwarp.transport = IBV_TRANSPORT_IWARP;
+  iwarp.ports[0].ethernet = true;
+  machine_.Add(iwarp);
+  const auto unknown = Open("");
+  ASSERT_FALSE(unknown.ok());
+  EXPECT_TRUE(Has(unknown.status().message(), "siw0 port 1"));
+  EXPECT_TRUE(Has(unknown.status().message(), "network interface"));
+}
+
+TEST_F(DeviceTest, AnIwarpPortWhoseInterfaceHasNoAddressIsAnErrorThatNamesIt) {
+  FakeDevice iwarp = WithPort("siw0", IBV_PORT_ACTIVE);
+  iwarp.transport = IBV_TRANSPORT_IWARP;
+  iwarp.ports[0].gid_ndevs = {"none77"};
+  machine_.Add(iwarp);
+  const auto device = Open("siw0");
   ASSERT_FALSE(device.ok());
-  EXPECT_TRUE(Has(device.status().message(), "iWARP"));
+  EXPECT_EQ(device.status().code(), StatusCode::kUnavailable);
+  EXPECT_TRUE(Has(device.status().message(), "none77 an IP address"))
+      << device.status().ToString();
+}
+
+TEST_F(DeviceTest, ADeviceOfAnUnknownTransportIsAnErrorThatSaysWhy) {
+  FakeDevice other = WithPort("usnic_0", IBV_PORT_ACTIVE);
+  other.transport = IBV_TRANSPORT_USNIC;
+  machine_.Add(other);
+  const auto device = Open("");
+  ASSERT_FALSE(device.ok());
+  EXPECT_TRUE(Has(device.status().message(), "reliable connected"));
+}
+
+TEST_F(DeviceTest, AllActivePortsOpenEachWithAContextOfItsOwn) {
+  FakeDevice two_ports = WithPort("mlx5_0", IBV_PORT_ACTIVE);
+  two_ports.ports.push_back(FakePort{});
+  two_ports.ports[1].lid = 22;
+  machine_.Add(two_ports);
+  FakeDevice fast = WithPort("mlx5_1", IBV_PORT_ACTIVE);
+  fast.ports[0].gigabits_per_second = 400;
+  machine_.Add(fast);
+  machine_.Add(WithPort("mlx5_2", IBV_PORT_DOWN));
+  const auto devices = OpenAll("");
+  ASSERT_TRUE(devices.ok()) << devices.status().ToString();
+  ASSERT_EQ(devices.value().size(), 3u);
+  EXPECT_EQ(machine_.live, 3);
+  EXPECT_EQ(devices.value()[0]->info().name, "mlx5_1");
+  EXPECT_EQ(devices.value()[0]->info().gigabits_per_second, 400);
+  EXPECT_EQ(devices.value()[2]->info().port, 2);
+  EXPECT_EQ(devices.value()[2]->info().lid, 22);
+  EXPECT_TRUE(Has(devices.value()[0]->info().left_out, "mlx5_2 port 1"));
+}
+
+TEST_F(DeviceTest, ARailThatCannotBeOpenedIsAnErrorAndLeavesNoneOpen) {
+  machine_.Add(WithPort("mlx5_0", IBV_PORT_ACTIVE));
+  FakeDevice locked = WithPort("mlx5_1", IBV_PORT_ACTIVE);
+  locked.open_errno = EACCES;
+  machine_.Add(locked);
+  const auto devices = OpenAll("mlx5");
+  ASSERT_FALSE(devices.ok());
+  EXPECT_EQ(devices.status().code(), StatusCode::kPermissionDenied);
+  EXPECT_TRUE(Has(devices.status().message(), "mlx5_1"));
+  EXPECT_EQ(machine_.live, 0);
+}
+
+TEST_F(DeviceTest, TheSoftwareDeviceOpensWithTheReasonThatIsGiven) {
+  const auto device = Device::OpenSoftware(machine_.soft(), "same host");
+  ASSERT_TRUE(device.ok()) << device.status().ToString();
+  EXPECT_TRUE(device.value()->info().software);
+  EXPECT_EQ(device.value()->info().reason, "same host");
+}
+
+TEST_F(DeviceTest, ASoftwareDeviceWithoutAnInterfaceThatIsUpSaysSo) {
+  machine_.soft_device.ports[0].state = IBV_PORT_DOWN;
+  const auto device = Open("");
+  ASSERT_FALSE(device.ok());
+  EXPECT_EQ(device.status().code(), StatusCode::kUnavailable);
+  EXPECT_TRUE(Has(device.status().message(), "RINGPIPE_SOCKET_IFNAME"));
 }
 
 TEST_F(DeviceTest, ANamedDeviceThatIsMissingIsUnavailable) {
@@ -224,11 +329,58 @@ TEST_F(DeviceTest, ARoutableAddressIsPreferredToALinkLocalOneOfRoceV2) {
   EXPECT_EQ(device.value()->info().gid_index, 1);
 }
 
-TEST_F(DeviceTest, ALinkLocalAddressIsTakenOnlyWhereThereIsNoOther) {
-  machine_.Add(Ethernet({"", "fe80::1"}));
+TEST_F(DeviceTest, ALinkLocalAddressAloneIsAnErrorThatListsIt) {
+  machine_.Add(Ethernet({"", "fe80::1"}, {"", "RoCE v2"}));
+  const auto device = Open("");
+  ASSERT_FALSE(device.ok());
+  EXPECT_EQ(device.status().code(), StatusCode::kUnavailable);
+  for (const char* part : {"IP address", "1: fe80::1 (RoCE v2)"}) {
+    EXPECT_TRUE(Has(device.status().message(), part))
+        << device.status().ToString();
+  }
+}
+
+TEST_F(DeviceTest, APortWithoutAnAddressIsPassedOverForOneThatHasOne) {
+  FakeDevice bare = Ethernet({"fe80::1"});
+  bare.name = "mlx5_0";
+  bare.ports[0].gigabits_per_second = 400;
+  machine_.Add(bare);
+  machine_.Add(Ethernet({"fe80::2", "::ffff:10.0.0.1"}));
   const auto device = Open("");
   ASSERT_TRUE(device.ok()) << device.status().ToString();
-  EXPECT_EQ(device.value()->info().gid_index, 1);
+  EXPECT_EQ(device.value()->info().name, "rxe0");
+  EXPECT_TRUE(Has(device.value()->info().left_out, "no usable GID"));
+}
+
+TEST_F(DeviceTest, TheGidThatIsAskedForIsUsedWhateverItIs) {
+  FakeDevice ethernet =
+      Ethernet({"fe80::1", "::ffff:10.0.0.1"}, {"RoCE v2", "RoCE v2"});
+  ethernet.ports[0].gid_ndevs = {"eth0", "eth0"};
+  machine_.Add(ethernet);
+  address_.gid_index = 0;
+  const auto device = Open("");
+  ASSERT_TRUE(device.ok()) << device.status().ToString();
+  EXPECT_EQ(device.value()->info().gid_index, 0);
+  EXPECT_EQ(device.value()->info().gid.raw[0], 0xfe);
+  EXPECT_EQ(device.value()->info().gid_type, "RoCE v2");
+  EXPECT_EQ(device.value()->info().interface, "eth0");
+}
+
+TEST_F(DeviceTest, AGidThatIsNotThereIsAnErrorWithTheTable) {
+  machine_.Add(Ethernet({"fe80::1", "", "::ffff:10.0.0.1"}));
+  address_.variable = "NCCL_IB_GID_INDEX";
+  for (const int index : {1, 3, 200}) {
+    address_.gid_index = index;
+    const auto device = Open("");
+    ASSERT_FALSE(device.ok()) << index;
+    EXPECT_EQ(device.status().code(), StatusCode::kInvalidArgument);
+    for (const std::string& part :
+         {"NCCL_IB_GID_INDEX=" + std::to_string(index),
+          std::string("0: fe80::1, 2: ::ffff:10.0.0.1")}) {
+      EXPECT_TRUE(Has(device.status().message(), part))
+          << device.status().ToString();
+    }
+  }
 }
 
 TEST_F(DeviceTest, AnEthernetPortWithoutAnAddressIsAnErrorNotAFallback) {

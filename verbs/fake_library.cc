@@ -5,6 +5,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -95,11 +96,21 @@ int QueryDevice(ibv_context* context, ibv_device_attr* attr) {
   attr->max_qp_wr = Of(context).max_qp_wr;
   attr->max_qp = Of(context).max_qp;
   attr->max_cq = Of(context).max_cq;
+  attr->max_qp_rd_atom = 16;
   attr->max_cqe = 4096;
   attr->max_mr = 2048;
   attr->max_pd = 512;
   attr->max_sge = 4;
   return 0;
+}
+
+// As ibv_port_attr encodes it.
+std::uint8_t SpeedPerLane(double gigabits) {
+  return gigabits >= 100  ? 128
+         : gigabits >= 50 ? 64
+         : gigabits >= 25 ? 32
+         : gigabits >= 10 ? 4
+                          : 1;
 }
 
 int QueryPort(ibv_context* context, std::uint8_t port,
@@ -114,6 +125,8 @@ int QueryPort(ibv_context* context, std::uint8_t port,
   attr->gid_tbl_len = static_cast<int>(fake.gids.size());
   attr->max_msg_sz = 1U << 30;
   attr->lid = fake.lid;
+  attr->active_width = 2;  // 4 lanes
+  attr->active_speed = SpeedPerLane(fake.gigabits_per_second / 4);
   attr->link_layer =
       fake.ethernet ? IBV_LINK_LAYER_ETHERNET : IBV_LINK_LAYER_INFINIBAND;
   return 0;
@@ -304,6 +317,58 @@ void WriteFile(const std::filesystem::path& path, const std::string& text) {
   std::ofstream(path) << text << "\n";
 }
 
+void WritePort(const std::filesystem::path& folder, const FakePort& port) {
+  WriteFile(folder / "state", std::to_string(port.state) + ": STATE");
+  WriteFile(folder / "link_layer", port.ethernet ? "Ethernet" : "InfiniBand");
+  WriteFile(folder / "rate",
+            std::to_string(port.gigabits_per_second) + " Gb/sec (4X)");
+  for (std::size_t i = 0; i < port.gids.size(); ++i) {
+    WriteFile(folder / "gids" / std::to_string(i),
+              port.gids[i].empty() ? "::" : port.gids[i]);
+  }
+  for (std::size_t i = 0; i < port.gid_types.size(); ++i) {
+    WriteFile(folder / "gid_attrs" / "types" / std::to_string(i),
+              port.gid_types[i]);
+  }
+  for (std::size_t i = 0; i < port.gid_ndevs.size(); ++i) {
+    WriteFile(folder / "gid_attrs" / "ndevs" / std::to_string(i),
+              port.gid_ndevs[i]);
+  }
+}
+
+std::string ReadLine(const std::filesystem::path& path) {
+  std::ifstream file(path);
+  std::string line;
+  std::getline(file, line);
+  return line;
+}
+
+std::vector<std::string> Sorted(const std::filesystem::path& folder) {
+  std::vector<std::string> names;
+  std::error_code none;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, none)) {
+    names.push_back(entry.path().filename().string());
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+FakePort ReadPort(const std::filesystem::path& folder) {
+  FakePort port;
+  port.state = static_cast<ibv_port_state>(
+      std::strtol(ReadLine(folder / "state").c_str(), nullptr, 10));
+  port.ethernet = ReadLine(folder / "link_layer") == "Ethernet";
+  port.lid = static_cast<std::uint16_t>(
+      std::strtol(ReadLine(folder / "lid").c_str(), nullptr, 16));
+  port.gigabits_per_second =
+      std::strtod(ReadLine(folder / "rate").c_str(), nullptr);
+  port.mtu = port.ethernet ? IBV_MTU_1024 : IBV_MTU_4096;
+  for (std::size_t i = 0; i < Sorted(folder / "gids").size(); ++i) {
+    port.gids.push_back(ReadLine(folder / "gids" / std::to_string(i)));
+  }
+  return port;
+}
+
 std::string NewFolder() {
   const char* parent = std::getenv("TEST_TMPDIR");
   std::string path =
@@ -315,7 +380,8 @@ std::string NewFolder() {
 
 FakeMachine::FakeMachine()
     : library_(std::make_shared<Library>(FakeTable())),
-      sysfs_class_(NewFolder()) {
+      folder_(NewFolder()),
+      sysfs_class_(folder_) {
   Library old = FakeTable();
   old.reg_mr_iova2 = nullptr;
   old.fork_init = nullptr;
@@ -330,26 +396,41 @@ FakeMachine::FakeMachine()
 
 FakeMachine::~FakeMachine() {
   std::error_code ignored;
-  std::filesystem::remove_all(sysfs_class_, ignored);
+  std::filesystem::remove_all(folder_, ignored);
   machine = nullptr;
 }
 
 void FakeMachine::Add(FakeDevice device) {
+  const auto device_folder = std::filesystem::path(sysfs_class_) / device.name;
+  if (device.in_sysfs) {
+    WriteFile(device_folder / "node_type",
+              device.transport == IBV_TRANSPORT_IWARP ? "4: RNIC" : "1: CA");
+  }
   int number = 0;
   for (const FakePort& port : device.ports) {
     ++number;
-    if (!device.in_sysfs) {
-      continue;
-    }
-    const auto folder = std::filesystem::path(sysfs_class_) / device.name /
-                        "ports" / std::to_string(number);
-    WriteFile(folder / "state", std::to_string(port.state) + ": STATE");
-    for (std::size_t i = 0; i < port.gid_types.size(); ++i) {
-      WriteFile(folder / "gid_attrs" / "types" / std::to_string(i),
-                port.gid_types[i]);
+    if (device.in_sysfs) {
+      WritePort(device_folder / "ports" / std::to_string(number), port);
     }
   }
   devices.push_back(std::make_unique<FakeDevice>(std::move(device)));
+}
+
+void FakeMachine::AddRecorded(const std::string& sysfs_class) {
+  sysfs_class_ = sysfs_class;
+  for (const std::string& name : Sorted(sysfs_class)) {
+    const auto folder = std::filesystem::path(sysfs_class) / name;
+    FakeDevice device;
+    device.name = name;
+    device.transport = ReadLine(folder / "node_type") == "4: RNIC"
+                           ? IBV_TRANSPORT_IWARP
+                           : IBV_TRANSPORT_IB;
+    device.ports.clear();
+    for (const std::string& number : Sorted(folder / "ports")) {
+      device.ports.push_back(ReadPort(folder / "ports" / number));
+    }
+    devices.push_back(std::make_unique<FakeDevice>(std::move(device)));
+  }
 }
 
 }  // namespace ringpipe::verbs

@@ -17,8 +17,10 @@ struct FakePort {
   bool ethernet = false;
   std::uint16_t lid = 1;
   ibv_mtu mtu = IBV_MTU_4096;
+  double gigabits_per_second = 100;    // of 4 lanes
   std::vector<std::string> gids;       // as text; "": an empty entry
   std::vector<std::string> gid_types;  // as sysfs has them: "RoCE v2"
+  std::vector<std::string> gid_ndevs;  // likewise: "eth0"
 };
 
 struct FakeDevice {
@@ -49,6 +51,9 @@ class FakeMachine {
 
   // Also writes the device's part of sysfs.
   void Add(FakeDevice device);
+  // Adds the devices that a copy of /sys/class/infiniband tells of, which is
+  // sysfs_class() from now on: their ports, GIDs and transports.
+  void AddRecorded(const std::string& sysfs_class);
   // Raises an asynchronous event on every open context.
   void Raise(ibv_async_event event) { events.push_back(event); }
 
@@ -86,6 +91,7 @@ class FakeMachine {
   std::shared_ptr<const Library> library_;
   std::shared_ptr<const Library> old_library_;
   std::shared_ptr<const Library> soft_;
+  const std::string folder_;  // its own
   std::string sysfs_class_;
 };
 

@@ -24,11 +24,11 @@ class MemoryRegionTest : public testing::Test {
   }
 
   void Open(const std::shared_ptr<const Library>& library) {
-    auto device =
-        Device::Open({}, Result<std::shared_ptr<const Library>>(library),
+    auto devices =
+        Device::Open({}, {}, Result<std::shared_ptr<const Library>>(library),
                      machine_.soft(), machine_.sysfs_class());
-    ASSERT_TRUE(device.ok()) << device.status().ToString();
-    auto pd = ProtectionDomain::Create(std::move(device).value());
+    ASSERT_TRUE(devices.ok()) << devices.status().ToString();
+    auto pd = ProtectionDomain::Create(devices->front());
     ASSERT_TRUE(pd.ok());
     pd_ = std::move(pd).value();
   }

@@ -6,7 +6,11 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <system_error>
+#include <utility>
+
+#include "verbs/interface_address.h"
 
 namespace ringpipe::verbs {
 namespace {
@@ -23,26 +27,42 @@ std::vector<std::string> ListDirectory(const std::filesystem::path& path) {
   return names;
 }
 
-// Of a file such as ports/1/state, "4: ACTIVE": 4; 0 if it cannot be read.
-int ReadLeadingNumber(const std::filesystem::path& path) {
+// Of a file such as ports/1/state, "4: ACTIVE", or ports/1/rate, "2.5 Gb/sec
+// (1X SDR)", the number; 0 if it cannot be read.
+template <typename Number>
+Number ReadLeadingNumber(const std::filesystem::path& path) {
   std::ifstream file(path);
-  int number = 0;
+  Number number = 0;
   return file >> number ? number : 0;
 }
+
+// Of node_type, "4: RNIC".
+constexpr int kNodeTypeRnic = 4;
 
 std::vector<PortView> PortsFromSysfs(const std::string& sysfs_class,
                                      const std::string& device) {
   std::vector<PortView> ports;
-  const std::filesystem::path folder =
-      std::filesystem::path(sysfs_class) / device / "ports";
-  for (const std::string& name : ListDirectory(folder)) {
+  const auto device_folder = std::filesystem::path(sysfs_class) / device;
+  const bool iwarp =
+      ReadLeadingNumber<int>(device_folder / "node_type") == kNodeTypeRnic;
+  for (const std::string& name : ListDirectory(device_folder / "ports")) {
     int port = 0;
     const char* end = name.data() + name.size();
     const auto [stop, error] = std::from_chars(name.data(), end, port);
-    if (error == std::errc() && stop == end && port >= 1 && port <= 255) {
-      const int state = ReadLeadingNumber(folder / name / "state");
-      ports.push_back({device, port, ToPortState(state), Status()});
+    if (error != std::errc() || stop != end || port < 1 || port > 255) {
+      continue;
     }
+    const std::filesystem::path folder = device_folder / "ports" / name;
+    std::ifstream file(folder / "link_layer");
+    std::string link_layer;
+    std::getline(file, link_layer);
+    PortView view;
+    view.device = device;
+    view.port = port;
+    view.state = ToPortState(ReadLeadingNumber<int>(folder / "state"));
+    view.transport = ToTransport(iwarp, link_layer == "Ethernet");
+    view.gigabits_per_second = ReadLeadingNumber<double>(folder / "rate");
+    ports.push_back(view);
   }
   return ports;
 }
@@ -68,12 +88,19 @@ std::vector<PortView> PortsFromDevice(const Library& library,
     const int error = library.query_port(
         context, static_cast<std::uint8_t>(port),
         reinterpret_cast<_compat_ibv_port_attr*>(&port_attr));
-    ports.push_back(
-        {name, port,
-         error == 0 ? ToPortState(port_attr.state) : PortState::kActive,
-         error == 0 ? Status()
-                    : ErrnoStatus(StatusCode::kDeviceError,
-                                  "ibv_query_port of " + name, error)});
+    PortView view = {name, port, PortState::kActive, Status()};
+    if (error != 0) {
+      view.obstacle = ErrnoStatus(StatusCode::kDeviceError,
+                                  "ibv_query_port of " + name, error);
+    } else {
+      view.state = ToPortState(port_attr.state);
+      view.transport =
+          ToTransport(device->transport_type == IBV_TRANSPORT_IWARP,
+                      port_attr.link_layer == IBV_LINK_LAYER_ETHERNET);
+      view.gigabits_per_second =
+          ToGigabitsPerSecond(port_attr.active_width, port_attr.active_speed);
+    }
+    ports.push_back(view);
   }
   library.close_device(context);
   return ports;
@@ -88,17 +115,34 @@ Status NotListed(const std::string& device, const std::string& absence) {
 }
 
 Status NotReliableConnected(const std::string& device) {
-  return {
-      StatusCode::kUnavailable,
-      device +
-          " is not an InfiniBand or RoCE device: ringpipe connects reliable "
-          "queue pairs itself, which iWARP and others do not allow"};
+  return {StatusCode::kUnavailable,
+          device +
+              " is not an InfiniBand, RoCE or iWARP device: it may have no "
+              "reliable connected queue pairs, on which ringpipe is built"};
 }
 
 void SetObstacles(std::vector<PortView>& ports, const Status& obstacle) {
   for (PortView& port : ports) {
     port.obstacle = obstacle;
   }
+}
+
+// Whether the port can be addressed, as far as sysfs knows without opening it.
+Status CheckAddress(const std::string& sysfs_class, const PortView& port,
+                    const AddressRequest& address) {
+  const auto table = ReadGidTable(sysfs_class + "/" + port.device + "/ports/" +
+                                  std::to_string(port.port));
+  if (port.transport == Transport::kIwarp) {
+    const ibv_gid first =
+        table && !table->empty() ? table->front().gid : ibv_gid{};
+    return FindInterfaceAddress(sysfs_class, port.device, port.port, first)
+        .status();
+  }
+  if (port.transport == Transport::kInfiniBand || !table ||
+      address.gid_index.has_value()) {
+    return Status::Ok();
+  }
+  return ChooseGid(*table, address, PortName(port.device, port.port)).status();
 }
 
 }  // namespace
@@ -116,26 +160,57 @@ PortState ToPortState(int state) {
   }
 }
 
+Transport ToTransport(bool iwarp, bool ethernet) {
+  if (iwarp) {
+    return Transport::kIwarp;
+  }
+  return ethernet ? Transport::kRoce : Transport::kInfiniBand;
+}
+
+double ToGigabitsPerSecond(int active_width, int active_speed) {
+  constexpr std::pair<int, int> kLanes[] = {
+      {1, 1}, {2, 4}, {4, 8}, {8, 12}, {16, 2}};
+  constexpr std::pair<int, double> kGigabitsPerLane[] = {
+      {1, 2.5}, {2, 5},   {4, 10},    {8, 10},   {16, 14},
+      {32, 25}, {64, 50}, {128, 100}, {256, 200}};
+  const auto* lanes =
+      std::find_if(std::begin(kLanes), std::end(kLanes),
+                   [&](const auto& one) { return one.first == active_width; });
+  const auto* speed =
+      std::find_if(std::begin(kGigabitsPerLane), std::end(kGigabitsPerLane),
+                   [&](const auto& one) { return one.first == active_speed; });
+  return lanes == std::end(kLanes) || speed == std::end(kGigabitsPerLane)
+             ? 0
+             : lanes->second * speed->second;
+}
+
 std::vector<PortView> SurveyPorts(const std::string& sysfs_class,
-                                  const Library* library, ibv_device** listed,
-                                  const std::string& absence) {
+                                  const DeviceList& listed,
+                                  const AddressRequest& address) {
   std::vector<std::string> unlisted = ListDirectory(sysfs_class);
   std::vector<PortView> all;
-  for (int i = 0; listed != nullptr && listed[i] != nullptr; ++i) {
-    const std::string name = library->get_device_name(listed[i]);
+  ibv_device** const devices = listed.get();
+  for (int i = 0; devices != nullptr && devices[i] != nullptr; ++i) {
+    const std::string name = listed.library()->get_device_name(devices[i]);
     std::erase(unlisted, name);
     std::vector<PortView> ports = PortsFromSysfs(sysfs_class, name);
     if (ports.empty()) {
-      ports = PortsFromDevice(*library, listed[i]);
+      ports = PortsFromDevice(*listed.library(), devices[i]);
     }
-    if (listed[i]->transport_type != IBV_TRANSPORT_IB) {
+    if (devices[i]->transport_type != IBV_TRANSPORT_IB &&
+        devices[i]->transport_type != IBV_TRANSPORT_IWARP) {
       SetObstacles(ports, NotReliableConnected(name));
+    }
+    for (PortView& port : ports) {
+      if (port.state == PortState::kActive && port.obstacle.ok()) {
+        port.obstacle = CheckAddress(sysfs_class, port, address);
+      }
     }
     all.insert(all.end(), ports.begin(), ports.end());
   }
   for (const std::string& name : unlisted) {
     std::vector<PortView> ports = PortsFromSysfs(sysfs_class, name);
-    SetObstacles(ports, NotListed(name, absence));
+    SetObstacles(ports, NotListed(name, listed.absence()));
     all.insert(all.end(), ports.begin(), ports.end());
   }
   std::sort(all.begin(), all.end(), [](const PortView& a, const PortView& b) {

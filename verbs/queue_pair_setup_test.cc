@@ -23,12 +23,12 @@ class QueuePairSetupTest : public testing::Test {
   void OpenDevice(FakeDevice fake) {
     fake.name = "mlx5_0";
     machine_.Add(fake);
-    auto device = Device::Open(
-        {}, Result<std::shared_ptr<const Library>>(machine_.library()),
+    auto devices = Device::Open(
+        {}, {}, Result<std::shared_ptr<const Library>>(machine_.library()),
         machine_.soft(), machine_.sysfs_class());
-    ASSERT_TRUE(device.ok()) << device.status().ToString();
-    auto pd = ProtectionDomain::Create(device.value());
-    auto cq = CompletionQueue::Create(device.value(), 16);
+    ASSERT_TRUE(devices.ok()) << devices.status().ToString();
+    auto pd = ProtectionDomain::Create(devices->front());
+    auto cq = CompletionQueue::Create(devices->front(), 16);
     ASSERT_TRUE(pd.ok() && cq.ok());
     pd_ = pd.value();
     cq_ = cq.value();

@@ -30,12 +30,15 @@ const char* RealDevice() { return std::getenv("RINGPIPE_TEST_DEVICE"); }
 
 Result<std::shared_ptr<Device>> OpenDevice(std::uint64_t adversary_seed) {
   const auto soft = soft::CreateSoftLibrary({adversary_seed});
-  if (RealDevice() != nullptr) {
-    return Device::Open({DeviceRequest::Kind::kNamed, RealDevice(), 0},
-                        LoadSystemLibrary(), soft);
+  if (RealDevice() == nullptr) {
+    return Device::OpenSoftware(soft, "the test asks for it");
   }
-  return Device::Open({DeviceRequest::Kind::kSoftware, "", 0},
-                      Status(StatusCode::kUnavailable, "not asked for"), soft);
+  RINGPIPE_ASSIGN_OR_RETURN(const DeviceRequest request,
+                            DeviceRequest::Parse(RealDevice()));
+  RINGPIPE_ASSIGN_OR_RETURN(
+      const auto devices,
+      Device::Open(request, {}, LoadSystemLibrary(), soft));
+  return devices.front();
 }
 
 // Seeds of the adversarial mode, which real devices do not have.

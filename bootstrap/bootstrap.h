@@ -9,6 +9,7 @@
 
 #include "base/deadline.h"
 #include "base/log.h"
+#include "base/name_filter.h"
 #include "base/status.h"
 #include "bootstrap/launcher.h"
 
@@ -41,6 +42,8 @@ class Bootstrap {
   struct Options {
     Launch launch;
     std::string secret;  // empty: none; then only loopback and unix sockets
+    // Those from whose addresses rank 0 is connected to, beyond this host.
+    NameFilter interfaces;
     Deadline deadline = Deadline::Infinite();  // for Join
     Logger logger;
     // Called once, from Bootstrap's thread, with the reason for which the job

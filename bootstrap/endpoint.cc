@@ -1,5 +1,7 @@
 #include "bootstrap/endpoint.h"
 
+#include <ifaddrs.h>
+#include <net/if.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
@@ -35,6 +37,49 @@ Result<int> OpenSocket(const Endpoint& endpoint) {
                        "cannot open a socket", errno);
   }
   return fd;
+}
+
+// Whether a peer on another host can answer to it without more being said.
+bool IsSource(const ifaddrs& one, int family) {
+  if (one.ifa_addr == nullptr || one.ifa_addr->sa_family != family ||
+      (one.ifa_flags & IFF_UP) == 0) {
+    return false;
+  }
+  sockaddr_in6 ipv6{};
+  if (family == AF_INET6) {
+    std::memcpy(&ipv6, one.ifa_addr, sizeof(ipv6));
+  }
+  return !IN6_IS_ADDR_LINKLOCAL(&ipv6.sin6_addr);
+}
+
+// Binds to the first address of the interfaces; the kernel chooses the port.
+Status BindToInterface(int fd, int family, const NameFilter& interfaces) {
+  ifaddrs* list = nullptr;
+  if (getifaddrs(&list) != 0) {
+    return ErrnoStatus(StatusCode::kUnavailable,
+                       "the network interfaces' addresses", errno);
+  }
+  Status status(
+      StatusCode::kUnavailable,
+      std::string("no network interface that RINGPIPE_SOCKET_IFNAME "
+                  "(or NCCL_SOCKET_IFNAME) admits is up and has an ") +
+          (family == AF_INET ? "IPv4" : "IPv6") + " address");
+  const socklen_t bytes =
+      family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
+  for (const ifaddrs* i = list; i != nullptr; i = i->ifa_next) {
+    if (interfaces.Admits(i->ifa_name) && IsSource(*i, family)) {
+      SetOption(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, 1);
+      status =
+          bind(fd, i->ifa_addr, bytes) == 0
+              ? Status::Ok()
+              : ErrnoStatus(StatusCode::kUnavailable,
+                            std::string("cannot connect from ") + i->ifa_name,
+                            errno);
+      break;
+    }
+  }
+  freeifaddrs(list);
+  return status;
 }
 
 }  // namespace
@@ -85,8 +130,18 @@ Result<int> OpenListening(const Endpoint& endpoint) {
   return fd;
 }
 
-Result<int> OpenConnecting(const Endpoint& endpoint) {
-  return OpenSocket(endpoint);
+Result<int> OpenConnecting(const Endpoint& endpoint,
+                           const NameFilter& interfaces) {
+  RINGPIPE_ASSIGN_OR_RETURN(const int fd, OpenSocket(endpoint));
+  if (!interfaces.admits_all() && !IsLocal(endpoint)) {
+    if (Status bound =
+            BindToInterface(fd, endpoint.data()->sa_family, interfaces);
+        !bound.ok()) {
+      close(fd);
+      return bound;
+    }
+  }
+  return fd;
 }
 
 int AcceptFrom(int listening_fd) {

@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>  // before Asio: Boost 1.74 needs it there
 
+#include "base/name_filter.h"
 #include "base/status.h"
 
 namespace ringpipe {
@@ -24,7 +25,11 @@ bool IsLocal(const Endpoint& endpoint);
 // kInvalidArgument: not an address of this host; kUnavailable: in use;
 // kResourceExhausted: no descriptors.
 Result<int> OpenListening(const Endpoint& endpoint);
-Result<int> OpenConnecting(const Endpoint& endpoint);
+// Beyond this host it connects from an address of an interface that
+// `interfaces` admits (RINGPIPE_SOCKET_IFNAME), unless that admits all;
+// kUnavailable where none has an address of the endpoint's family.
+Result<int> OpenConnecting(const Endpoint& endpoint,
+                           const NameFilter& interfaces);
 // -1 with errno set where there is nothing to accept.
 int AcceptFrom(int listening_fd);
 

@@ -81,7 +81,7 @@ void MemberSession::Resolve() {
 }
 
 void MemberSession::Connect(const Endpoint& endpoint) {
-  const Result<int> fd = OpenConnecting(endpoint);
+  const Result<int> fd = OpenConnecting(endpoint, options_.interfaces);
   if (!fd.ok()) {
     OnConnectFailed(fd.status().message());
     return;

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/name_filter.h"
 #include "engine/agreement.h"
 #include "engine/algorithms.h"
 #include "verbs/soft/soft_library.h"
@@ -84,6 +85,9 @@ Status Engine::Join(Deadline deadline) {
   Bootstrap::Options options;
   options.launch = launch_;
   options.secret = environment_.secret;
+  RINGPIPE_ASSIGN_OR_RETURN(options.interfaces,
+                            NameFilter::Parse(environment_.socket_interfaces,
+                                              NameFilter::Ports::kNone));
   options.deadline = deadline;
   options.logger = logger_;
   options.on_failure = [abort = abort_.get(),

@@ -61,10 +61,12 @@ class DeviceEventsTest : public testing::Test {
       GTEST_SKIP() << "needs RINGPIPE_TEST_DEVICE and RINGPIPE_TEST_INTERFACE";
     }
     interface_ = interface;
-    auto opened = Device::Open({DeviceRequest::Kind::kNamed, device, 0},
-                               LoadSystemLibrary(), machine_.soft());
+    const auto request = DeviceRequest::Parse(device);
+    ASSERT_TRUE(request.ok()) << request.status().ToString();
+    const auto opened = Device::Open(request.value(), {}, LoadSystemLibrary(),
+                                     machine_.soft());
     ASSERT_TRUE(opened.ok()) << opened.status().ToString();
-    device_ = std::move(opened).value();
+    device_ = opened.value().front();
   }
 
   // The address by which the device is reached, without its prefix length.

@@ -122,6 +122,7 @@ int QueryPort(ibv_context* context, std::uint8_t port,
   const FakePort& fake = Of(context).ports[port - 1];
   attr->state = fake.state;
   attr->active_mtu = fake.mtu;
+  attr->max_mtu = IBV_MTU_4096;
   attr->gid_tbl_len = static_cast<int>(fake.gids.size());
   attr->max_msg_sz = 1U << 30;
   attr->lid = fake.lid;

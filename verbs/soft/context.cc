@@ -59,7 +59,7 @@ T* FailWith(int error) {
 Context::Context(ibv_device* device, const Options& options)
     : verbs_context{},
       options_(options),
-      port_(options.link_layer),
+      port_(options.link_layer, options.interfaces),
       housekeeper_(this) {
   sz = sizeof(verbs_context);
   context.device = device;

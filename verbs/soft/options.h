@@ -3,8 +3,10 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 
 #include "base/environment.h"
+#include "base/name_filter.h"
 
 namespace ringpipe::verbs::soft {
 
@@ -28,6 +30,8 @@ struct Options {
   // TCP and UDP ports, the same on all hosts.
   int first_port = 16384;
   int last_port = 32767;
+  // The network interfaces whose addresses the port has.
+  NameFilter interfaces = {};
 
   bool operator==(const Options&) const = default;
 
@@ -42,6 +46,12 @@ struct Options {
     options.secret = environment.secret;
     options.first_port = environment.soft_first_port;
     options.last_port = environment.soft_last_port;
+    // It was checked when the environment was read.
+    if (auto interfaces = NameFilter::Parse(environment.socket_interfaces,
+                                            NameFilter::Ports::kNone);
+        interfaces.ok()) {
+      options.interfaces = std::move(interfaces).value();
+    }
     return options;
   }
 };

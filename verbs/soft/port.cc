@@ -49,9 +49,10 @@ bool GidOf(const sockaddr* address, ibv_gid* gid) {
 struct Found {
   Port::Entry entry;
   bool loopback;
+  bool admitted;  // by the filter
 };
 
-std::vector<Found> ReadAddresses() {
+std::vector<Found> ReadAddresses(const NameFilter& interfaces) {
   std::vector<Found> all;
   ifaddrs* list = nullptr;
   if (getifaddrs(&list) != 0) {
@@ -69,6 +70,7 @@ std::vector<Found> ReadAddresses() {
     found.entry.up =
         (i->ifa_flags & IFF_UP) != 0 && (i->ifa_flags & IFF_RUNNING) != 0;
     found.loopback = (i->ifa_flags & IFF_LOOPBACK) != 0;
+    found.admitted = interfaces.Admits(i->ifa_name);
     all.push_back(found);
   }
   freeifaddrs(list);
@@ -96,21 +98,25 @@ bool Port::Entry::operator==(const Entry& other) const {
   return SameGid(gid, other.gid) && interface == other.interface;
 }
 
-Port::Port(LinkLayer link_layer)
-    : link_layer_(link_layer), netlink_(OpenNetlink()) {
+Port::Port(LinkLayer link_layer, NameFilter interfaces)
+    : link_layer_(link_layer),
+      interfaces_(std::move(interfaces)),
+      netlink_(OpenNetlink()) {
   Read();
 }
 
 void Port::Read() {
-  const std::vector<Found> found = ReadAddresses();
+  const std::vector<Found> found = ReadAddresses(interfaces_);
+  const bool named = !interfaces_.admits_all() && !interfaces_.excludes();
   const bool only_loopback =
-      std::all_of(found.begin(), found.end(),
-                  [](const Found& one) { return one.loopback; });
+      named || std::all_of(found.begin(), found.end(), [](const Found& one) {
+        return one.loopback || !one.admitted;
+      });
   std::vector<Entry> wanted;
   local_.clear();
   for (const Found& one : found) {
     local_.push_back(one.entry.gid);
-    if (only_loopback || !one.loopback) {
+    if (one.admitted && (only_loopback || !one.loopback)) {
       wanted.push_back(one.entry);
     }
   }

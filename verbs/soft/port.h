@@ -9,6 +9,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/name_filter.h"
 #include "verbs/soft/file_descriptor.h"
 #include "verbs/soft/options.h"
 
@@ -16,13 +17,14 @@ namespace ringpipe::verbs::soft {
 
 // The one port of a context: its GID table holds the addresses of this network
 // namespace's interfaces, IPv4 ones mapped into IPv6; loopback's only where
-// there is no other. The LID is the low half of the first IPv4 address, so that
+// there is no other, or where it is named among the interfaces that may be
+// used. The LID is the low half of the first IPv4 address, so that
 // hosts of one /16 network reach each other without a GRH. Thread-safe.
 class Port {
  public:
   static constexpr int kGidEntries = 16;
 
-  explicit Port(LinkLayer link_layer);
+  Port(LinkLayer link_layer, NameFilter interfaces);
 
   // A descriptor that becomes readable when addresses or links change; -1
   // where the kernel gives none.
@@ -56,6 +58,7 @@ class Port {
   bool Active() const;
 
   const LinkLayer link_layer_;
+  const NameFilter interfaces_;
   FileDescriptor netlink_;
   mutable std::mutex mutex_;
   std::array<Entry, kGidEntries> gids_;

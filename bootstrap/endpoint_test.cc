@@ -1,0 +1,66 @@
+#include "bootstrap/endpoint.h"
+
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <boost/asio/ip/address.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <cstring>
+#include <string>
+
+namespace ringpipe {
+namespace {
+
+Endpoint Of(const std::string& address) {
+  const boost::asio::ip::tcp::endpoint endpoint(
+      boost::asio::ip::make_address(address), 9);
+  return Endpoint(endpoint.data(), endpoint.size());
+}
+
+NameFilter Interfaces(const std::string& text) {
+  const auto filter = NameFilter::Parse(text, NameFilter::Ports::kNone);
+  EXPECT_TRUE(filter.ok()) << text;
+  return filter.ok() ? filter.value() : NameFilter();
+}
+
+// The IPv4 address that the socket is bound to, in host order; 0: none yet.
+uint32_t SourceOf(int fd) {
+  sockaddr_in address{};
+  socklen_t bytes = sizeof(address);
+  EXPECT_EQ(getsockname(fd, reinterpret_cast<sockaddr*>(&address), &bytes), 0);
+  close(fd);
+  return ntohl(address.sin_addr.s_addr);
+}
+
+TEST(EndpointTest, WithoutInterfacesTheKernelChoosesTheSource) {
+  const auto fd = OpenConnecting(Of("192.0.2.1"), NameFilter());
+  ASSERT_TRUE(fd.ok()) << fd.status().ToString();
+  EXPECT_EQ(SourceOf(fd.value()), 0u);
+}
+
+TEST(EndpointTest, ANamedInterfaceGivesTheSource) {
+  const auto fd = OpenConnecting(Of("192.0.2.1"), Interfaces("=lo"));
+  ASSERT_TRUE(fd.ok()) << fd.status().ToString();
+  EXPECT_EQ(SourceOf(fd.value()), INADDR_LOOPBACK);
+}
+
+TEST(EndpointTest, OnThisHostInterfacesPlayNoPart) {
+  const auto fd = OpenConnecting(Of("127.0.0.1"), Interfaces("=none77"));
+  ASSERT_TRUE(fd.ok()) << fd.status().ToString();
+  EXPECT_EQ(SourceOf(fd.value()), 0u);
+}
+
+TEST(EndpointTest, WithoutAnInterfaceThatMayBeUsedThereIsAnError) {
+  for (const char* address : {"192.0.2.1", "2001:db8::1"}) {
+    const auto fd = OpenConnecting(Of(address), Interfaces("=none77"));
+    ASSERT_FALSE(fd.ok()) << address;
+    EXPECT_EQ(fd.status().code(), StatusCode::kUnavailable);
+    EXPECT_NE(fd.status().message().find("RINGPIPE_SOCKET_IFNAME"),
+              std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace ringpipe

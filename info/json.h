@@ -1,0 +1,16 @@
+#ifndef RINGPIPE_INFO_JSON_H_
+#define RINGPIPE_INFO_JSON_H_
+
+#include <string>
+
+#include "info/report.h"
+
+namespace ringpipe::info {
+
+// For a program: one JSON object, indented. Byte counts are numbers; a limit
+// that does not exist is null.
+std::string ToJson(const Report& report);
+
+}  // namespace ringpipe::info
+
+#endif  // RINGPIPE_INFO_JSON_H_

@@ -255,9 +255,6 @@ Sources Sources::OfThisMachine() {
 Report MakeReport(const Sources& sources) {
   Report report;
   report.library = sources.system.status();
-  if (sources.system.ok()) {
-    report.fork = ForkText(*sources.system.value());
-  }
   report.variables = ReportVariables(sources.variable);
   // What is wrong with the variables is the error; the rest is shown all the
   // same, by the defaults.
@@ -267,6 +264,9 @@ Report MakeReport(const Sources& sources) {
                                          environment.gid_index_variable};
   const verbs::DeviceList list(sources.system);
   report.devices = ReportDevices(sources, list, address);
+  if (!report.devices.empty() && sources.system.ok()) {
+    report.fork = ForkText(*sources.system.value());
+  }
   report.usable = sources.environment.status();
   if (report.usable.ok()) {
     report.usable = Choose(sources, list, address, environment, report);

@@ -85,7 +85,7 @@ struct VariableReport {
 
 struct Report {
   Status library;    // whether libibverbs is there
-  std::string fork;  // what a child process may do; "": nothing to say
+  std::string fork;  // what a child process may do; "": there is no device
   std::vector<DeviceReport> devices;
   MemlockReport memlock;
   std::vector<VariableReport> variables;  // those that are set

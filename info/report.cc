@@ -35,8 +35,8 @@ int MtuBytes(ibv_mtu mtu) {
   return mtu >= IBV_MTU_256 && mtu <= IBV_MTU_4096 ? 128 << mtu : 0;
 }
 
-// What a communicator registers at least: two rounds of slots and a window of
-// small messages. More ranks need more.
+// What a communicator registers at least: the data slots that the engine gives
+// it for few ranks. More ranks need more.
 std::uint64_t SlotBytes(const Environment& environment) {
   const std::int64_t slots =
       environment.slots > 0 ? environment.slots : 4 * environment.depth + 2;

@@ -171,6 +171,7 @@ TEST_F(DeviceTest, ADeviceThatSysfsDoesNotKnowIsAskedItself) {
   const auto device = Open("");
   ASSERT_TRUE(device.ok()) << device.status().ToString();
   EXPECT_EQ(device.value()->info().name, "vsoft1");
+  EXPECT_EQ(device.value()->info().gigabits_per_second, 100);
 }
 
 TEST_F(DeviceTest, AnIwarpPortHasTheAddressOfItsNetworkInterface) {

@@ -259,7 +259,7 @@ int DestroyQp(ibv_qp* qp) {
 
 int ModifyQp(ibv_qp*, ibv_qp_attr* attr, int mask) {
   machine->modifications.push_back({*attr, mask});
-  return 0;
+  return attr->qp_state == IBV_QPS_RTR ? machine->connect_errno : 0;
 }
 
 int QueryQp(ibv_qp*, ibv_qp_attr*, int, ibv_qp_init_attr*) { return ENOSYS; }

@@ -77,8 +77,9 @@ class FakeMachine {
   int register_errno = 0;  // ibv_reg_mr fails with it
   int relaxed_errno = 0;   // ibv_reg_mr_iova2 fails with it, where there is one
   std::vector<unsigned> registered_access;  // of the regions, in order
-  int async_errno = 0;  // ibv_get_async_event after the last event; 0: EAGAIN
-  int queue_pairs = 0;  // that live
+  int connect_errno = 0;  // ibv_modify_qp to RTR fails with it
+  int async_errno = 0;    // ibv_get_async_event after the last event; 0: EAGAIN
+  int queue_pairs = 0;    // that live
   int completion_queues = 0;
   // What ibv_is_fork_initialized says, what ibv_fork_init returns, and how
   // often it was called.

@@ -37,7 +37,8 @@ class QueuePair {
     int max_inline_bytes = 64;  // 0 is taken where the device has none
     // ibv_qp_attr's encodings: 4.096 us * 2^timeout (0: for ever), repetitions,
     // repetitions after RNR (7: for ever), RNR timer (12: 0.64 ms). 18 is 1.07
-    // s, so that a busy host is not taken for a dead one.
+    // s, so that a busy host is not taken for a dead one. Linux's rdma_rxe also
+    // takes a retry_count of 7 for "for ever".
     int timeout = 18;
     int retry_count = 2;
     int rnr_retry = 7;

@@ -348,6 +348,25 @@ TEST_F(QueuePairSetupTest, APathBetweenLidsIsDescribedByThem) {
   EXPECT_EQ(qp.value()->DescribePath(), "mlx5_0 (LID 4) to LID 9");
 }
 
+TEST_F(QueuePairSetupTest, APeerWithoutARouteIsUnavailableAndNamed) {
+  OpenDevice(Ethernet());
+  const auto qp = Create({});
+  ASSERT_TRUE(qp.ok());
+  Endpoint remote = RemoteIn("::ffff:10.0.0.2", 0);
+  remote.ethernet = 1;
+  for (const int error : {ETIMEDOUT, EHOSTUNREACH, ENETUNREACH}) {
+    machine_.connect_errno = error;
+    const Status status = qp.value()->Connect(remote);
+    EXPECT_EQ(status.code(), StatusCode::kUnavailable);
+    for (const char* part : {"mlx5_0 (GID ::ffff:10.0.0.1)",
+                             "to GID ::ffff:10.0.0.2", "ping each other"}) {
+      EXPECT_TRUE(Has(status.message(), part)) << status.message();
+    }
+  }
+  machine_.connect_errno = EINVAL;
+  EXPECT_EQ(qp.value()->Connect(remote).code(), StatusCode::kDeviceError);
+}
+
 TEST_F(QueuePairSetupTest, APeerThatIsSilentIsNamedWithWhatToLookAt) {
   FakeDevice device = Ethernet();
   device.ports[0].mtu = IBV_MTU_4096;

@@ -55,13 +55,13 @@ struct End {
     device = std::move(opened).value();
     pd = ProtectionDomain::Create(device).value();
     cq = CompletionQueue::Create(device, 64).value();
-    // 67 ms and 7 repetitions: a peer that is gone is found in time, one that
+    // 67 ms and 6 repetitions: a peer that is gone is found in time, one that
     // is slow is not taken for it.
     qp = QueuePair::Create(pd, cq,
                            {.max_send = 16,
                             .max_receive = 16,
                             .timeout = 14,
-                            .retry_count = 7})
+                            .retry_count = 6})
              .value();
     memory = device->Allocate(kBytes).value();
     region =

@@ -6,28 +6,23 @@
 
 namespace ringpipe {
 
-Introduction Introduce(const Environment& environment,
-                       const verbs::DeviceInfo& device) {
+Introduction Introduce(const Environment& environment, const RankRails& rails) {
   return {
-      Version(),
-      device.name + (device.software ? " (software device)" : " (RDMA device)"),
-      device.software,
+      Version(), rails.kind(), rails.Describe(),
       "RINGPIPE_SUBCHUNK_BYTES=" + std::to_string(environment.subchunk_bytes) +
           " RINGPIPE_DEPTH=" + std::to_string(environment.depth)};
 }
 
 // One value a line.
 std::string Introduction::Serialize() const {
-  return version + "\n" + device + "\n" + (software ? "1" : "0") + "\n" +
-         chunking + "\n";
+  return version + "\n" + kind + "\n" + devices + "\n" + chunking + "\n";
 }
 
 Result<Introduction> Introduction::Parse(const std::string& text) {
   Introduction introduction;
-  std::string software;
   std::size_t begin = 0;
-  for (std::string* value : {&introduction.version, &introduction.device,
-                             &software, &introduction.chunking}) {
+  for (std::string* value : {&introduction.version, &introduction.kind,
+                             &introduction.devices, &introduction.chunking}) {
     const std::size_t end = text.find('\n', begin);
     if (end == std::string::npos) {
       return Status(StatusCode::kMismatch,
@@ -37,7 +32,6 @@ Result<Introduction> Introduction::Parse(const std::string& text) {
     *value = text.substr(begin, end - begin);
     begin = end + 1;
   }
-  introduction.software = software == "1";
   return introduction;
 }
 
@@ -56,8 +50,10 @@ Status CheckAgreement(const std::vector<Introduction>& ranks) {
       return differ("ringpipe's version", first.version, other.version,
                     "install the same one everywhere");
     }
-    if (first.software != other.software) {
-      return differ("the kind of device", first.device, other.device,
+    if (first.kind != other.kind) {
+      return differ("the kind of device",
+                    first.kind + " (" + first.devices + ")",
+                    other.kind + " (" + other.devices + ")",
                     "set RINGPIPE_DEVICE alike on all ranks (soft: the "
                     "software device on all)");
     }

@@ -7,23 +7,22 @@
 
 #include "base/environment.h"
 #include "base/status.h"
-#include "verbs/device.h"
+#include "engine/rails.h"
 
 namespace ringpipe {
 
 // What a rank says of itself when it joins.
 struct Introduction {
   std::string version;
-  std::string device;  // "soft0 (software device)"
-  bool software = false;
+  std::string kind;     // of device: "RoCE"
+  std::string devices;  // "mlx5_0 port 1: ..."
   std::string chunking;
 
   std::string Serialize() const;
   static Result<Introduction> Parse(const std::string& text);
 };
 
-Introduction Introduce(const Environment& environment,
-                       const verbs::DeviceInfo& device);
+Introduction Introduce(const Environment& environment, const RankRails& rails);
 
 // kMismatch, naming two ranks and both values, where they differ in anything
 // that matters.

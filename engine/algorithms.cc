@@ -30,7 +30,8 @@ int OneMoreThanDepth(int size, int depth) { return size == 1 ? 0 : depth + 1; }
 int Depth(int size, int depth) { return size == 1 ? 0 : size == 2 ? 1 : depth; }
 
 constexpr AlgorithmInfo kAlgorithms[] = {
-    {"ring", Collective::kAllReduce, RingAllReduce, OneMoreThanDepth},
+    {"ring", Collective::kAllReduce, RingAllReduce, OneMoreThanDepth,
+     /*direct_over_sent=*/true},
     {"recursive_doubling", Collective::kAllReduce, RecursiveDoublingAllReduce,
      OneMoreThanDepth},
     {"ring", Collective::kReduceScatter, RingReduceScatter, OneMoreThanDepth},

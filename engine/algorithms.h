@@ -47,6 +47,8 @@ struct AlgorithmInfo {
   // The smallest number of slots a rank with which the algorithm cannot
   // deadlock, whichever memory is registered, with `depth` sub-chunks a round.
   int (*slots)(int size, int depth) = nullptr;
+  // Of PlanOptions: no two ranks wait for each other with it.
+  bool direct_over_sent = false;
 };
 
 // Every algorithm; the first of a collective is its default.

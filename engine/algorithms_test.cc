@@ -104,7 +104,7 @@ TEST_P(AlgorithmsTest, ProvenForEverySizeWithTheStatedSlotsAndNotWithOneFewer) {
 
 TEST_P(AlgorithmsTest, RegisteredMemoryNeedsNoMoreSlots) {
   for (int size = 1; size <= kLargestSize; size += size < 12 ? 1 : 13) {
-    for (int bits = 1; bits < 8; ++bits) {
+    for (int bits = 1; bits < 16; ++bits) {
       CheckOptions options;
       options.promise = PromiseOf(GetParam().collective);
       options.depth = 2;
@@ -112,6 +112,8 @@ TEST_P(AlgorithmsTest, RegisteredMemoryNeedsNoMoreSlots) {
       options.plan.in_place = (bits & 1) != 0;
       options.plan.input_registered = (bits & 2) != 0;
       options.plan.output_registered = (bits & 4) != 0;
+      options.plan.register_sends = (bits & 8) != 0;
+      options.plan.direct_over_sent = GetParam().direct_over_sent;
       const Status status =
           Check(SchedulesOf(GetParam().algorithm, size, 0), options);
       ASSERT_TRUE(status.ok())

@@ -119,6 +119,14 @@ Status Communicator::Free(void* memory) {
   return state_->engine().memory().Free(memory);
 }
 
+Status Communicator::Register(void* memory, std::size_t bytes) {
+  return state_->engine().memory().Register(memory, bytes);
+}
+
+Status Communicator::Deregister(void* memory) {
+  return state_->engine().memory().Deregister(memory);
+}
+
 Status Communicator::AllReduce(const void* send, void* receive,
                                std::size_t count, DataType type, ReduceOp op,
                                Timeout timeout) {

@@ -114,6 +114,15 @@ class Communicator {
   Result<void*> Allocate(std::size_t bytes);
   Status Free(void* memory);
 
+  // The caller's own memory, registered until Deregister: the pipeline sends
+  // from it and receives into it without copying, and nothing is registered in
+  // a call. Pins its pages on a real device. kInvalidArgument for no memory and
+  // where a part is registered already; kResourceExhausted past the limit of
+  // locked memory, with advice. To be deregistered before it is freed, and not
+  // while a call uses it.
+  Status Register(void* memory, std::size_t bytes);
+  Status Deregister(void* memory);
+
   // Each call below returns when it has ended here, by `timeout` or, where that
   // is not given, RINGPIPE_TIMEOUT_MS. A deadline that expires fails the
   // communicator, as does a lost peer: from then on every call returns the
@@ -168,7 +177,7 @@ class Communicator {
   // Ok, or the reason for which the communicator has failed.
   Status failure() const;
 
-  // "soft0 (software device): no RDMA device ...": which and why.
+  // "soft0 (software device): no RDMA device ...": which, and why each.
   std::string device() const;
   std::vector<StageCounters> stage_counters() const;
   SlotCounters slot_counters() const;

@@ -7,6 +7,7 @@
 #include "base/name_filter.h"
 #include "engine/agreement.h"
 #include "engine/algorithms.h"
+#include "engine/registration_cost.h"
 #include "verbs/soft/soft_library.h"
 
 namespace ringpipe {
@@ -32,7 +33,7 @@ std::uint64_t SubchunkElements(const Environment& environment,
   return std::max<std::uint64_t>(bytes / element_bytes, 1);
 }
 
-int DataSlotsNeeded(int size, int depth) {
+int SlotsNeeded(int size, int depth) {
   int needed = 1;
   for (const AlgorithmInfo& info : Algorithms()) {
     needed = std::max(needed, info.slots(size, depth));
@@ -64,9 +65,12 @@ Result<std::unique_ptr<Engine>> Engine::Create(
       Deadline::After(std::chrono::milliseconds(environment.join_timeout_ms));
   RINGPIPE_ASSIGN_OR_RETURN(engine->abort_, AbortSignal::Create());
   RINGPIPE_RETURN_IF_ERROR(engine->Join(deadline));
-  Status status = engine->OpenDevice();
+  Status status = engine->OpenDevices(deadline);
   if (status.ok()) {
     status = engine->CreateExecutor();
+  }
+  if (status.ok()) {
+    status = engine->Agree(deadline);
   }
   if (status.ok()) {
     status = engine->ConnectAll(deadline);
@@ -100,7 +104,7 @@ Status Engine::Join(Deadline deadline) {
   return Status::Ok();
 }
 
-Status Engine::OpenDevice() {
+Status Engine::OpenDevices(Deadline deadline) {
   verbs::soft::Options soft = verbs::soft::Options::From(environment_);
   // Different on each rank, all from one seed.
   const auto seed =
@@ -113,95 +117,130 @@ Status Engine::OpenDevice() {
             "communicators have the same RINGPIPE_SOFT_ADVERSARY"};
   }
   RINGPIPE_ASSIGN_OR_RETURN(
-      const verbs::DeviceRequest request,
-      verbs::DeviceRequest::Parse(environment_.device,
-                                  environment_.device_variable));
+      const std::vector<std::string> hosts,
+      bootstrap_->AllGather(HostIdentity(environment_), deadline));
   RINGPIPE_ASSIGN_OR_RETURN(
-      const auto devices,
-      verbs::Device::Open(
-          request, {environment_.gid_index, environment_.gid_index_variable},
-          verbs::LoadSystemLibrary(), soft_library));
-  device_ = devices.front();
-  RINGPIPE_ASSIGN_OR_RETURN(pd_, verbs::ProtectionDomain::Create(device_));
-  memory_ = std::make_unique<RegisteredMemory>(pd_);
-  logger_.Info("device " + device());
+      rails_, OpenRails(environment_, rank(), hosts, soft_library));
+  registers_for_nothing_ = true;
+  for (const auto& device : rails_.devices) {
+    RINGPIPE_ASSIGN_OR_RETURN(auto domain,
+                              verbs::ProtectionDomain::Create(device));
+    domains_.push_back(std::move(domain));
+    registers_for_nothing_ &= !device->info().pins_memory;
+  }
+  memory_ = std::make_unique<RegisteredMemory>(domains_, rails_.allocator());
+  logger_.Info("devices: " + device());
   return Status::Ok();
 }
 
 Status Engine::CreateExecutor() {
   const int depth = static_cast<int>(environment_.depth);
-  const int control = Executor::ControlSlots(size());
-  const int needed = DataSlotsNeeded(size(), depth);
+  const int needed = SlotsNeeded(size(), depth);
   // Twice what a round needs, so that rounds follow each other without a gap.
-  int data_slots = std::max(needed, 4 * depth + 2);
+  int slots = std::max(needed, 4 * depth + 2);
   if (environment_.slots > 0) {
-    data_slots = static_cast<int>(environment_.slots) - control;
-    if (data_slots < needed) {
+    slots = static_cast<int>(environment_.slots);
+    if (slots < needed) {
       return {StatusCode::kInvalidArgument,
               "RINGPIPE_SLOTS=" + std::to_string(environment_.slots) + ": " +
                   std::to_string(size()) +
                   " ranks at RINGPIPE_DEPTH=" + std::to_string(depth) +
-                  " need at least " + std::to_string(needed + control) +
-                  " slots (" + std::to_string(needed) + " for data, " +
-                  std::to_string(control) +
-                  " for control messages), or they could block each other"};
+                  " need at least " + std::to_string(needed) +
+                  " slots, or they could block each other"};
     }
   }
+  ChooseRegistration();
   Executor::Options options;
-  options.rank = rank();
-  options.size = size();
+  options.connections.rank = rank();
+  options.connections.size = size();
+  options.connections.rails_of_peer = rails_.of_peer;
+  options.connections.timeout = environment_.qp_timeout;
+  options.connections.retry_count = environment_.qp_retry;
+  options.connections.service_level =
+      static_cast<int>(environment_.service_level);
+  options.connections.traffic_class =
+      static_cast<int>(environment_.traffic_class);
   options.subchunk_bytes = environment_.subchunk_bytes;
-  options.data_slots = data_slots;
+  options.slots = slots;
   options.spin = std::chrono::microseconds(environment_.spin_us);
   options.abort = abort_.get();
   options.describe = &Describe;
   options.on_error = [this](const Status& error) {
     (void)bootstrap_->Abort(error);  // the reason is on its way to all
   };
-  RINGPIPE_ASSIGN_OR_RETURN(executor_, Executor::Create(pd_, options));
+  options.on_notice = [this](const std::string& notice) {
+    logger_.Info(notice);
+  };
+  RINGPIPE_ASSIGN_OR_RETURN(
+      executor_, Executor::Create(domains_, rails_.allocator(), options));
   CopySlotCounters();
   return Status::Ok();
 }
 
-Status Engine::ConnectAll(Deadline deadline) {
+void Engine::ChooseRegistration() {
+  register_sends_ = environment_.registration == "always";
+  if (environment_.registration != "auto" || registers_for_nothing_) {
+    return;
+  }
+  const auto cost =
+      MeasureRegistrationCost(domains_, environment_.subchunk_bytes);
+  if (!cost.ok()) {
+    logger_.Info("sub-chunks of memory that is not registered are copied: " +
+                 cost.status().ToString());
+    return;
+  }
+  register_sends_ = cost->pays();
+  logger_.Info("sub-chunks of memory that is not registered are " +
+               std::string(register_sends_ ? "registered: " : "copied: ") +
+               cost->text);
+}
+
+Status Engine::Agree(Deadline deadline) {
   RINGPIPE_ASSIGN_OR_RETURN(
       const std::vector<std::string> introductions,
-      bootstrap_->AllGather(
-          Introduce(environment_, device_->info()).Serialize(), deadline));
+      bootstrap_->AllGather(Introduce(environment_, rails_).Serialize(),
+                            deadline));
   std::vector<Introduction> ranks;
   for (const std::string& text : introductions) {
     RINGPIPE_ASSIGN_OR_RETURN(Introduction introduction,
                               Introduction::Parse(text));
     ranks.push_back(std::move(introduction));
   }
-  RINGPIPE_RETURN_IF_ERROR(CheckAgreement(ranks));
+  return CheckAgreement(ranks);
+}
 
-  std::vector<PeerConnection::Address> mine(size());
+Status Engine::ConnectAll(Deadline deadline) {
+  using Address = PeerConnection::Address;
+  ConnectionSet& connections = executor_->connections();
+  std::vector<Address> mine(size());
   for (int peer = 0; peer < size(); ++peer) {
     if (peer != rank()) {
-      mine[peer] = executor_->AddressFor(peer);
+      mine[peer] = connections.AddressFor(peer);
     }
   }
-  const std::size_t bytes = mine.size() * sizeof(PeerConnection::Address);
+  const std::size_t bytes = mine.size() * sizeof(Address);
   RINGPIPE_ASSIGN_OR_RETURN(
-      const std::vector<std::string> addresses,
+      const std::vector<std::string> all,
       bootstrap_->AllGather(
           std::string(reinterpret_cast<const char*>(mine.data()), bytes),
           deadline));
+  std::vector<Address> remotes(size());
   for (int peer = 0; peer < size(); ++peer) {
-    if (peer == rank()) {
-      continue;
-    }
-    if (addresses[peer].size() != bytes) {
+    if (all[peer].size() != bytes) {
       return {StatusCode::kMismatch, "rank " + std::to_string(peer) +
                                          " sent addresses of another format"};
     }
-    PeerConnection::Address address;
-    std::memcpy(
-        &address,
-        addresses[peer].data() + rank() * sizeof(PeerConnection::Address),
-        sizeof address);
-    RINGPIPE_RETURN_IF_ERROR(executor_->Connect(peer, address));
+    std::memcpy(&remotes[peer], all[peer].data() + rank() * sizeof(Address),
+                sizeof(Address));
+  }
+  RINGPIPE_RETURN_IF_ERROR(
+      connections.Connect(remotes, deadline, abort_->fd()));
+  for (int peer = 0; peer < size(); ++peer) {
+    if (peer != rank()) {
+      logger_.Info("rank " + std::to_string(peer) + " by way of " +
+                   connections.DescribeRoute(peer) + ": " +
+                   rails_.reason[peer]);
+    }
   }
   // Nobody sends before every receiver is ready.
   return bootstrap_->Barrier(deadline);
@@ -243,11 +282,7 @@ void Engine::Fail(const Status& reason) {
   (void)bootstrap_->Abort(abort_->Raise(reason));
 }
 
-std::string Engine::device() const {
-  const verbs::DeviceInfo& info = device_->info();
-  return info.name + (info.software ? " (software device): " : ": ") +
-         info.reason;
-}
+std::string Engine::device() const { return rails_.Describe(); }
 
 void Engine::CopySlotCounters() {
   const std::lock_guard<std::mutex> lock(counters_mutex_);
@@ -292,36 +327,40 @@ Result<Engine::CheckedCall> Engine::Check(const Call& call) const {
 Result<const Plan*> Engine::FindPlan(Collective collective, int root,
                                      const PlanOptions& options) {
   const PlanKey key(collective, root, options.in_place,
-                    options.input_registered, options.output_registered);
+                    options.input_registered, options.output_registered,
+                    options.register_sends);
   const auto found = plans_.find(key);
   if (found != plans_.end()) {
     return &found->second;
   }
   RINGPIPE_ASSIGN_OR_RETURN(const AlgorithmInfo info,
                             FindAlgorithm(collective));
+  PlanOptions with_algorithm = options;
+  with_algorithm.direct_over_sent = info.direct_over_sent;
   RINGPIPE_ASSIGN_OR_RETURN(
-      Plan plan,
-      Compile(info.algorithm(rank(), size(), root), rank(), size(), options));
+      Plan plan, Compile(info.algorithm(rank(), size(), root), rank(), size(),
+                         with_algorithm));
   return &plans_.emplace(key, std::move(plan)).first->second;
 }
 
 Result<UserBuffer> Engine::FindMemory(std::uintptr_t base, const void* begin,
-                                      std::size_t bytes,
-                                      verbs::MemoryRegion* temporary) {
+                                      std::size_t bytes, bool written,
+                                      Registration* temporary) {
   UserBuffer buffer;
   buffer.base = base;
   if (bytes == 0) {
     return buffer;
   }
-  if (const auto lkey = memory_->Find(begin, bytes)) {
-    buffer.registered = true;
-    buffer.lkey = *lkey;
-  } else if (temporary != nullptr && device_->info().software &&
+  if (const auto found = memory_->Find(begin, bytes)) {
+    buffer.registered = found->writable || !written;
+    buffer.lkeys = found->lkeys;
+  } else if (temporary != nullptr && registers_for_nothing_ &&
              bytes >= kRegisterBytes) {
     RINGPIPE_ASSIGN_OR_RETURN(
-        *temporary, verbs::MemoryRegion::Register(pd_, begin, bytes, 0));
+        *temporary,
+        Registration::Create(domains_, begin, bytes, 0, /*relaxed=*/true));
     buffer.registered = true;
-    buffer.lkey = temporary->lkey();
+    buffer.lkeys = temporary->lkeys();
   }
   return buffer;
 }
@@ -370,20 +409,21 @@ Status Engine::Execute(const CheckedCall& checked, const Turn& turn) {
   const auto& [call, buffers, accelerator] = checked;
   // Device memory is reached by the accelerator, not by the RDMA device.
   const bool host = accelerator == host_.get();
-  verbs::MemoryRegion temporary;
+  Registration temporary;
   RINGPIPE_ASSIGN_OR_RETURN(
       const UserBuffer input,
       FindMemory(buffers.input_base, call.send,
                  host && buffers.reads_send ? buffers.send_bytes : 0,
-                 &temporary));
+                 /*written=*/false, &temporary));
   RINGPIPE_ASSIGN_OR_RETURN(
       const UserBuffer output,
       FindMemory(buffers.output_base, call.receive,
-                 host ? buffers.receive_bytes : 0, nullptr));
+                 host ? buffers.receive_bytes : 0, /*written=*/true, nullptr));
   RINGPIPE_ASSIGN_OR_RETURN(
       const Plan* const plan,
       FindPlan(call.collective, call.root,
-               {buffers.in_place, input.registered, output.registered}));
+               {buffers.in_place, input.registered, output.registered,
+                host && register_sends_}));
   Operation operation = MakeOperation(checked, turn, plan->chunks);
   operation.plan = plan;
   operation.input = input;
@@ -392,7 +432,7 @@ Status Engine::Execute(const CheckedCall& checked, const Turn& turn) {
   if (executor_->device_holds_memory() && temporary) {
     // Stays registered, and so pinned, for good, as the status says.
     // NOLINTNEXTLINE(clang-analyzer-cplusplus.NewDeleteLeaks)
-    new verbs::MemoryRegion(std::move(temporary));
+    new Registration(std::move(temporary));
   }
   return status;
 }

@@ -19,11 +19,11 @@
 #include "bootstrap/launcher.h"
 #include "cuda/accelerator.h"
 #include "engine/call.h"
+#include "engine/rails.h"
 #include "memory_pool/registered_memory.h"
+#include "memory_pool/registration.h"
 #include "pipeline/abort_signal.h"
 #include "pipeline/executor.h"
-#include "verbs/device.h"
-#include "verbs/memory_region.h"
 
 namespace ringpipe {
 
@@ -85,8 +85,10 @@ class Engine {
          const Logger& logger, std::shared_ptr<Accelerator> accelerator);
 
   Status Join(Deadline deadline);
-  Status OpenDevice();
+  Status OpenDevices(Deadline deadline);
   Status CreateExecutor();
+  void ChooseRegistration();
+  Status Agree(Deadline deadline);
   Status ConnectAll(Deadline deadline);
   Status PrepareAccelerators();
 
@@ -99,11 +101,12 @@ class Engine {
                                          const CallBuffers& buffers) const;
   Result<const Plan*> FindPlan(Collective collective, int root,
                                const PlanOptions& options);
-  // The lkey of user memory: of RegisteredMemory; or, where the device
-  // registers for nothing, of `temporary`, for the length of one call.
+  // The keys of user memory: of RegisteredMemory; or, where the devices
+  // register for nothing, of `temporary`, for the length of one call. Memory
+  // that is to be `written` counts as registered only where that is allowed.
   Result<UserBuffer> FindMemory(std::uintptr_t base, const void* begin,
-                                std::size_t bytes,
-                                verbs::MemoryRegion* temporary);
+                                std::size_t bytes, bool written,
+                                Registration* temporary);
 
   const Environment environment_;
   const Launch launch_;
@@ -112,16 +115,22 @@ class Engine {
   // In the order of construction; destroyed in reverse.
   std::unique_ptr<AbortSignal> abort_;
   std::unique_ptr<Bootstrap> bootstrap_;
-  std::shared_ptr<verbs::Device> device_;
-  std::shared_ptr<verbs::ProtectionDomain> pd_;
+  RankRails rails_;
+  RegisteredMemory::ProtectionDomains domains_;  // by rail
   std::unique_ptr<RegisteredMemory> memory_;
   std::unique_ptr<Accelerator> host_;
   std::shared_ptr<Accelerator> accelerator_;  // besides the host's; may be null
   bool accelerator_prepared_ = false;
   std::unique_ptr<Executor> executor_;
 
-  // Collective, root, in place, input and output registered.
-  using PlanKey = std::tuple<Collective, int, bool, bool, bool>;
+  // Whether registering costs next to nothing, as no rail pins memory; whether
+  // sends from memory that is not registered do it for themselves.
+  bool registers_for_nothing_ = false;
+  bool register_sends_ = false;
+
+  // Collective, root, in place, input and output registered, registered by
+  // sends.
+  using PlanKey = std::tuple<Collective, int, bool, bool, bool, bool>;
   std::map<PlanKey, Plan> plans_;
 
   mutable std::mutex counters_mutex_;

@@ -150,6 +150,20 @@ ringpipe_status ringpipe_free(ringpipe_communicator* communicator,
              : ToC(communicator->communicator->Free(memory));
 }
 
+ringpipe_status ringpipe_register(ringpipe_communicator* communicator,
+                                  void* memory, size_t bytes) {
+  return communicator == nullptr
+             ? NullArgument("communicator")
+             : ToC(communicator->communicator->Register(memory, bytes));
+}
+
+ringpipe_status ringpipe_deregister(ringpipe_communicator* communicator,
+                                    void* memory) {
+  return communicator == nullptr
+             ? NullArgument("communicator")
+             : ToC(communicator->communicator->Deregister(memory));
+}
+
 ringpipe_status ringpipe_all_reduce(ringpipe_communicator* communicator,
                                     const void* send, void* receive,
                                     size_t count, ringpipe_data_type type,

@@ -103,6 +103,12 @@ RINGPIPE_API ringpipe_status ringpipe_allocate(
 RINGPIPE_API ringpipe_status ringpipe_free(ringpipe_communicator* communicator,
                                            void* memory);
 
+/* The caller's own memory, until ringpipe_deregister. */
+RINGPIPE_API ringpipe_status ringpipe_register(
+    ringpipe_communicator* communicator, void* memory, size_t bytes);
+RINGPIPE_API ringpipe_status
+ringpipe_deregister(ringpipe_communicator* communicator, void* memory);
+
 /* With `request` NULL: blocking. Otherwise started, and *request is to be given
  * to ringpipe_wait and ringpipe_request_free. */
 RINGPIPE_API ringpipe_status ringpipe_all_reduce(

@@ -136,22 +136,6 @@ std::vector<DeviceReport> ReportDevices(const Sources& sources,
   return devices;
 }
 
-std::string ForkText(const verbs::Library& library) {
-  if (library.is_fork_initialized == nullptr) {
-    return "not known (libibverbs is older than rdma-core 35)";
-  }
-  switch (library.is_fork_initialized()) {
-    case IBV_FORK_UNNEEDED:
-      return "safe: the kernel copies pinned pages for a child";
-    case IBV_FORK_ENABLED:
-      return "safe: ibv_fork_init keeps pinned pages from a child";
-    case IBV_FORK_DISABLED:
-      break;
-  }
-  return "unsafe unless ibv_fork_init is called first (RDMAV_FORK_SAFE=1 does "
-         "so): a child takes pinned pages away";
-}
-
 MemlockReport ReportMemlock(const Sources& sources,
                             const Environment& environment, bool pins) {
   MemlockReport memlock;
@@ -265,7 +249,8 @@ Report MakeReport(const Sources& sources) {
   const verbs::DeviceList list(sources.system);
   report.devices = ReportDevices(sources, list, address);
   if (!report.devices.empty() && sources.system.ok()) {
-    report.fork = ForkText(*sources.system.value());
+    report.fork =
+        verbs::DescribeForkSupport(sources.system.value()->fork_support);
   }
   report.usable = sources.environment.status();
   if (report.usable.ok()) {

@@ -1,6 +1,8 @@
 #include <cstring>
 #include <memory>
 #include <set>
+#include <utility>
+#include <vector>
 
 #include "gtest/gtest.h"
 #include "memory_pool/registered_memory.h"
@@ -44,7 +46,8 @@ TEST(SlotListTest, TheSlotReleasedLastIsAcquiredNext) {
 
 TEST(SlotPoolTest, SlotsDoNotOverlapAndAreWritable) {
   const auto pd = SoftDomain();
-  auto pool = SlotPool::Create(pd, 4096, 8);
+  const std::vector rails = {pd};
+  auto pool = SlotPool::Create(rails, *pd->device(), 4096, 8);
   ASSERT_TRUE(pool.ok()) << pool.status().ToString();
   for (int slot = 0; slot < 8; ++slot) {
     std::memset((*pool)->data(slot), slot, 4096);
@@ -56,7 +59,8 @@ TEST(SlotPoolTest, SlotsDoNotOverlapAndAreWritable) {
 }
 
 TEST(RegisteredMemoryTest, FindsWhatLiesInsideABufferAlone) {
-  RegisteredMemory memory(SoftDomain());
+  const auto pd = SoftDomain();
+  RegisteredMemory memory({pd}, pd->device());
   auto buffer = memory.Allocate(10'000);
   ASSERT_TRUE(buffer.ok()) << buffer.status().ToString();
   auto* data = static_cast<std::byte*>(*buffer);
@@ -71,10 +75,55 @@ TEST(RegisteredMemoryTest, FindsWhatLiesInsideABufferAlone) {
 }
 
 TEST(RegisteredMemoryTest, RefusesZeroBytesAndForeignMemory) {
-  RegisteredMemory memory(SoftDomain());
+  const auto pd = SoftDomain();
+  RegisteredMemory memory({pd}, pd->device());
   EXPECT_EQ(memory.Allocate(0).status().code(), StatusCode::kInvalidArgument);
   int elsewhere = 0;
   EXPECT_EQ(memory.Free(&elsewhere).code(), StatusCode::kInvalidArgument);
+}
+
+TEST(RegisteredMemoryTest, TheUsersOwnMemoryIsFoundUntilItIsDeregistered) {
+  const auto pd = SoftDomain();
+  RegisteredMemory memory({pd}, pd->device());
+  std::vector<std::byte> own(10'000);
+  ASSERT_TRUE(memory.Register(own.data(), own.size()).ok());
+  const auto found = memory.Find(own.data() + 1, own.size() - 1);
+  ASSERT_TRUE(found.has_value());
+  EXPECT_TRUE(found->writable);
+  EXPECT_EQ(memory.Free(own.data()).code(), StatusCode::kInvalidArgument);
+  EXPECT_TRUE(memory.Deregister(own.data()).ok());
+  EXPECT_FALSE(memory.Find(own.data(), 1));
+  EXPECT_EQ(memory.Deregister(own.data()).code(), StatusCode::kInvalidArgument);
+}
+
+TEST(RegisteredMemoryTest, RefusesToRegisterNothingAndAnythingTwice) {
+  const auto pd = SoftDomain();
+  RegisteredMemory memory({pd}, pd->device());
+  std::vector<std::byte> own(100);
+  EXPECT_EQ(memory.Register(nullptr, 1).code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(memory.Register(own.data(), 0).code(),
+            StatusCode::kInvalidArgument);
+  ASSERT_TRUE(memory.Register(own.data() + 10, 50).ok());
+  for (const auto& [begin, bytes] :
+       {std::pair(10, 50), std::pair(0, 11), std::pair(59, 1),
+        std::pair(0, 100), std::pair(20, 5)}) {
+    EXPECT_EQ(memory.Register(own.data() + begin, bytes).code(),
+              StatusCode::kInvalidArgument)
+        << begin;
+  }
+  EXPECT_TRUE(memory.Register(own.data(), 10).ok());
+  EXPECT_TRUE(memory.Register(own.data() + 60, 40).ok());
+}
+
+TEST(RegisteredMemoryTest, ABufferHasAKeyForEveryRail) {
+  const auto first = SoftDomain();
+  const auto second = SoftDomain();
+  RegisteredMemory memory({first, second}, first->device());
+  std::vector<std::byte> own(100);
+  ASSERT_TRUE(memory.Register(own.data(), own.size()).ok());
+  const RailKeys lkeys = memory.Find(own.data(), 1)->lkeys;
+  EXPECT_NE(lkeys[0], 0U);
+  EXPECT_NE(lkeys[1], 0U);
 }
 
 }  // namespace

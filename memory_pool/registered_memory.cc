@@ -2,19 +2,13 @@
 
 #include <infiniband/verbs.h>
 
+#include <string>
 #include <utility>
 
 namespace ringpipe {
 
-void ReleaseRegistered(verbs::MemoryRegion region, verbs::Allocation memory) {
-  if (region && !region.Deregister().ok()) {
-    // NOLINTNEXTLINE(clang-analyzer-cplusplus.NewDeleteLeaks)
-    new verbs::Allocation(std::move(memory));
-  }
-}
-
 RegisteredMemory::Buffer::~Buffer() {
-  ReleaseRegistered(std::move(region), std::move(memory));
+  ReleaseRegistered(std::move(registration), std::move(memory));
 }
 
 Result<void*> RegisteredMemory::Allocate(std::size_t bytes) {
@@ -23,31 +17,95 @@ Result<void*> RegisteredMemory::Allocate(std::size_t bytes) {
                   "Allocate of 0 bytes: ask for at least 1");
   }
   RINGPIPE_ASSIGN_OR_RETURN(verbs::Allocation memory,
-                            pd_->device()->Allocate(bytes));
+                            allocator_->Allocate(bytes));
   RINGPIPE_ASSIGN_OR_RETURN(
-      verbs::MemoryRegion region,
-      verbs::MemoryRegion::Register(pd_, memory.data(), memory.bytes(),
-                                    IBV_ACCESS_LOCAL_WRITE, /*relaxed=*/true));
+      Registration registration,
+      Registration::Create(rails_, memory.data(), memory.bytes(),
+                           IBV_ACCESS_LOCAL_WRITE, /*relaxed=*/true));
   std::byte* const address = memory.data();
   const std::lock_guard<std::mutex> lock(mutex_);
   Buffer& buffer = buffers_[address];
+  buffer.bytes = memory.bytes();
   buffer.memory = std::move(memory);
-  buffer.region = std::move(region);
+  buffer.registration = std::move(registration);
   return static_cast<void*>(address);
 }
 
 Status RegisteredMemory::Free(void* memory) {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  if (buffers_.erase(static_cast<const std::byte*>(memory)) == 0) {
+  return Remove(memory, /*allocated=*/true, "Free");
+}
+
+Status RegisteredMemory::Register(void* memory, std::size_t bytes) {
+  if (memory == nullptr || bytes == 0) {
     return {StatusCode::kInvalidArgument,
-            "Free of memory that Allocate did not return, or that was freed "
-            "already"};
+            "Register of no memory: give an address and at least 1 byte"};
   }
+  const auto* begin = static_cast<const std::byte*>(memory);
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (Overlaps(begin, bytes)) {
+    return {StatusCode::kInvalidArgument,
+            "Register of memory of which a part is registered already: "
+            "deregister that first, or register all of it at once"};
+  }
+  bool writable = true;
+  auto registration = Registration::Create(
+      rails_, memory, bytes, IBV_ACCESS_LOCAL_WRITE, /*relaxed=*/true);
+  if (!registration.ok() &&
+      registration.status().code() != StatusCode::kResourceExhausted) {
+    // Pages that may only be read cannot be registered for writing.
+    auto read_only =
+        Registration::Create(rails_, memory, bytes, 0, /*relaxed=*/true);
+    if (read_only.ok()) {
+      registration = std::move(read_only);
+      writable = false;
+    }
+  }
+  if (!registration.ok()) {
+    return registration.status();
+  }
+  Buffer& buffer = buffers_[begin];
+  buffer.bytes = bytes;
+  buffer.writable = writable;
+  buffer.registration = std::move(registration).value();
   return Status::Ok();
 }
 
-std::optional<std::uint32_t> RegisteredMemory::Find(const void* address,
-                                                    std::size_t bytes) const {
+Status RegisteredMemory::Deregister(void* memory) {
+  return Remove(memory, /*allocated=*/false, "Deregister");
+}
+
+Status RegisteredMemory::Remove(void* memory, bool allocated,
+                                const char* call) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const auto found = buffers_.find(static_cast<const std::byte*>(memory));
+  if (found == buffers_.end() ||
+      (found->second.memory.data() != nullptr) != allocated) {
+    return {
+        StatusCode::kInvalidArgument,
+        std::string(call) + " of memory that " +
+            (allocated ? "Allocate did not return" : "Register was not given") +
+            ", or for the second time"};
+  }
+  buffers_.erase(found);
+  return Status::Ok();
+}
+
+bool RegisteredMemory::Overlaps(const std::byte* begin,
+                                std::size_t bytes) const {
+  const auto after = buffers_.lower_bound(begin);
+  if (after != buffers_.end() &&
+      static_cast<std::size_t>(after->first - begin) < bytes) {
+    return true;
+  }
+  if (after == buffers_.begin()) {
+    return false;
+  }
+  const auto before = std::prev(after);
+  return static_cast<std::size_t>(begin - before->first) < before->second.bytes;
+}
+
+std::optional<RegisteredMemory::Found> RegisteredMemory::Find(
+    const void* address, std::size_t bytes) const {
   const auto* begin = static_cast<const std::byte*>(address);
   const std::lock_guard<std::mutex> lock(mutex_);
   auto it = buffers_.upper_bound(begin);
@@ -57,11 +115,10 @@ std::optional<std::uint32_t> RegisteredMemory::Find(const void* address,
   --it;
   const auto& [data, buffer] = *it;
   const std::size_t offset = begin - data;
-  if (offset > buffer.memory.bytes() ||
-      bytes > buffer.memory.bytes() - offset) {
+  if (offset > buffer.bytes || bytes > buffer.bytes - offset) {
     return std::nullopt;
   }
-  return buffer.region.lkey();
+  return Found{buffer.registration.lkeys(), buffer.writable};
 }
 
 }  // namespace ringpipe

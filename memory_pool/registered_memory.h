@@ -7,47 +7,66 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <vector>
 
 #include "base/status.h"
+#include "memory_pool/registration.h"
 #include "verbs/device.h"
-#include "verbs/memory_region.h"
 
 namespace ringpipe {
 
-// Buffers for users, allocated where the device likes them and registered once
-// (in the manner of ncclMemAlloc): the pipeline sends from them without
-// copying, and peers on the same host can reach them. Thread-safe.
+// The users' buffers that are registered once: the pipeline sends from them and
+// receives into them without copying. Thread-safe.
 class RegisteredMemory {
  public:
-  explicit RegisteredMemory(std::shared_ptr<verbs::ProtectionDomain> pd)
-      : pd_(std::move(pd)) {}
+  using ProtectionDomains =
+      std::vector<std::shared_ptr<verbs::ProtectionDomain>>;
 
-  // Zeroed, page-aligned. kInvalidArgument for 0 bytes; kResourceExhausted.
+  // At least one rail. `allocator` is the device whose memory Allocate gives.
+  RegisteredMemory(ProtectionDomains rails,
+                   std::shared_ptr<verbs::Device> allocator)
+      : rails_(std::move(rails)), allocator_(std::move(allocator)) {}
+
+  // New memory, where the device likes it (in the manner of ncclMemAlloc):
+  // zeroed, page-aligned. kInvalidArgument for 0 bytes; kResourceExhausted.
   Result<void*> Allocate(std::size_t bytes);
 
   // kInvalidArgument for memory that Allocate did not return.
   Status Free(void* memory);
 
-  // The lkey of the buffer that holds all of [address, address + bytes).
-  std::optional<std::uint32_t> Find(const void* address,
-                                    std::size_t bytes) const;
+  // The user's own memory (in the manner of ncclCommRegister). Memory that may
+  // only be read is taken too: it can be sent from. kInvalidArgument for 0
+  // bytes, for nullptr, and where a part of it is registered already;
+  // kResourceExhausted past the limit of locked memory, with advice.
+  Status Register(void* memory, std::size_t bytes);
+
+  // kInvalidArgument for memory that Register was not given.
+  Status Deregister(void* memory);
+
+  struct Found {
+    RailKeys lkeys = {};
+    bool writable = false;
+  };
+  // The buffer that holds all of [address, address + bytes), if there is one.
+  std::optional<Found> Find(const void* address, std::size_t bytes) const;
 
  private:
   struct Buffer {
-    verbs::Allocation memory;
-    verbs::MemoryRegion region;
+    verbs::Allocation memory;  // none of the user's own
+    std::size_t bytes = 0;
+    bool writable = true;
+    Registration registration;
     ~Buffer();
   };
 
-  std::shared_ptr<verbs::ProtectionDomain> pd_;
+  Status Remove(void* memory, bool allocated, const char* call);
+  bool Overlaps(const std::byte* begin, std::size_t bytes) const;
+
+  const ProtectionDomains rails_;
+  const std::shared_ptr<verbs::Device> allocator_;
   mutable std::mutex mutex_;
   std::map<const std::byte*, Buffer> buffers_;  // by address; guarded by mutex_
 };
-
-// Deregisters and frees, in this order. Where the device will not let go of the
-// memory, both are kept for good: freed memory that a device or a peer may
-// still write is worse than lost memory.
-void ReleaseRegistered(verbs::MemoryRegion region, verbs::Allocation memory);
 
 }  // namespace ringpipe
 

@@ -6,25 +6,26 @@
 #include <memory>
 
 #include "base/status.h"
+#include "memory_pool/registration.h"
 #include "memory_pool/slot_list.h"
 #include "verbs/device.h"
-#include "verbs/memory_region.h"
 
 namespace ringpipe {
 
 // Registered memory cut into slots of one size, allocated and registered once:
 //
-//     | slot 0 | slot 1 | ... | slot n-1 |      one allocation, one region
+//     | slot 0 | slot 1 | ... | slot n-1 |      one allocation
 //
 // Acquire and release (list()) neither allocate nor lock; none free is
 // back-pressure, never an error. One thread at a time.
 class SlotPool {
  public:
-  // `slot_bytes` is a multiple of 64. kResourceExhausted where memory, or the
-  // permission to pin it, is short.
-  static Result<std::unique_ptr<SlotPool>> Create(
-      std::shared_ptr<verbs::ProtectionDomain> pd, std::size_t slot_bytes,
-      int slots);
+  // `slot_bytes` is a multiple of 64; the memory is `allocator`'s.
+  // kResourceExhausted where memory, or the permission to pin it, is short.
+  static Result<std::unique_ptr<SlotPool>> Create(Rails rails,
+                                                  verbs::Device& allocator,
+                                                  std::size_t slot_bytes,
+                                                  int slots);
 
   // Where the device still uses the memory (a peer stopped in the middle of a
   // write), it stays allocated for good.
@@ -40,18 +41,18 @@ class SlotPool {
   std::size_t slot_bytes() const { return slot_bytes_; }
   std::byte* memory() const { return memory_.data(); }
   std::size_t memory_bytes() const { return memory_.bytes(); }
-  std::uint32_t lkey() const { return region_.lkey(); }
+  const RailKeys& lkeys() const { return registration_.lkeys(); }
 
  private:
-  SlotPool(verbs::Allocation memory, verbs::MemoryRegion region,
+  SlotPool(verbs::Allocation memory, Registration registration,
            std::size_t slot_bytes, int slots)
       : memory_(std::move(memory)),
-        region_(std::move(region)),
+        registration_(std::move(registration)),
         slot_bytes_(slot_bytes),
         list_(slots) {}
 
   verbs::Allocation memory_;
-  verbs::MemoryRegion region_;
+  Registration registration_;
   std::size_t slot_bytes_;
   SlotList list_;
 };

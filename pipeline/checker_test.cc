@@ -224,6 +224,10 @@ TEST(CheckerTest, MemoryThatIsOverwrittenBeforeItIsSentIsFound) {
   options.plan = {true, true, true};
   EXPECT_TRUE(Check(schedules, options).ok());
   EXPECT_TRUE(Found(schedules, 1, options));
+  // Without the slot that the messages are received into, neither rank can
+  // receive before it has sent.
+  options.plan.direct_over_sent = true;
+  EXPECT_EQ(Check(schedules, options).code(), StatusCode::kInternal);
 }
 
 TEST(CheckerTest, MemoryThatIsReadBeforeItIsWrittenIsFound) {

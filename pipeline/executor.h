@@ -1,6 +1,8 @@
 #ifndef RINGPIPE_PIPELINE_EXECUTOR_H_
 #define RINGPIPE_PIPELINE_EXECUTOR_H_
 
+#include <poll.h>
+
 #include <array>
 #include <chrono>
 #include <cstdint>
@@ -12,23 +14,22 @@
 #include "base/counters.h"
 #include "base/status.h"
 #include "pipeline/abort_signal.h"
+#include "pipeline/connection_set.h"
 #include "pipeline/copy_in_stage.h"
 #include "pipeline/copy_out_stage.h"
 #include "pipeline/operation.h"
-#include "pipeline/peer_connection.h"
 #include "pipeline/pipeline_state.h"
 #include "pipeline/receive_stage.h"
 #include "pipeline/reduce_stage.h"
+#include "pipeline/register_stage.h"
 #include "pipeline/send_stage.h"
-#include "verbs/completion_queue.h"
-#include "verbs/memory_region.h"
 
 namespace ringpipe {
 
 // Runs collectives on real memory: the software pipeline of one rank.
 //
 //   issue ─► copy in ─► send ─► (peer) receive ─► reduce ─► send ...
-//   (a slot)                                         └────► copy out ─► release
+//   (a slot) or register                             └────► copy out ─► release
 //
 // Each stage has a file of its own. Run drives all of them on the caller's
 // thread: it takes completions, advances every stage by what is ready, and
@@ -39,10 +40,9 @@ namespace ringpipe {
 class Executor {
  public:
   struct Options {
-    int rank = 0;
-    int size = 1;
-    std::size_t subchunk_bytes = 0;  // of the largest sub-chunk
-    int data_slots = 0;              // beyond those of control receives
+    ConnectionSet::Options connections;  // but for its receives
+    std::size_t subchunk_bytes = 0;      // of the largest sub-chunk
+    int slots = 0;
     std::chrono::nanoseconds spin{0};
     AbortSignal* abort = nullptr;  // outlives the executor
     // A digest in words, for the message of a mismatch.
@@ -50,22 +50,22 @@ class Executor {
     // Called with the first error, before the queue pairs are flushed: tells
     // the other ranks. May be empty.
     std::function<void(const Status&)> on_error;
+    // Called with what the devices tell and nobody has to act upon, for the
+    // log. May be empty.
+    std::function<void(const std::string&)> on_notice;
   };
 
-  // Slots that a rank among `size` needs for control messages, beyond what its
-  // schedules need: part of the smallest number of slots.
-  static int ControlSlots(int size) { return kControlReceives * (size - 1); }
-
-  // Allocates and registers everything; no rank is connected yet.
+  // Allocates and registers everything, in memory of `allocator`'s; no rank is
+  // connected yet.
   static Result<std::unique_ptr<Executor>> Create(
-      std::shared_ptr<verbs::ProtectionDomain> pd, const Options& options);
+      std::vector<std::shared_ptr<verbs::ProtectionDomain>> rails,
+      const std::shared_ptr<verbs::Device>& allocator, const Options& options);
   ~Executor();
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
 
-  // For `peer`, and what `peer` has for this rank.
-  PeerConnection::Address AddressFor(int peer) const;
-  Status Connect(int peer, const PeerConnection::Address& remote);
+  // To be connected before the first Run.
+  ConnectionSet& connections() { return *state_.connections; }
 
   // Memory for accelerators to prepare.
   const SlotPool& pool() const { return *state_.pool; }
@@ -84,10 +84,8 @@ class Executor {
   SlotCounters slot_counters() const;
 
  private:
-  Executor(std::shared_ptr<verbs::ProtectionDomain> pd, const Options& options);
+  explicit Executor(const Options& options) : options_(options) {}
 
-  Status Allocate();
-  Status CreateConnections();
   void Begin(const Operation& operation);
   Status Loop();
   bool Finished() const;
@@ -96,41 +94,32 @@ class Executor {
   Result<bool> AdvanceStages();
   Result<bool> Issue();
   Result<bool> TakeCompletions();
-  void CountCompletions(int count);
   Status HandleCompletion(const ibv_wc& completion);
-  Status HandleReceive(PeerConnection& connection, int slot,
-                       const ibv_wc& completion);
-  // Whether a control message may be read: its kind and length, which a peer
-  // chose.
-  static bool IsWhole(MessageKind kind, const ibv_wc& completion);
-  Status HandleData(PeerConnection& connection, int slot, std::uint32_t bytes);
+  Status HandleControl(PeerConnection& connection, int buffer,
+                       std::uint32_t bytes);
   Status HandleDigest(PeerConnection& connection, const Digest& digest);
   Status VerifyDigest(PeerConnection& connection, const Digest& digest);
   // The error that a failed completion means.
-  Status CompletionError(const PeerConnection& connection,
-                         const ibv_wc& completion) const;
+  Status CompletionError(const ibv_wc& completion);
 
   // Nothing can be done: spins or sleeps.
   Status Wait();
   Status SleepUntilEvent();
   Status Probe();
+  Status CheckAsyncEvents();
   Deadline EarliestDeadline() const;
   Status CheckDeadline();
   StageMeter& WaitedFor();
   std::string DescribeWait();
   Status EndWithError(const Status& error);
-  bool FlushConnections();
 
   const Options options_;
-  const std::shared_ptr<verbs::ProtectionDomain> pd_;
-  std::shared_ptr<verbs::CompletionQueue> cq_;
-  verbs::Allocation credit_memory_;
-  verbs::MemoryRegion credit_region_;
   PipelineState state_;
 
   StageMeter acquire_meter_{"acquire"};
   CopyInStage copy_in_{state_};
-  SendStage send_{state_};
+  RegisterStage register_{state_};
+  SendStage send_{state_, register_};
   ReceiveStage receive_{state_};
   ReduceStage reduce_{state_};
   CopyOutStage copy_out_{state_};
@@ -141,6 +130,7 @@ class Executor {
   bool device_holds_memory_ = false;
   Flow::Issued issued_ = Flow::Issued::kNothing;
   std::array<ibv_wc, 32> completions_;
+  std::vector<pollfd> descriptors_;
 
   // While nothing happens.
   bool idle_ = false;

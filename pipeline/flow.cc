@@ -24,11 +24,12 @@ void Flow::Start(const Plan& plan, std::uint64_t subchunks, int depth,
   lane_subchunk_.assign(lanes_, 0);
   lane_open_steps_.assign(lanes_, 0);
   for (Fifo<Instance>* fifo :
-       {&to_post_, &to_copy_in_, &to_reduce_, &to_copy_out_}) {
+       {&to_register_, &to_copy_in_, &to_reduce_, &to_copy_out_}) {
     fifo->Reset(instances);
   }
   sends_.resize(size);
   receives_.resize(size);
+  open_receives_.assign(size, 0);
   for (int peer = 0; peer < size; ++peer) {
     sends_[peer].Reset(0);
     receives_[peer].Reset(0);
@@ -99,7 +100,7 @@ void Flow::Queue(Instance instance) {
   const Transfer& transfer = step(instance).transfer;
   if (transfer.receives()) {
     receives_[transfer.peer].push(instance);
-    to_post_.push(instance);
+    ++open_receives_[transfer.peer];
     return;
   }
   if (transfer.kind == Kind::kSend) {
@@ -119,6 +120,8 @@ void Flow::MayRead(Instance instance) {
     case Kind::kSend:
       if (at.copies_in) {
         to_copy_in_.push(instance);
+      } else if (at.registers) {
+        to_register_.push(instance);
       } else {
         state.ready = true;
       }
@@ -148,7 +151,7 @@ void Flow::MayWrite(Instance instance) {
       return;
     }
     (at.to_memory ? to_copy_out_ : to_copy_in_).push(instance);
-  } else if (at.to_memory && state.ready) {
+  } else if (at.to_memory && !at.direct && state.ready) {
     to_copy_out_.push(instance);
   }
 }
@@ -164,11 +167,11 @@ void Flow::Complete(Instance instance, SlotList& slots) {
     --cell(other).read_waits;
     MayRead(other);
   }
-  if (at.to_memory) {
+  if (at.to_memory && !at.direct) {
     MayWrite(instance);
     return;
   }
-  if (state.references == 0) {
+  if (state.slot != SlotList::kNone && state.references == 0) {
     slots.Release(state.slot);
     state.slot = SlotList::kNone;
   }
@@ -219,9 +222,21 @@ const Instance* Flow::NextSend(int peer) {
   return !sends.empty() && cell(sends.front()).ready ? &sends.front() : nullptr;
 }
 
+const Instance* Flow::NextReceive(int peer) {
+  Fifo<Instance>& receives = receives_[peer];
+  if (receives.empty()) {
+    return nullptr;
+  }
+  const Instance& front = receives.front();
+  // Once posted, a message may be placed at any moment.
+  const bool writable = !step(front).direct || cell(front).write_waits == 0;
+  return writable ? &front : nullptr;
+}
+
 void Flow::Received(Instance instance, SlotList& slots) {
   Cell& state = cell(instance);
   state.arrived = true;
+  --open_receives_[step(instance).transfer.peer];
   if (step(instance).transfer.kind == Kind::kReceiveCopy) {
     Complete(instance, slots);
   } else if (state.read_waits == 0) {

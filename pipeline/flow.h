@@ -54,10 +54,10 @@ struct Instance {
 //
 //     for round, for step, for sub-chunk of the round: issue
 //
-// Slots are acquired in exactly this order and receives posted in it, so that
-// no later use of a slot can starve an earlier one, and so that both ends of a
-// connection count the same messages. A round may start while the one before it
-// still runs: 2 * depth sub-chunks ("lanes") are in flight at most.
+// Slots are acquired in exactly this order, so that no later use of a slot can
+// starve an earlier one; the receives of a peer are posted in it, so that both
+// ends of a connection count the same messages. A round may start while the one
+// before it still runs: 2 * depth sub-chunks ("lanes") are in flight at most.
 //
 // Smallest number of slots. Every wait is for a definite earlier event (a slot
 // for the next instance in issue order, a value, a credit) and no wait is a
@@ -87,8 +87,8 @@ class Flow {
 
   // Work that is ready, in order. The driver takes an instance from the front,
   // does the work and reports it below.
-  Fifo<Instance>& to_post() { return to_post_; }        // post a receive
-  Fifo<Instance>& to_copy_in() { return to_copy_in_; }  // user memory -> slot
+  Fifo<Instance>& to_register() { return to_register_; }  // a send's source
+  Fifo<Instance>& to_copy_in() { return to_copy_in_; }    // user memory -> slot
   Fifo<Instance>& to_reduce() { return to_reduce_; }
   Fifo<Instance>& to_copy_out() { return to_copy_out_; }  // -> user memory
 
@@ -97,13 +97,16 @@ class Flow {
   void PopSend(int peer) { sends_[peer].pop(); }
   bool HasSends(int peer) const { return !sends_[peer].empty(); }
 
-  // The instance to which the next message from `peer` belongs; only where
-  // HasReceives(peer).
-  bool HasReceives(int peer) const { return !receives_[peer].empty(); }
-  Instance PopReceive(int peer) { return receives_[peer].pop(); }
+  // The next receive to post for `peer`, if its memory may be written already:
+  // nullptr otherwise. Messages of a peer belong to receives in this order.
+  const Instance* NextReceive(int peer);
+  void PopReceive(int peer) { receives_[peer].pop(); }
+  // Whether a message from `peer` has been issued that has not been received.
+  bool HasReceives(int peer) const { return open_receives_[peer] > 0; }
 
   // Reports. Slots that nobody needs any more go back to `slots`.
   void Received(Instance instance, SlotList& slots);
+  void Registered(Instance instance) { cell(instance).ready = true; }
   void CopiedIn(Instance instance, SlotList& slots);
   void Reduced(Instance instance, SlotList& slots);
   void CopiedOut(Instance instance, SlotList& slots);
@@ -117,9 +120,6 @@ class Flow {
   }
   // The slot that the instance acquired, SlotList::kNone where it has none.
   int slot(Instance instance) const { return cell(instance).slot; }
-  // A receive may land in another slot than its own (receives of one queue pair
-  // are interchangeable): exchanges them.
-  void set_slot(Instance instance, int slot) { cell(instance).slot = slot; }
   // The slot from which the instance reads its source; kNone: user memory.
   int source_slot(Instance instance) const;
 
@@ -132,7 +132,9 @@ class Flow {
     int write_waits = 0;
     bool issued = false;
     bool arrived = false;  // received, or its value is complete
-    bool ready = false;    // a send that may go on the wire
+    // A send that may go on the wire, or a value that may be copied to user
+    // memory.
+    bool ready = false;
   };
 
   Cell& cell(Instance instance) {
@@ -167,8 +169,9 @@ class Flow {
   std::vector<std::uint64_t> lane_subchunk_;
   std::vector<std::size_t> lane_open_steps_;  // 0: the lane is free
 
-  Fifo<Instance> to_post_, to_copy_in_, to_reduce_, to_copy_out_;
+  Fifo<Instance> to_register_, to_copy_in_, to_reduce_, to_copy_out_;
   std::vector<Fifo<Instance>> sends_, receives_;  // by peer
+  std::vector<std::size_t> open_receives_;        // by peer
 };
 
 }  // namespace ringpipe

@@ -1,6 +1,8 @@
 #include "pipeline/flow.h"
 
 #include <cstdint>
+#include <deque>
+#include <map>
 #include <utility>
 #include <vector>
 
@@ -19,6 +21,7 @@ class FlowTest : public testing::Test {
     Result<Plan> plan = Compile(schedule, 0, kSize, options);
     ASSERT_TRUE(plan.ok()) << plan.status().ToString();
     plan_ = std::move(plan).value();
+    posted_.clear();
     flow_.Start(plan_, subchunks, depth, kSize);
   }
 
@@ -42,8 +45,25 @@ class FlowTest : public testing::Test {
     return order;
   }
 
+  // (sub-chunk, step) of the receives that can be posted, in that order.
+  std::vector<std::pair<std::uint64_t, std::uint32_t>> PostAll(int peer) {
+    std::vector<std::pair<std::uint64_t, std::uint32_t>> order;
+    while (const Instance* next = flow_.NextReceive(peer)) {
+      order.emplace_back(flow_.subchunk(*next), next->step);
+      posted_[peer].push_back(*next);
+      flow_.PopReceive(peer);
+    }
+    return order;
+  }
+
   // The next message from the peer arrives.
-  void Receive(int peer) { flow_.Received(flow_.PopReceive(peer), slots_); }
+  void Receive(int peer) {
+    PostAll(peer);
+    ASSERT_FALSE(posted_[peer].empty());
+    const Instance instance = posted_[peer].front();
+    posted_[peer].pop_front();
+    flow_.Received(instance, slots_);
+  }
 
   void Send(int peer) {
     const Instance* next = flow_.NextSend(peer);
@@ -58,6 +78,7 @@ class FlowTest : public testing::Test {
   Plan plan_;
   Flow flow_;
   SlotList slots_{16};
+  std::map<int, std::deque<Instance>> posted_;  // receives, by peer
 };
 
 const Schedule kTwoReceives = {
@@ -72,21 +93,24 @@ const Schedule kForward = {
 TEST_F(FlowTest, IssuesRoundsThenStepsThenTheSubchunksOfARound) {
   Start(kTwoReceives, 3, 2);
   EXPECT_EQ(IssueAll(), Flow::Issued::kNothing);
-  const std::vector<std::pair<std::uint64_t, std::uint32_t>> expected = {
-      {0, 0}, {1, 0}, {0, 1}, {1, 1}, {2, 0}, {2, 1}};
-  EXPECT_EQ(Drain(flow_.to_post()), expected);
+  const std::vector<std::pair<std::uint64_t, std::uint32_t>> from_one = {
+      {0, 0}, {1, 0}, {2, 0}};
+  const std::vector<std::pair<std::uint64_t, std::uint32_t>> from_two = {
+      {0, 1}, {1, 1}, {2, 1}};
+  EXPECT_EQ(PostAll(1), from_one);
+  EXPECT_EQ(PostAll(2), from_two);
 }
 
 TEST_F(FlowTest, ARoundBeginsWhenTheOneTwoBeforeHasEnded) {
   Start(kForward, 3, 1);
   EXPECT_EQ(flow_.lanes(), 2);
   EXPECT_EQ(IssueAll(), Flow::Issued::kWindow);
-  EXPECT_EQ(flow_.to_post().size(), 2u);
+  EXPECT_EQ(PostAll(1).size(), 2u);
   Receive(1);
   EXPECT_EQ(flow_.Issue(slots_), Flow::Issued::kWindow);
   Send(2);
   EXPECT_EQ(IssueAll(), Flow::Issued::kNothing);
-  EXPECT_EQ(flow_.to_post().size(), 3u);
+  EXPECT_EQ(PostAll(1).size(), 1u);
 }
 
 TEST_F(FlowTest, WithoutAFreeSlotNothingLaterIsIssued) {
@@ -97,12 +121,12 @@ TEST_F(FlowTest, WithoutAFreeSlotNothingLaterIsIssued) {
           Transfer::Send(Input(0), 2)}},
         1, 1);
   EXPECT_EQ(IssueAll(), Flow::Issued::kNoSlot);
-  EXPECT_TRUE(flow_.to_post().empty());
+  EXPECT_EQ(flow_.NextReceive(1), nullptr);
   EXPECT_FALSE(flow_.HasSends(2));
   flow_.CopiedIn(flow_.to_copy_in().pop(), slots_);
   Send(1);
   EXPECT_EQ(flow_.Issue(slots_), Flow::Issued::kIssued);
-  EXPECT_EQ(flow_.to_post().size(), 1u);
+  EXPECT_EQ(PostAll(1).size(), 1u);
 }
 
 TEST_F(FlowTest, SendsToOnePeerKeepScheduleOrderAndOthersDoNotWait) {
@@ -174,7 +198,7 @@ TEST_F(FlowTest, MemoryIsOverwrittenAfterTheSendFromItHasEnded) {
   Start({1,
          0,
          {Transfer::Send(Input(0), 1), Transfer::ReceiveCopy(Output(0), 1)}},
-        1, 1, {true, true, true});
+        1, 1, {true, true, false});
   IssueAll();
   Receive(1);
   EXPECT_TRUE(flow_.to_copy_out().empty());
@@ -182,12 +206,57 @@ TEST_F(FlowTest, MemoryIsOverwrittenAfterTheSendFromItHasEnded) {
   EXPECT_EQ(flow_.to_copy_out().size(), 1u);
 }
 
+TEST_F(FlowTest, AMessageThatLandsInMemoryIsNotPostedBeforeTheSendFromIt) {
+  Start({1,
+         0,
+         {Transfer::Send(Input(0), 1), Transfer::ReceiveCopy(Output(0), 1),
+          Transfer::Send(Output(0), 2)}},
+        1, 1, {true, true, true, false, /*direct_over_sent=*/true});
+  slots_ = SlotList(0);
+  EXPECT_EQ(IssueAll(), Flow::Issued::kNothing);
+  EXPECT_TRUE(flow_.HasReceives(1));
+  EXPECT_EQ(flow_.NextReceive(1), nullptr);
+  Send(1);
+  ASSERT_NE(flow_.NextReceive(1), nullptr);
+  EXPECT_EQ(flow_.NextSend(2), nullptr);
+  Receive(1);
+  EXPECT_FALSE(flow_.HasReceives(1));
+  // Sent on from where it landed.
+  ASSERT_NE(flow_.NextSend(2), nullptr);
+  EXPECT_EQ(flow_.source_slot(*flow_.NextSend(2)), SlotList::kNone);
+  Send(2);
+  EXPECT_TRUE(flow_.finished());
+}
+
+TEST_F(FlowTest, LaterReceivesWaitForOneWhoseMemoryIsNotFree) {
+  Start({2,
+         0,
+         {Transfer::Send(Input(0), 2), Transfer::ReceiveCopy(Output(0), 1),
+          Transfer::ReceiveCopy(Output(1), 1)}},
+        1, 1, {true, true, true, false, /*direct_over_sent=*/true});
+  IssueAll();
+  EXPECT_TRUE(PostAll(1).empty());
+  Send(2);
+  EXPECT_EQ(PostAll(1).size(), 2u);
+}
+
+TEST_F(FlowTest, ASendThatRegistersItsSourceNeedsNoSlot) {
+  slots_ = SlotList(0);
+  Start({1, 0, {Transfer::Send(Input(0), 1)}}, 1, 1,
+        {false, false, false, /*register_sends=*/true});
+  EXPECT_EQ(IssueAll(), Flow::Issued::kNothing);
+  EXPECT_EQ(flow_.NextSend(1), nullptr);
+  flow_.Registered(flow_.to_register().pop());
+  Send(1);
+  EXPECT_TRUE(flow_.finished());
+}
+
 TEST_F(FlowTest, ALocalCopyWaitsForWhatItReadsAndWhatItOverwrites) {
   Start({2,
          0,
          {Transfer::ReceiveCopy(Output(0), 1), Transfer::Send(Input(1), 1),
           Transfer::LocalCopy(Output(0), Output(1))}},
-        1, 1, {true, true, true});
+        1, 1, {true, true, false});
   IssueAll();
   Receive(1);
   flow_.CopiedOut(flow_.to_copy_out().pop(), slots_);
@@ -210,12 +279,10 @@ TEST_F(FlowTest, MessagesOfAPeerBelongToReceivesInScheduleOrder) {
   IssueAll();
   const std::vector<std::pair<std::uint64_t, std::uint32_t>> expected = {
       {0, 0}, {1, 0}, {0, 1}, {1, 1}};
-  for (const auto& [subchunk, step] : expected) {
-    ASSERT_TRUE(flow_.HasReceives(1));
-    const Instance instance = flow_.PopReceive(1);
-    EXPECT_EQ(std::pair(flow_.subchunk(instance), instance.step),
-              std::pair(subchunk, step));
-    flow_.Received(instance, slots_);
+  EXPECT_EQ(PostAll(1), expected);
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    EXPECT_TRUE(flow_.HasReceives(1));
+    Receive(1);
   }
   EXPECT_FALSE(flow_.HasReceives(1));
 }
@@ -231,7 +298,7 @@ TEST_F(FlowTest, AStartForgetsARunThatWasNotFinished) {
   IssueAll();
   slots_ = SlotList(16);
   Start(kForward, 1, 1);
-  EXPECT_TRUE(flow_.to_post().empty());
+  EXPECT_EQ(flow_.NextReceive(1), nullptr);
   EXPECT_FALSE(flow_.HasReceives(2));
   EXPECT_EQ(IssueAll(), Flow::Issued::kNothing);
   Receive(1);

@@ -1,16 +1,20 @@
-// What goes over a queue pair between two ranks.
+// What goes between two ranks.
 //
-//   SEND with immediate kData     a sub-chunk, credit taken
-//   SEND with immediate kDigest   Digest: what I think we are doing
-//   SEND with immediate kSleep    SleepNotice: I have no credit and go to sleep
-//   WRITE (8 bytes)               the receiver's grant counter into the
-//                                 sender's credit word: no completion there
-//   WRITE with immediate kWake    the same, to a sender that sleeps
-//   WRITE (0 bytes)               a probe: is the connection alive?
+// Over the data queue pair of a rail, SEND: sub-chunks and nothing else, each
+// into the receive that was posted for it. Over the control queue pair:
 //
-// Receives are consumed in the order in which they were posted, whatever
-// arrives, so control messages land in slots like data, and kControlReceives of
-// them are posted beyond what was granted:
+//   SEND kDigest     what I think we are doing
+//   SEND kSleep      I have no credit and go to sleep
+//   SEND kWake       to a sender that sleeps, after a WRITE of new credit
+//   WRITE (8 bytes)  the receiver's grant counter into the sender's credit
+//                    word: no completion there
+//   WRITE (0 bytes)  a probe, also on data queue pairs: is the peer alive?
+//
+// Nothing uses immediate data, which iWARP does not have. Data follow when the
+// peer's digest has come and is equal: no message meets a receive that was made
+// for another call.
+//
+// The receives of a control queue pair (kControlReceives):
 //
 //   2 digests   a peer may be one collective ahead: it sends the next one's
 //               digest when it has this one's data, which I have sent but whose
@@ -20,18 +24,9 @@
 #ifndef RINGPIPE_PIPELINE_MESSAGE_H_
 #define RINGPIPE_PIPELINE_MESSAGE_H_
 
-#include <array>
 #include <cstdint>
-#include <string>
 
 namespace ringpipe {
-
-enum class MessageKind : std::uint32_t {
-  kData = 1,
-  kDigest = 2,
-  kSleep = 3,
-  kWake = 4,
-};
 
 inline constexpr int kControlReceives = 4;
 
@@ -51,9 +46,14 @@ struct Digest {
   bool operator==(const Digest&) const = default;
 };
 
-struct SleepNotice {
-  std::uint64_t seen_grants = 0;  // the last counter that the sender saw
+struct ControlMessage {
+  enum class Kind : std::uint64_t { kDigest = 1, kSleep = 2, kWake = 3 };
+  Kind kind = Kind::kDigest;
+  Digest digest;                  // kDigest
+  std::uint64_t seen_grants = 0;  // kSleep: the last counter that I saw
 };
+static_assert(sizeof(ControlMessage) == 64,
+              "a cache line, no padding, and inline on every known device");
 
 }  // namespace ringpipe
 

@@ -7,6 +7,7 @@
 
 #include "base/deadline.h"
 #include "cuda/accelerator.h"
+#include "memory_pool/registration.h"
 #include "pipeline/chunking.h"
 #include "pipeline/message.h"
 #include "pipeline/plan.h"
@@ -19,7 +20,7 @@ namespace ringpipe {
 struct UserBuffer {
   std::uintptr_t base = 0;
   bool registered = false;
-  std::uint32_t lkey = 0;  // where registered
+  RailKeys lkeys = {};  // where registered
 };
 
 // One collective call on one rank, ready to run.

@@ -1,53 +1,90 @@
 #include "pipeline/peer_connection.h"
 
-#include <arpa/inet.h>
+#include <algorithm>
+#include <utility>
 
-#include <string>
+#include "pipeline/striping.h"
 
 namespace ringpipe {
-
 namespace {
 
-// More grants at once than any rank can have slots: a word that was
+// More grants at once than any rank can have posted receives: a word that was
 // overwritten.
 constexpr std::uint64_t kMaxCredit = 1 << 20;
 
 }  // namespace
 
-std::uint64_t WorkId::Pack() const {
-  const std::uint64_t low =
-      kind == Kind::kReceive
-          ? slot
-          : static_cast<std::uint64_t>(instance.lane) << 24 | instance.step;
-  return static_cast<std::uint64_t>(kind) << 56 |
-         static_cast<std::uint64_t>(peer) << 40 | low;
-}
-
-WorkId WorkId::Unpack(std::uint64_t wr_id) {
-  WorkId id;
-  id.kind = static_cast<Kind>(wr_id >> 56);
-  id.peer = static_cast<std::uint16_t>(wr_id >> 40);
-  id.slot = static_cast<std::uint32_t>(wr_id);
-  id.instance = {static_cast<std::uint32_t>(wr_id >> 24) & 0xffff,
-                 static_cast<std::uint32_t>(wr_id) & 0xffffff};
-  return id;
-}
+PeerConnection::PeerConnection(int peer,
+                               std::unique_ptr<ControlChannel> control,
+                               std::vector<Rail> rails)
+    : peer_(peer), control_(std::move(control)), rails_(std::move(rails)) {}
 
 PeerConnection::Address PeerConnection::address() const {
-  return {queue_pair_->endpoint(), word_rkey_,
-          reinterpret_cast<std::uintptr_t>(word_)};
+  Address address;
+  address.word_address =
+      reinterpret_cast<std::uintptr_t>(control_->memory().word);
+  address.control = control_->queue_pair().endpoint();
+  address.rails = static_cast<std::uint32_t>(rails_.size());
+  for (std::size_t i = 0; i < rails_.size(); ++i) {
+    address.rail[i].data = rails_[i].channel->queue_pair().endpoint();
+    address.rail[i].word_rkey = rails_[i].word_rkey;
+    address.rail[i].megabits_per_second = rails_[i].megabits_per_second;
+  }
+  return address;
+}
+
+Status PeerConnection::SetRemote(const Address& remote) {
+  if (remote.rails < 1 || remote.rails > kMaxRails) {
+    return {StatusCode::kMismatch,
+            "rank " + std::to_string(peer_) + " says that it has " +
+                std::to_string(remote.rails) +
+                " rails: do all ranks run the same version of ringpipe?"};
+  }
+  const std::size_t common = std::min<std::size_t>(rails_.size(), remote.rails);
+  std::move(rails_.begin() + static_cast<std::ptrdiff_t>(common), rails_.end(),
+            std::back_inserter(unused_rails_));
+  rails_.resize(common);
+  std::vector<std::uint32_t> speeds;
+  for (std::size_t i = 0; i < common; ++i) {
+    speeds.push_back(std::min(rails_[i].megabits_per_second,
+                              remote.rail[i].megabits_per_second));
+    remote_rkeys_[i] = remote.rail[i].word_rkey;
+  }
+  pattern_ = StripePattern(speeds);
+  remote_word_ = remote.word_address;
+  control_->set_remote_word(remote_word_, remote_rkeys_[0]);
+  return Status::Ok();
 }
 
 Status PeerConnection::Connect(const Address& remote) {
-  remote_word_ = remote.credit_address;
-  remote_word_rkey_ = remote.credit_rkey;
-  return queue_pair_->Connect(remote.endpoint)
-      .WithContext("connecting to rank " + std::to_string(peer_));
+  const std::string context = "connecting to rank " + std::to_string(peer_);
+  RINGPIPE_RETURN_IF_ERROR(
+      control_->queue_pair().Connect(remote.control).WithContext(context));
+  for (std::size_t i = 0; i < rails_.size(); ++i) {
+    RINGPIPE_RETURN_IF_ERROR(rails_[i]
+                                 .channel->queue_pair()
+                                 .Connect(remote.rail[i].data)
+                                 .WithContext(context));
+  }
+  return Status::Ok();
+}
+
+Status PeerConnection::Fail() {
+  Status status = control_->queue_pair().Fail();
+  for (const std::vector<Rail>* rails : {&rails_, &unused_rails_}) {
+    for (const Rail& rail : *rails) {
+      const Status failed = rail.channel->queue_pair().Fail();
+      if (status.ok()) {
+        status = failed;
+      }
+    }
+  }
+  return status;
 }
 
 Result<std::uint64_t> PeerConnection::Credit() const {
   const std::uint64_t credit =
-      word_->grants.load(std::memory_order_acquire) - sent_;
+      control_->memory().word->grants.load(std::memory_order_acquire) - sent_;
   if (credit > kMaxCredit) {
     return Status(StatusCode::kInternal,
                   "rank " + std::to_string(peer_) +
@@ -57,53 +94,26 @@ Result<std::uint64_t> PeerConnection::Credit() const {
   return credit;
 }
 
-Status PeerConnection::Post(ibv_send_wr* request) {
-  request->send_flags |= IBV_SEND_SIGNALED;
-  ibv_send_wr* bad = nullptr;
-  if (const int error = ibv_post_send(queue_pair_->get(), request, &bad)) {
-    return ErrnoStatus(StatusCode::kDeviceError,
-                       "posting a send to rank " + std::to_string(peer_),
-                       error);
+Status PeerConnection::PostSends() {
+  for (Rail& rail : rails_) {
+    RINGPIPE_RETURN_IF_ERROR(rail.channel->PostSends());
   }
-  ++sends_outstanding_;
   return Status::Ok();
 }
 
-Status PeerConnection::SendData(Instance instance, const void* data,
-                                std::uint32_t bytes, std::uint32_t lkey) {
-  ibv_sge sge = {reinterpret_cast<std::uintptr_t>(data), bytes, lkey};
-  ibv_send_wr request = {};
-  WorkId id;
-  id.kind = WorkId::Kind::kData;
-  id.peer = static_cast<std::uint16_t>(peer_);
-  id.instance = instance;
-  request.wr_id = id.Pack();
-  request.sg_list = &sge;
-  request.num_sge = bytes > 0 ? 1 : 0;
-  request.opcode = IBV_WR_SEND_WITH_IMM;
-  request.imm_data = htonl(static_cast<std::uint32_t>(MessageKind::kData));
-  ++sent_;
-  return Post(&request);
-}
-
-Status PeerConnection::PostControl(MessageKind kind, const void* payload,
-                                   std::uint32_t bytes) {
-  // Inline: the payload is on the caller's stack.
-  ibv_sge sge = {reinterpret_cast<std::uintptr_t>(payload), bytes, 0};
-  ibv_send_wr request = {};
-  WorkId id;
-  id.peer = static_cast<std::uint16_t>(peer_);
-  request.wr_id = id.Pack();
-  request.sg_list = &sge;
-  request.num_sge = bytes > 0 ? 1 : 0;
-  request.opcode = IBV_WR_SEND_WITH_IMM;
-  request.send_flags = bytes > 0 ? IBV_SEND_INLINE : 0;
-  request.imm_data = htonl(static_cast<std::uint32_t>(kind));
-  return Post(&request);
+int PeerConnection::sends_outstanding() const {
+  int outstanding = 0;
+  for (const Rail& rail : rails_) {
+    outstanding += rail.channel->sends_outstanding();
+  }
+  return outstanding;
 }
 
 Status PeerConnection::SendDigest(const Digest& digest) {
-  return PostControl(MessageKind::kDigest, &digest, sizeof digest);
+  ControlMessage message;
+  message.kind = ControlMessage::Kind::kDigest;
+  message.digest = digest;
+  return control_->Send(message);
 }
 
 Status PeerConnection::SendSleep() {
@@ -111,67 +121,64 @@ Status PeerConnection::SendSleep() {
     return Status::Ok();
   }
   asleep_ = true;
-  const SleepNotice notice = {word_->grants.load(std::memory_order_acquire)};
-  return PostControl(MessageKind::kSleep, &notice, sizeof notice);
+  ControlMessage message;
+  message.kind = ControlMessage::Kind::kSleep;
+  message.seen_grants =
+      control_->memory().word->grants.load(std::memory_order_acquire);
+  return control_->Send(message);
 }
 
-Status PeerConnection::SendProbe() {
-  ibv_send_wr request = {};
-  WorkId id;
-  id.peer = static_cast<std::uint16_t>(peer_);
-  request.wr_id = id.Pack();
-  request.opcode = IBV_WR_RDMA_WRITE;
-  request.wr.rdma.remote_addr = remote_word_;
-  request.wr.rdma.rkey = remote_word_rkey_;
-  return Post(&request);
-}
-
-Status PeerConnection::PostReceive(const SlotPool& pool, int slot,
-                                   bool for_data) {
-  ibv_sge sge = {reinterpret_cast<std::uintptr_t>(pool.data(slot)),
-                 static_cast<std::uint32_t>(pool.slot_bytes()), pool.lkey()};
-  ibv_recv_wr request = {};
-  WorkId id;
-  id.kind = WorkId::Kind::kReceive;
-  id.peer = static_cast<std::uint16_t>(peer_);
-  id.slot = slot;
-  request.wr_id = id.Pack();
-  request.sg_list = &sge;
-  request.num_sge = 1;
-  ibv_recv_wr* bad = nullptr;
-  if (const int error = ibv_post_recv(queue_pair_->get(), &request, &bad)) {
-    return ErrnoStatus(StatusCode::kDeviceError,
-                       "posting a receive for rank " + std::to_string(peer_),
-                       error);
+Status PeerConnection::Probe() {
+  if (!control_->awaits_completion() && control_->HasRoom()) {
+    RINGPIPE_RETURN_IF_ERROR(control_->Probe());
   }
-  ++receives_posted_;
-  grants_ += for_data ? 1 : 0;
+  for (std::size_t i = 0; i < rails_.size(); ++i) {
+    DataChannel& channel = *rails_[i].channel;
+    if (channel.sends_outstanding() == 0) {
+      RINGPIPE_RETURN_IF_ERROR(channel.Probe(remote_word_, remote_rkeys_[i]));
+    }
+  }
   return Status::Ok();
 }
 
-Status PeerConnection::TellGrants() {
-  ibv_sge sge = {reinterpret_cast<std::uintptr_t>(&grants_), sizeof grants_, 0};
-  ibv_send_wr request = {};
-  WorkId id;
-  id.peer = static_cast<std::uint16_t>(peer_);
-  request.wr_id = id.Pack();
-  request.sg_list = &sge;
-  request.num_sge = 1;
-  request.opcode =
-      peer_asleep_ ? IBV_WR_RDMA_WRITE_WITH_IMM : IBV_WR_RDMA_WRITE;
-  request.send_flags = IBV_SEND_INLINE;
-  request.imm_data = htonl(static_cast<std::uint32_t>(MessageKind::kWake));
-  request.wr.rdma.remote_addr = remote_word_;
-  request.wr.rdma.rkey = remote_word_rkey_;
-  grants_told_ = grants_;
-  peer_asleep_ = false;
-  return Post(&request);
+Result<bool> PeerConnection::PostReceives() {
+  bool happened = false;
+  for (Rail& rail : rails_) {
+    happened |= rail.channel->HasNewReceives();
+    RINGPIPE_RETURN_IF_ERROR(rail.channel->PostReceives());
+  }
+  if (grants_ != grants_told_ && control_->HasRoom()) {
+    RINGPIPE_RETURN_IF_ERROR(TellGrants());
+    happened = true;
+  }
+  return happened;
 }
 
-Status PeerConnection::HandleSleep(const SleepNotice& notice) {
+Status PeerConnection::TellGrants() {
+  grants_told_ = grants_;
+  RINGPIPE_RETURN_IF_ERROR(control_->WriteCredit(grants_));
+  if (!std::exchange(peer_asleep_, false)) {
+    return Status::Ok();
+  }
+  ControlMessage message;
+  message.kind = ControlMessage::Kind::kWake;
+  return control_->Send(message);
+}
+
+Status PeerConnection::HandleSleep(std::uint64_t seen_grants) {
   peer_asleep_ = true;
   // A grant that crossed the SLEEP: the sender may not have seen it.
-  return grants_told_ != notice.seen_grants ? TellGrants() : Status::Ok();
+  return grants_told_ != seen_grants ? TellGrants() : Status::Ok();
+}
+
+bool PeerConnection::DeviceHoldsMemory() const {
+  if (control_->receives_posted() > 0) {
+    return true;
+  }
+  return std::any_of(rails_.begin(), rails_.end(), [](const Rail& rail) {
+    return rail.channel->sends_outstanding() > 0 ||
+           rail.channel->receives_posted() > 0;
+  });
 }
 
 }  // namespace ringpipe

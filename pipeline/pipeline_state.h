@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "memory_pool/slot_pool.h"
+#include "pipeline/connection_set.h"
 #include "pipeline/flow.h"
 #include "pipeline/operation.h"
-#include "pipeline/peer_connection.h"
 
 namespace ringpipe {
 
@@ -16,9 +16,9 @@ namespace ringpipe {
 struct PipelineState {
   int rank = 0;
   int size = 1;
+  std::vector<std::shared_ptr<verbs::ProtectionDomain>> rails;
   std::unique_ptr<SlotPool> pool;
-  // By rank; empty for this rank itself.
-  std::vector<std::unique_ptr<PeerConnection>> connections;
+  std::unique_ptr<ConnectionSet> connections;
   // Bytes of the value in each slot.
   std::vector<std::uint32_t> slot_bytes;
 
@@ -34,7 +34,7 @@ struct PipelineState {
   struct Value {
     std::byte* data = nullptr;
     std::uint32_t bytes = 0;
-    std::uint32_t lkey = 0;  // where the device may read it
+    const RailKeys* lkeys = nullptr;  // where the devices may use it
   };
   Value SourceOf(Instance instance) const {
     const int slot = flow.source_slot(instance);
@@ -44,7 +44,7 @@ struct PipelineState {
     return InMemory(flow.step(instance).transfer.source, instance);
   }
   Value InSlot(int slot) const {
-    return {pool->data(slot), slot_bytes[slot], pool->lkey()};
+    return {pool->data(slot), slot_bytes[slot], &pool->lkeys()};
   }
   Value InMemory(Place place, Instance instance) const {
     const std::uint64_t subchunk = flow.subchunk(instance);
@@ -53,7 +53,15 @@ struct PipelineState {
                                    : operation->output;
     return {operation->Address(place, subchunk),
             static_cast<std::uint32_t>(operation->Bytes(place, subchunk)),
-            buffer.lkey};
+            &buffer.lkeys};
+  }
+  // Where a message for `instance` goes, and how long it may be.
+  Value TargetOf(Instance instance) const {
+    if (flow.step(instance).direct) {
+      return InMemory(flow.step(instance).transfer.target, instance);
+    }
+    return {pool->data(flow.slot(instance)),
+            static_cast<std::uint32_t>(pool->slot_bytes()), &pool->lkeys()};
   }
 };
 

@@ -1,5 +1,6 @@
 #include "pipeline/plan.h"
 
+#include <algorithm>
 #include <map>
 #include <string>
 #include <utility>
@@ -72,6 +73,14 @@ class Compiler {
                                           : options_.output_registered;
   }
 
+  bool SentFrom(const History& history) const {
+    return std::any_of(history.memory_readers.begin(),
+                       history.memory_readers.end(), [this](int reader) {
+                         return plan_.steps[reader].transfer.kind ==
+                                Transfer::Kind::kSend;
+                       });
+  }
+
   Status Add(const Transfer& transfer) {
     const Place source = Canonical(transfer.source);
     const Place target = Canonical(transfer.target);
@@ -118,7 +127,8 @@ class Compiler {
     history.memory_readers.push_back(index);
     if (step.transfer.kind == Transfer::Kind::kSend &&
         !Registered(step.transfer.source)) {
-      step.takes_slot = step.copies_in = true;
+      step.registers = options_.register_sends;
+      step.takes_slot = step.copies_in = !step.registers;
     }
   }
 
@@ -132,7 +142,10 @@ class Compiler {
       return;
     }
     step.to_memory = true;
-    step.takes_slot = receives;
+    step.direct = step.transfer.kind == Transfer::Kind::kReceiveCopy &&
+                  Registered(step.transfer.target) &&
+                  (options_.direct_over_sent || !SentFrom(history));
+    step.takes_slot = receives && !step.direct;
     // A place may be overwritten only after every earlier use of its memory.
     if (history.writer >= 0) {
       plan_.steps[history.writer].on_done.push_back({index, true});
@@ -144,7 +157,7 @@ class Compiler {
         ++step.write_waits;
       }
     }
-    history = {receives ? index : -1, index, {}};
+    history = {step.takes_slot ? index : -1, index, {}};
   }
 
   const Schedule& schedule_;

@@ -14,15 +14,20 @@ namespace ringpipe {
 // received, is reduced there, and is sent on from there; user memory gets a
 // copy where the target is output. A slot's value never changes once it is
 // complete, so scratch places need no memory of their own: each write of one is
-// a new slot, held until its last reader is done.
+// a new slot, held until its last reader is done. Where output is registered, a
+// message that is the value lands in it directly, and is sent on from there.
 struct Step {
   Transfer transfer;
 
-  // Acquires a slot when it is issued: receives, copies into scratch, and
-  // sends from user memory that is not registered.
+  // Acquires a slot when it is issued: receives that are not direct, copies
+  // into scratch, and sends by way of a copy.
   bool takes_slot = false;
+  // Receives whose message lands in user memory.
+  bool direct = false;
   // Sends that copy their source from user memory into their own slot.
   bool copies_in = false;
+  // Sends that register their source, for themselves alone.
+  bool registers = false;
   // The step in whose slot the source is; -1: in user memory.
   int source_step = -1;
   // The value goes to user memory too.
@@ -54,9 +59,16 @@ struct Plan {
 struct PlanOptions {
   // input and output are the same memory.
   bool in_place = false;
-  // User memory that the device may read as it is: sends need no slot.
+  // User memory that the devices may use as it is: sends from it need no slot,
+  // nor do messages that are the value of a place in output.
   bool input_registered = false;
   bool output_registered = false;
+  // Sends from other user memory register what they send instead of copying it.
+  bool register_sends = false;
+  // A message may land in memory from which this rank has sent. It is then not
+  // received before that send has ended, so that two ranks that exchange the
+  // same places would wait for each other: a slot between breaks the circle.
+  bool direct_over_sent = false;
 };
 
 // kInternal, naming the transfer, for a schedule that no correct algorithm

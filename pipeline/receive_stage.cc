@@ -7,25 +7,30 @@ namespace ringpipe {
 Result<bool> ReceiveStage::Advance() {
   bool happened = false;
   const Clock::time_point start = Clock::now();
-  Fifo<Instance>& to_post = state_.flow.to_post();
-  while (!to_post.empty()) {
-    const Instance instance = to_post.pop();
-    PeerConnection& connection =
-        *state_.connections[state_.flow.step(instance).transfer.peer];
-    RINGPIPE_RETURN_IF_ERROR(connection.PostReceive(
-        *state_.pool, state_.flow.slot(instance), /*for_data=*/true));
-    happened = true;
-  }
   for (PeerConnection* connection : state_.active) {
-    if (connection->HasGrantsToTell() && connection->HasRoom()) {
-      RINGPIPE_RETURN_IF_ERROR(connection->TellGrants());
-      happened = true;
-    }
+    AddReceives(*connection);
+    RINGPIPE_ASSIGN_OR_RETURN(const bool posted, connection->PostReceives());
+    happened |= posted;
   }
   if (happened) {
     meter_.Busy(Clock::now() - start);
   }
   return happened;
+}
+
+void ReceiveStage::AddReceives(PeerConnection& connection) {
+  const int peer = connection.peer();
+  while (const Instance* next = state_.flow.NextReceive(peer)) {
+    PeerConnection::Rail& rail = connection.next_receive_rail();
+    if (!rail.channel->CanAddReceive()) {
+      return;
+    }
+    const PipelineState::Value target = state_.TargetOf(*next);
+    rail.channel->AddReceive(*next, target.data, target.bytes,
+                             (*target.lkeys)[rail.index]);
+    connection.CountReceive();
+    state_.flow.PopReceive(peer);
+  }
 }
 
 Status ReceiveStage::CheckLength(const PeerConnection& connection,
@@ -47,16 +52,13 @@ Status ReceiveStage::CheckLength(const PeerConnection& connection,
   return Status::Ok();
 }
 
-Status ReceiveStage::Arrived(PeerConnection& connection, int slot,
-                             std::uint32_t bytes) {
-  if (!state_.flow.HasReceives(connection.peer())) {
-    return {StatusCode::kInternal, "rank " + std::to_string(connection.peer()) +
-                                       " sent data that it was not granted"};
-  }
-  const Instance instance = state_.flow.PopReceive(connection.peer());
+Status ReceiveStage::Arrived(const PeerConnection& connection,
+                             Instance instance, std::uint32_t bytes) {
   RINGPIPE_RETURN_IF_ERROR(CheckLength(connection, instance, bytes));
-  state_.flow.set_slot(instance, slot);
-  state_.slot_bytes[slot] = bytes;
+  const int slot = state_.flow.slot(instance);
+  if (slot != SlotList::kNone) {
+    state_.slot_bytes[slot] = bytes;
+  }
   meter_.Add(bytes, Clock::duration::zero());
   state_.flow.Received(instance, state_.slots());
   return Status::Ok();

@@ -7,24 +7,26 @@
 
 namespace ringpipe {
 
-// Posts receives as slots are acquired for them, tells the senders, and takes
-// what arrives.
+// Posts receives, tells the senders, and takes what arrives.
 class ReceiveStage {
  public:
   explicit ReceiveStage(PipelineState& state) : state_(state) {}
 
-  // Posts all that is issued and tells the peers. Returns whether anything was
-  // done.
+  // Posts what is issued and may be written, as far as there is room, and tells
+  // the peers. Returns whether anything was done.
   Result<bool> Advance();
 
-  // A sub-chunk of `bytes` from `connection` has arrived in `slot`. kInternal
-  // for one that was not granted or is of another length than the schedule's.
-  Status Arrived(PeerConnection& connection, int slot, std::uint32_t bytes);
+  // The message for `instance` has arrived from `connection`. kInternal for one
+  // of another length than the schedule's.
+  Status Arrived(const PeerConnection& connection, Instance instance,
+                 std::uint32_t bytes);
 
   const StageMeter& meter() const { return meter_; }
   StageMeter& meter() { return meter_; }
 
  private:
+  // Adds to the rails' lists what can be posted for one peer.
+  void AddReceives(PeerConnection& connection);
   Status CheckLength(const PeerConnection& connection, Instance instance,
                      std::uint32_t bytes) const;
 

@@ -3,6 +3,7 @@
 
 #include "base/status.h"
 #include "pipeline/pipeline_state.h"
+#include "pipeline/register_stage.h"
 #include "pipeline/stage_meter.h"
 
 namespace ringpipe {
@@ -11,15 +12,14 @@ namespace ringpipe {
 // queue go.
 class SendStage {
  public:
-  explicit SendStage(PipelineState& state) : state_(state) {}
+  SendStage(PipelineState& state, RegisterStage& registration)
+      : state_(state), register_(registration) {}
 
   // Returns whether anything was posted.
   Result<bool> Advance();
 
-  // The device is done with the source.
-  void Completed(Instance instance) {
-    state_.flow.Sent(instance, state_.slots());
-  }
+  // The device is done with the source. An error where it does not let it go.
+  Status Completed(Instance instance);
 
   // Whether a message waits for nothing but the peer's credit.
   Result<bool> Starved(PeerConnection& connection);
@@ -30,7 +30,12 @@ class SendStage {
   StageMeter& meter() { return meter_; }
 
  private:
+  // Adds to the rails' lists what may be sent to one peer. Returns whether
+  // there was anything.
+  Result<bool> AddSends(PeerConnection& connection);
+
   PipelineState& state_;
+  RegisterStage& register_;
   StageMeter meter_{"send"};
 };
 

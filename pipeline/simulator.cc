@@ -1,6 +1,7 @@
 #include "pipeline/simulator.h"
 
 #include <algorithm>
+#include <deque>
 #include <functional>
 #include <map>
 #include <queue>
@@ -31,11 +32,15 @@ class Simulation {
       for (const Step& step : plan.steps) {
         if (step.transfer.kind == Kind::kSend) {
           ranks_.back().peers.push_back(step.transfer.peer);
+        } else if (step.transfer.receives()) {
+          ranks_.back().senders.push_back(step.transfer.peer);
         }
       }
-      std::vector<int>& peers = ranks_.back().peers;
-      std::sort(peers.begin(), peers.end());
-      peers.erase(std::unique(peers.begin(), peers.end()), peers.end());
+      for (std::vector<int>* peers :
+           {&ranks_.back().peers, &ranks_.back().senders}) {
+        std::sort(peers->begin(), peers->end());
+        peers->erase(std::unique(peers->begin(), peers->end()), peers->end());
+      }
     }
   }
 
@@ -68,8 +73,10 @@ class Simulation {
 
     Flow flow;
     SlotList slots;
-    std::vector<int> peers;      // to which it sends
-    std::map<int, int> credits;  // by peer to which it sends
+    std::vector<int> peers;    // to which it sends
+    std::vector<int> senders;  // from which it receives
+    // Receives that a peer has posted for this rank's messages.
+    std::map<int, std::deque<Instance>> posted;
     double reducer_free_s = 0;
   };
 
@@ -111,7 +118,7 @@ class Simulation {
         rank.flow.Sent(event.instance, rank.slots);
         break;
       case Event::Kind::kReceived:
-        rank.flow.Received(rank.flow.PopReceive(event.peer), rank.slots);
+        rank.flow.Received(event.instance, rank.slots);
         break;
       case Event::Kind::kReduced:
         rank.flow.Reduced(event.instance, rank.slots);
@@ -127,6 +134,10 @@ class Simulation {
     while (moved) {
       moved = false;
       while (rank.flow.Issue(rank.slots) == Flow::Issued::kIssued) {
+        moved = true;
+      }
+      while (!rank.flow.to_register().empty()) {
+        rank.flow.Registered(rank.flow.to_register().pop());
         moved = true;
       }
       while (!rank.flow.to_copy_in().empty()) {
@@ -150,24 +161,28 @@ class Simulation {
     for (const int peer : rank.peers) {
       StartSends(number, peer);
     }
-    while (!rank.flow.to_post().empty()) {
-      const int peer = rank.flow.step(rank.flow.to_post().pop()).transfer.peer;
-      ++ranks_[peer].credits[number];
+    for (const int peer : rank.senders) {
+      while (const Instance* receive = rank.flow.NextReceive(peer)) {
+        ranks_[peer].posted[number].push_back(*receive);
+        rank.flow.PopReceive(peer);
+      }
       StartSends(peer, number);
     }
   }
 
   void StartSends(int from, int to) {
     Rank& rank = ranks_[from];
-    int& credits = rank.credits[to];
-    while (credits > 0 && rank.flow.NextSend(to) != nullptr) {
+    std::deque<Instance>& posted = rank.posted[to];
+    while (!posted.empty() && rank.flow.NextSend(to) != nullptr) {
       const Instance instance = *rank.flow.NextSend(to);
       rank.flow.PopSend(to);
-      --credits;
+      const Instance receive = posted.front();
+      posted.pop_front();
       const std::uint64_t bytes = BytesOf(rank.flow.subchunk(instance));
       const double end_s = Occupy(from, to, bytes);
       Push(end_s, Event::Kind::kSent, from, to, instance);
-      Push(end_s + network_.latency_s, Event::Kind::kReceived, to, from, {});
+      Push(end_s + network_.latency_s, Event::Kind::kReceived, to, from,
+           receive);
       ++result_.messages;
       result_.bytes += bytes;
     }

@@ -118,8 +118,13 @@ bool SymbolicRun::FindEvents(Rank& rank) {
   if (rank.last_issue == Flow::Issued::kIssued) {
     events_.push_back({kIssue});
   }
-  if (!rank.flow.to_post().empty()) {
-    events_.push_back({kPost});
+  if (!rank.flow.to_register().empty()) {
+    events_.push_back({kRegister});
+  }
+  for (const int index : rank.incoming) {
+    if (rank.flow.NextReceive(channels_[index].from) != nullptr) {
+      events_.push_back({kPost, index});
+    }
   }
   if (!rank.flow.to_copy_in().empty()) {
     events_.push_back({kBeginCopyIn});
@@ -161,8 +166,10 @@ void SymbolicRun::Happen(int number, Event event) {
   switch (event.kind) {
     case Event::Kind::kIssue:
       return Issue(rank);
+    case Event::Kind::kRegister:
+      return rank.flow.Registered(rank.flow.to_register().pop());
     case Event::Kind::kPost:
-      return Post(rank, number);
+      return Post(rank, channels_[event.index]);
     case Event::Kind::kBeginCopyIn:
     case Event::Kind::kBeginReduce:
     case Event::Kind::kBeginCopyOut:
@@ -214,10 +221,9 @@ SymbolicRun::Next SymbolicRun::NextToIssue(const Rank& rank) const {
           subchunk};
 }
 
-void SymbolicRun::Post(Rank& rank, int number) {
-  const Instance instance = rank.flow.to_post().pop();
-  Channel& channel = ChannelOf(rank.flow.step(instance).transfer.peer, number);
-  channel.posted.push(rank.flow.slot(instance));
+void SymbolicRun::Post(Rank& rank, Channel& channel) {
+  channel.posted.push(*rank.flow.NextReceive(channel.from));
+  rank.flow.PopReceive(channel.from);
   Activate(channel.from);
 }
 
@@ -288,9 +294,16 @@ void SymbolicRun::Deliver(Rank& rank, Channel& channel) {
   const Term value =
       message.read ? message.value : ReadMessage(rank, message.instance);
   channel.hash = HashPair(channel.hash, terms_.Hash(value));
-  const int slot = channel.posted.pop();
-  ranks_[channel.to].slot_values[slot] = value;
-  channel.received.push(slot);
+  const Instance receive = channel.posted.pop();
+  Rank& receiver = ranks_[channel.to];
+  const Step& step = receiver.flow.step(receive);
+  if (step.direct) {
+    MemoryOf(receiver, step.transfer.target, receiver.flow.subchunk(receive)) =
+        value;
+  } else {
+    receiver.slot_values[receiver.flow.slot(receive)] = value;
+  }
+  channel.received.push(receive);
   channel.sent.push(message.instance);
   Activate(channel.to);
 }
@@ -301,14 +314,7 @@ void SymbolicRun::ReportSent(Rank& rank, Channel& channel) {
 }
 
 void SymbolicRun::ReportReceived(Rank& rank, Channel& channel) {
-  const int slot = channel.received.pop();
-  const Instance instance = rank.flow.PopReceive(channel.from);
-  if (rank.flow.slot(instance) != slot && error_.ok()) {
-    error_ = {StatusCode::kInternal,
-              "rank " + std::to_string(channel.to) +
-                  " posts its receives in another order than it expects them"};
-  }
-  rank.flow.Received(instance, rank.slots);
+  rank.flow.Received(channel.received.pop(), rank.slots);
   rank.last_issue = Flow::Issued::kIssued;
 }
 
@@ -390,9 +396,9 @@ std::string SymbolicRun::WhatWaits(Rank& rank) {
     }
   }
   for (const int index : rank.incoming) {
-    const Channel& channel = channels_[index];
+    Channel& channel = channels_[index];
     if (!channel.posted.empty()) {
-      const Instance next = rank.flow.PopReceive(channel.from);
+      const Instance next = channel.posted.front();
       text += (text.empty() ? " waits" : ", waits") +
               std::string(" for the message of \"") +
               ToString(rank.flow.step(next).transfer) + "\" of sub-chunk " +

@@ -45,7 +45,8 @@ class SymbolicRun {
   struct Event {
     enum class Kind {
       kIssue,
-      kPost,
+      kRegister,
+      kPost,  // index: a channel
       kBeginCopyIn,
       kBeginReduce,
       kBeginCopyOut,
@@ -91,12 +92,12 @@ class SymbolicRun {
     };
     int from = 0;
     int to = 0;
-    int most_steps = 0;      // sends or receives in a plan
-    Fifo<int> posted;        // slots of receives that wait for a message
-    Fifo<Message> on_wire;   // that wait to be delivered
-    Fifo<int> received;      // slots not yet reported to the receiver
-    Fifo<Instance> sent;     // not yet reported to the sender
-    std::uint64_t hash = 0;  // of the messages delivered
+    int most_steps = 0;       // sends or receives in a plan
+    Fifo<Instance> posted;    // receives that wait for a message
+    Fifo<Message> on_wire;    // that wait to be delivered
+    Fifo<Instance> received;  // not yet reported to the receiver
+    Fifo<Instance> sent;      // not yet reported to the sender
+    std::uint64_t hash = 0;   // of the messages delivered
   };
 
   // The instance that Flow::Issue takes next, where there is one.
@@ -116,7 +117,7 @@ class SymbolicRun {
   void Happen(int rank, Event event);
   void Issue(Rank& rank);
   Next NextToIssue(const Rank& rank) const;
-  void Post(Rank& rank, int number);
+  void Post(Rank& rank, Channel& channel);
   void BeginWork(Rank& rank, Event::Kind kind);
   void EndWork(Rank& rank, int index);
   void BeginSend(Rank& rank, Channel& channel);

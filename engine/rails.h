@@ -1,0 +1,48 @@
+// The devices of one rank, and by which of them it reaches each other rank.
+#ifndef RINGPIPE_ENGINE_RAILS_H_
+#define RINGPIPE_ENGINE_RAILS_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/environment.h"
+#include "base/status.h"
+#include "verbs/device.h"
+#include "verbs/library.h"
+
+namespace ringpipe {
+
+// What tells one host from another: RINGPIPE_HOST_ID where it is set, otherwise
+// the kernel's boot id and the network namespace.
+std::string HostIdentity(const Environment& environment);
+
+struct RankRails {
+  std::vector<std::shared_ptr<verbs::Device>> devices;
+  // By rank, indices into `devices`; one at least, also for this rank.
+  std::vector<std::vector<int>> of_peer;
+  // By rank, why: "on this host".
+  std::vector<std::string> reason;
+
+  // Whose memory is best for slots and users' buffers: the software device's,
+  // which peers can reach, where it is among them.
+  const std::shared_ptr<verbs::Device>& allocator() const;
+  // "RoCE", or "software device": how ranks on other hosts are reached. The
+  // same on all ranks, or they could not talk to each other.
+  std::string kind() const;
+  // "rxe0 port 1: REASON; soft0 (software device): REASON".
+  std::string Describe() const;
+};
+
+// `hosts` are HostIdentity of all ranks. A rank on the same host is reached by
+// the software device, others by every real port that is chosen (DESIGN.md,
+// Device::Open); a real device that is asked for by name is used for all, and
+// RINGPIPE_DEVICE=^soft uses real devices for all.
+Result<RankRails> OpenRails(
+    const Environment& environment, int rank,
+    const std::vector<std::string>& hosts,
+    const std::shared_ptr<const verbs::Library>& soft_library);
+
+}  // namespace ringpipe
+
+#endif  // RINGPIPE_ENGINE_RAILS_H_

@@ -1,0 +1,115 @@
+#include "pipeline/data_channel.h"
+
+#include <string>
+#include <utility>
+
+namespace ringpipe {
+
+DataChannel::DataChannel(std::unique_ptr<verbs::QueuePair> queue_pair, int peer,
+                         int rail, int max_sends, int max_receives)
+    : queue_pair_(std::move(queue_pair)),
+      peer_(peer),
+      rail_(rail),
+      max_sends_(max_sends),
+      max_receives_(max_receives) {
+  in_flight_.Reset(max_sends);
+  posted_.Reset(max_receives);
+}
+
+void DataChannel::AddSend(Instance instance, const void* data,
+                          std::uint32_t bytes, std::uint32_t lkey) {
+  const int index = new_sends_++;
+  send_instances_[index] = instance;
+  send_pieces_[index] = {reinterpret_cast<std::uintptr_t>(data), bytes, lkey};
+  ibv_send_wr& request = sends_[index];
+  request = {};
+  request.sg_list = &send_pieces_[index];
+  request.num_sge = bytes > 0 ? 1 : 0;
+  request.opcode = IBV_WR_SEND;
+  if (bytes > 0 &&
+      bytes <= static_cast<std::uint32_t>(queue_pair_->max_inline_bytes())) {
+    request.send_flags = IBV_SEND_INLINE;
+  }
+  if (index > 0) {
+    sends_[index - 1].next = &request;
+  }
+}
+
+Status DataChannel::PostSends() {
+  const int count = std::exchange(new_sends_, 0);
+  if (count == 0) {
+    return Status::Ok();
+  }
+  for (int i = 0; i < count; ++i) {
+    sends_[i].wr_id = WorkId{false, static_cast<std::uint8_t>(rail_),
+                             static_cast<std::uint16_t>(peer_), posted_sends_++}
+                          .Pack();
+    in_flight_.push(send_instances_[i]);
+  }
+  messages_sent_ += count;
+  sends_[count - 1].send_flags |= IBV_SEND_SIGNALED;
+  ibv_send_wr* bad = nullptr;
+  if (const int error =
+          ibv_post_send(queue_pair_->get(), sends_.data(), &bad)) {
+    return ErrnoStatus(StatusCode::kDeviceError,
+                       "posting sends to rank " + std::to_string(peer_), error);
+  }
+  return Status::Ok();
+}
+
+Status DataChannel::Probe(std::uint64_t remote_address, std::uint32_t rkey) {
+  ibv_send_wr request = {};
+  request.wr_id = WorkId{false, static_cast<std::uint8_t>(rail_),
+                         static_cast<std::uint16_t>(peer_), posted_sends_++}
+                      .Pack();
+  request.opcode = IBV_WR_RDMA_WRITE;
+  request.send_flags = IBV_SEND_SIGNALED;
+  request.wr.rdma.remote_addr = remote_address;
+  request.wr.rdma.rkey = rkey;
+  in_flight_.push(std::nullopt);
+  ibv_send_wr* bad = nullptr;
+  if (const int error = ibv_post_send(queue_pair_->get(), &request, &bad)) {
+    return ErrnoStatus(StatusCode::kDeviceError,
+                       "posting a probe to rank " + std::to_string(peer_),
+                       error);
+  }
+  return Status::Ok();
+}
+
+void DataChannel::AddReceive(Instance instance, void* memory,
+                             std::uint32_t bytes, std::uint32_t lkey) {
+  const int index = new_receives_++;
+  receive_instances_[index] = instance;
+  receive_pieces_[index] = {reinterpret_cast<std::uintptr_t>(memory), bytes,
+                            lkey};
+  ibv_recv_wr& request = receives_[index];
+  request = {};
+  request.wr_id = WorkId{true, static_cast<std::uint8_t>(rail_),
+                         static_cast<std::uint16_t>(peer_), 0}
+                      .Pack();
+  request.sg_list = &receive_pieces_[index];
+  request.num_sge = bytes > 0 ? 1 : 0;
+  if (index > 0) {
+    receives_[index - 1].next = &request;
+  }
+}
+
+Status DataChannel::PostReceives() {
+  const int count = std::exchange(new_receives_, 0);
+  if (count == 0) {
+    return Status::Ok();
+  }
+  for (int i = 0; i < count; ++i) {
+    posted_.push(receive_instances_[i]);
+  }
+  ibv_recv_wr* bad = nullptr;
+  if (const int error =
+          ibv_post_recv(queue_pair_->get(), receives_.data(), &bad)) {
+    return ErrnoStatus(StatusCode::kDeviceError,
+                       "posting receives for rank " + std::to_string(peer_),
+                       error);
+  }
+  return Status::Ok();
+}
+
+}  // namespace ringpipe

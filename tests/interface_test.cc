@@ -1,5 +1,7 @@
 // What the interfaces offer beside the collectives: version, log, counters,
 // accelerator memory, and the C functions.
+#include <sys/mman.h>
+
 #include <cstring>
 #include <memory>
 #include <mutex>
@@ -40,11 +42,111 @@ TEST(LogTest, TheDeviceAndTheReasonAreLoggedOnceAtInfo) {
     ASSERT_TRUE(Communicator::Create(options).ok());
     int found = 0;
     for (const std::string& line : lines) {
-      found += line.find("device soft0 (software device): RINGPIPE_DEVICE") !=
+      found += line.find("devices: soft0 (software device): RINGPIPE_DEVICE") !=
                std::string::npos;
     }
     EXPECT_EQ(found, level == LogLevel::kInfo ? 1 : 0)
         << ::testing::PrintToString(lines);
+  }
+}
+
+TEST(LogTest, HowEachPeerIsReachedAndWhyIsLoggedAtInfo) {
+  std::mutex mutex;
+  std::string log;
+  const auto statuses = RunRanks(
+      2, [](Communicator&) { return Status::Ok(); },
+      [&](int, CommunicatorOptions& options) {
+        options.environment.log_level = LogLevel::kInfo;
+        options.log = [&](LogLevel, std::string_view line) {
+          const std::lock_guard<std::mutex> lock(mutex);
+          log += std::string(line) + "\n";
+        };
+      });
+  for (const Status& status : statuses) {
+    EXPECT_TRUE(status.ok()) << status.ToString();
+  }
+  for (const char* peer : {"rank 0", "rank 1"}) {
+    EXPECT_NE(log.find(std::string(peer) + " by way of soft0"),
+              std::string::npos)
+        << log;
+  }
+  EXPECT_NE(log.find("RINGPIPE_DEVICE=soft asks for it"), std::string::npos);
+}
+
+// --- Memory that is registered once
+// -------------------------------------------
+
+// Of one stage, by its name.
+StageCounters CountersOf(const Communicator& communicator,
+                         const std::string& name) {
+  for (const StageCounters& stage : communicator.stage_counters()) {
+    if (stage.stage == name) {
+      return stage;
+    }
+  }
+  ADD_FAILURE() << "no stage " << name;
+  return {};
+}
+
+TEST(RegisterTest, WhatIsRegisteredIsNeitherCopiedInNorRegisteredInACall) {
+  ExpectRanks(3, [](Communicator& c) -> Status {
+    constexpr std::size_t kCount = 300'000;
+    std::vector<float> values(kCount, 1);
+    RINGPIPE_RETURN_IF_ERROR(
+        c.Register(values.data(), values.size() * sizeof(float)));
+    float expected = 1;
+    for (int call = 0; call < 3; ++call) {
+      RINGPIPE_RETURN_IF_ERROR(c.AllReduce(values.data(), values.data(), kCount,
+                                           DataType::kFloat32, ReduceOp::kSum));
+      expected *= 3;
+      EXPECT_EQ(values, std::vector<float>(kCount, expected));
+    }
+    EXPECT_EQ(CountersOf(c, "copy in").operations, 0U);
+    EXPECT_EQ(CountersOf(c, "register").operations, 0U);
+    // Of the result, the third that was reduced here; the rest lands in place.
+    EXPECT_EQ(CountersOf(c, "copy out").bytes, 3 * kCount / 3 * sizeof(float));
+    return c.Deregister(values.data());
+  });
+}
+
+TEST(RegisterTest, MemoryThatMayOnlyBeReadIsSentFrom) {
+  ExpectRanks(2, [](Communicator& c) -> Status {
+    constexpr std::size_t kBytes = 64 * 1024;
+    void* const constant =
+        mmap(nullptr, kBytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    EXPECT_NE(constant, MAP_FAILED);
+    RINGPIPE_RETURN_IF_ERROR(c.Register(constant, kBytes));
+    std::vector<std::int32_t> receive(kBytes / 4, -1);
+    RINGPIPE_RETURN_IF_ERROR(c.AllReduce(constant, receive.data(), kBytes / 4,
+                                         DataType::kInt32, ReduceOp::kSum));
+    EXPECT_EQ(receive, std::vector<std::int32_t>(kBytes / 4, 0));
+    RINGPIPE_RETURN_IF_ERROR(c.Deregister(constant));
+    munmap(constant, kBytes);
+    return Status::Ok();
+  });
+}
+
+TEST(RegisterTest, SubchunksAreRegisteredOnTheFlyWhereThatIsAskedFor) {
+  for (const Status& status : RunRanks(
+           2,
+           [](Communicator& c) -> Status {
+             // Too short to be registered as a whole.
+             constexpr std::size_t kCount = 10'000;
+             const std::vector<float> send(kCount, 1);
+             std::vector<float> receive(kCount);
+             RINGPIPE_RETURN_IF_ERROR(c.AllReduce(send.data(), receive.data(),
+                                                  kCount, DataType::kFloat32,
+                                                  ReduceOp::kSum));
+             EXPECT_EQ(receive, std::vector<float>(kCount, 2));
+             EXPECT_EQ(CountersOf(c, "copy in").operations, 0U);
+             EXPECT_EQ(CountersOf(c, "register").bytes,
+                       kCount / 2 * sizeof(float));
+             return Status::Ok();
+           },
+           [](int, CommunicatorOptions& options) {
+             options.environment.registration = "always";
+           })) {
+    EXPECT_TRUE(status.ok()) << status.ToString();
   }
 }
 

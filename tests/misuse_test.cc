@@ -102,10 +102,10 @@ TEST(CreateTest, TooFewSlotsAreRefusedAndTheNumberNeededIsNamed) {
   for (const Status& status : RunRanks(
            2, [](Communicator&) { return Status::Ok(); },
            [](int, CommunicatorOptions& options) {
-             options.environment.slots = 5;
+             options.environment.slots = 4;
            })) {
     ExpectError(status, StatusCode::kInvalidArgument,
-                {"RINGPIPE_SLOTS=5", "at least 9 slots"});
+                {"RINGPIPE_SLOTS=4", "at least 5 slots"});
   }
 }
 

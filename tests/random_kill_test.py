@@ -45,7 +45,7 @@ class RandomKillTest(unittest.TestCase):
         ranks = start(run)
         try:
             # Each says so after all have joined.
-            ranks[0].wait_for("device soft0", stream="stderr")
+            ranks[0].wait_for("devices: soft0", stream="stderr")
             time.sleep(random.uniform(0, LATEST_KILL_S))
             victim = random.randrange(RANKS)
             os.kill(ranks[victim].pid, signal.SIGKILL)

@@ -98,7 +98,8 @@ int QueryDevice(ibv_context* context, ibv_device_attr* attr) {
   attr->max_cq = Of(context).max_cq;
   attr->max_qp_rd_atom = 16;
   attr->max_cqe = 4096;
-  attr->max_mr = 2048;
+  attr->max_mr = 16777216;
+  attr->max_mr_size = ~std::uint64_t{0};
   attr->max_pd = 512;
   attr->max_sge = 4;
   return 0;

@@ -34,8 +34,8 @@ struct FakeDevice {
   int max_inline_bytes = 64;  // ibv_create_qp fails with EINVAL above
   // Of all processes; ibv_create_qp and ibv_create_cq fail with limit_errno
   // above, as another process may have taken its share.
-  int max_qp = 1024;
-  int max_cq = 1024;
+  int max_qp = 262144;
+  int max_cq = 65536;
   int limit_errno = ENOMEM;
 };
 

@@ -18,7 +18,8 @@ constexpr int kDataSends = 64;
 static_assert(kDataSends >= DataChannel::kBatch);
 
 // Of a queue pair that rdma_cm connects: see ConnectAll.
-constexpr int kManagerSends = 1;
+constexpr int kQueuePairs = 2;  // of a connection on a rail, at most
+constexpr int kManagerSends = verbs::ConnectionManager::kReadyWrites;
 
 }  // namespace
 
@@ -91,7 +92,7 @@ Result<ConnectionSet::Depths> ConnectionSet::DepthsOn(int rail) const {
   depths.data_receives = std::max(options_.receives, DataChannel::kBatch);
   const int peers = std::max(PeersOn(rail), 1);
   const int fixed = ControlChannel::kMaxSends + kControlReceives +
-                    2 * kManagerSends + depths.data_receives;
+                    kQueuePairs * kManagerSends + depths.data_receives;
   depths.data_sends = std::min({kDataSends, info.max_qp_wr - kManagerSends,
                                 info.max_cqe / peers - fixed});
   if (depths.data_sends < DataChannel::kBatch) {
@@ -112,7 +113,7 @@ Status ConnectionSet::CreateQueues() {
     RINGPIPE_ASSIGN_OR_RETURN(const Depths depths, DepthsOn(rail));
     depths_.push_back(depths);
     const int each = ControlChannel::kMaxSends + kControlReceives +
-                     2 * kManagerSends + depths.data_sends +
+                     kQueuePairs * kManagerSends + depths.data_sends +
                      depths.data_receives;
     RINGPIPE_ASSIGN_OR_RETURN(
         auto queue,

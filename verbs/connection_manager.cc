@@ -167,7 +167,7 @@ Status ConnectionManager::ConnectAll(int own_rank,
                          .lkey = ready_region_.lkey(),
                          .rkey = ready_region_.rkey()},
                         connections);
-  const Status status = setup.Run(deadline, abort_fd);
+  Status status = setup.Run(deadline, abort_fd);
   strangers_ = setup.strangers();
   ids_ = setup.TakeIds();
   // Nobody else is expected: later strangers meet a closed port.

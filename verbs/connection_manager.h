@@ -74,7 +74,7 @@ class ConnectionManager {
   ConnectionManagerAddress address() const { return address_; }
 
   // Connects all, active and passive at once. Ok: both ends of each are in RTS,
-  // and either may send first. Once; both ends have to come within 20 s of each
+  // and either may send first. Once; both ends have to come within 10 s of each
   // other (a kernel's patience with a connection that nobody accepts).
   //
   // It posts up to kReadyWrites unsignaled writes of 8 bytes on each, by which

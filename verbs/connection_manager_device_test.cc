@@ -47,18 +47,17 @@ Place PlaceOf(int end) {
     return PlaceOf(0);
   }
   const auto ip = IpAddress::Parse(address != nullptr ? address : "");
-  EXPECT_TRUE(device != nullptr && ip.has_value())
-      << "RDMA_DEV and RDMA_ADDR name the iWARP device to test";
-  return {device != nullptr ? device : "", ip.value_or(IpAddress{})};
+  EXPECT_TRUE(ip.has_value()) << "no address for " << device;
+  return {device, ip.value_or(IpAddress{})};
 }
 
 bool TwoDevices() { return std::getenv("RDMA_DEV2") != nullptr; }
 
 std::shared_ptr<Device> OpenDevice(const std::string& name) {
-  auto opened = Device::Open({DeviceRequest::Kind::kNamed, name, 0},
-                             LoadSystemLibrary(), nullptr);
+  const auto opened = Device::Open(DeviceRequest::Parse("=" + name).value(),
+                                   {}, LoadSystemLibrary(), nullptr);
   EXPECT_TRUE(opened.ok()) << opened.status().ToString();
-  return opened.ok() ? std::move(opened).value() : nullptr;
+  return opened.ok() ? opened.value().front() : nullptr;
 }
 
 // The name of the network interface that has `ip`.
@@ -190,6 +189,15 @@ struct End {
   std::array<std::unique_ptr<QueuePair>, 2> qps;
 };
 
+class ConnectionManagerOnDevice : public testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_TRUE(std::getenv("RDMA_DEV") != nullptr &&
+                std::getenv("RDMA_ADDR") != nullptr)
+        << "they name the iWARP device to test, and its interface's address";
+  }
+};
+
 void ConnectBoth(End& a, End& b) {
   Status of_b;
   std::thread thread([&] { of_b = b.Connect(a.manager->address()); });
@@ -199,7 +207,7 @@ void ConnectBoth(End& a, End& b) {
   ASSERT_TRUE(of_b.ok()) << of_b.ToString();
 }
 
-TEST(ConnectionManagerOnDevice, EitherEndSendsFirstAndTheDataCrossTheLink) {
+TEST_F(ConnectionManagerOnDevice, EitherEndSendsFirstAndTheDataCrossTheLink) {
   End a(0);
   End b(1);
   for (std::size_t i = 0; i < kBytes; ++i) {
@@ -232,7 +240,7 @@ TEST(ConnectionManagerOnDevice, EitherEndSendsFirstAndTheDataCrossTheLink) {
   }
 }
 
-TEST(ConnectionManagerOnDevice, ThePassiveEndMaySendAtOnceAgainAndAgain) {
+TEST_F(ConnectionManagerOnDevice, ThePassiveEndMaySendAtOnceAgainAndAgain) {
   for (int round = 0; round < 20; ++round) {
     End a(0);
     End b(1);
@@ -255,7 +263,7 @@ TEST(ConnectionManagerOnDevice, ThePassiveEndMaySendAtOnceAgainAndAgain) {
   }
 }
 
-TEST(ConnectionManagerOnDevice, AStrangerIsRefusedAndHurtsNobody) {
+TEST_F(ConnectionManagerOnDevice, AStrangerIsRefusedAndHurtsNobody) {
   End a(0);
   End b(1);
   End stranger(0);
@@ -283,7 +291,7 @@ TEST(ConnectionManagerOnDevice, AStrangerIsRefusedAndHurtsNobody) {
       << of_stranger.message();
 }
 
-TEST(ConnectionManagerOnDevice, APeerThatNeverComesEndsInTimeAtBothEnds) {
+TEST_F(ConnectionManagerOnDevice, APeerThatNeverComesEndsInTimeAtBothEnds) {
   End a(0);
   End b(1);  // listens, but does not look
   const auto start = Clock::now();
@@ -300,7 +308,7 @@ TEST(ConnectionManagerOnDevice, APeerThatNeverComesEndsInTimeAtBothEnds) {
   std::printf("never comes: %s\n", status.ToString().c_str());
 }
 
-TEST(ConnectionManagerOnDevice, AClosedPortIsTriedUntilTheDeadline) {
+TEST_F(ConnectionManagerOnDevice, AClosedPortIsTriedUntilTheDeadline) {
   End a(0);
   ConnectionManagerAddress gone;
   {
@@ -316,7 +324,7 @@ TEST(ConnectionManagerOnDevice, AClosedPortIsTriedUntilTheDeadline) {
   std::printf("closed port: %s\n", status.ToString().c_str());
 }
 
-TEST(ConnectionManagerOnDevice, AnAddressOfNobodyIsNamed) {
+TEST_F(ConnectionManagerOnDevice, AnAddressOfNobodyIsNamed) {
   End a(0);
   ConnectionManagerAddress nobody = a.manager->address();
   nobody.ip.bytes[15] = 99;
@@ -332,7 +340,7 @@ TEST(ConnectionManagerOnDevice, AnAddressOfNobodyIsNamed) {
   EXPECT_NE(status.message().find(nobody.ip.Text()), std::string::npos);
 }
 
-TEST(ConnectionManagerOnDevice, DestroyingOneEndFlushesTheOther) {
+TEST_F(ConnectionManagerOnDevice, DestroyingOneEndFlushesTheOther) {
   for (const bool manager_first : {true, false}) {
     End a(0);
     End b(1);
@@ -373,7 +381,7 @@ struct Message {
   _exit(1);
 }
 
-TEST(ConnectionManagerOnDevice, AKilledPeersReceiverIsFlushedWithinASecond) {
+TEST_F(ConnectionManagerOnDevice, AKilledPeersReceiverIsFlushedWithinASecond) {
   int fds[2];
   ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
   const pid_t child = fork();  // before this test opens a device
@@ -405,7 +413,7 @@ TEST(ConnectionManagerOnDevice, AKilledPeersReceiverIsFlushedWithinASecond) {
   close(fds[0]);
 }
 
-TEST(ConnectionManagerOnDevice, CarriesWhatTheWireProtocolUses) {
+TEST_F(ConnectionManagerOnDevice, CarriesWhatTheWireProtocolUses) {
   End a(0);
   End b(1);
   for (int i = 0; i < 8; ++i) {

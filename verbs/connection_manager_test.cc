@@ -68,10 +68,11 @@ class ConnectionManagerTest : public testing::Test {
     auto library = std::make_shared<Library>(*machine_.library());
     library->query_qp = QueryQp;
     device_ =
-        Device::Open({DeviceRequest::Kind::kNamed, "siw0", 0},
+        Device::Open(DeviceRequest::Parse("siw0").value(), {},
                      Result<std::shared_ptr<const Library>>(std::move(library)),
                      machine_.soft(), machine_.sysfs_class())
-            .value();
+            .value()
+            .front();
     device_->context()->device->transport_type = IBV_TRANSPORT_IWARP;
     device_->context()->ops.post_send = PostSend;
     network_.emplace(device_->context());
@@ -274,6 +275,7 @@ TEST_F(ConnectionManagerTest, ARejectIsTriedAgainOnlyIfTheQueuePairIsInInit) {
   EXPECT_TRUE(Has(status, "ECONNREFUSED")) << status.message();
 
   state_of_queue_pairs = IBV_QPS_INIT;
+  manager_.reset();
   manager_ = Create().value();
   rejects = 0;
   const Status later = Connect({NewConnection(7, true)}, milliseconds(200));

@@ -324,8 +324,10 @@ Status ConnectionSetup::HandleFailure(Handshake& handshake,
   if (handshake.stage == Stage::kReady) {
     return failure;
   }
-  if (handshake.stage != Stage::kAddress && handshake.stage != Stage::kRoute &&
-      QueuePairState(handshake) != IBV_QPS_INIT) {
+  const bool resolving =
+      handshake.stage == Stage::kAddress || handshake.stage == Stage::kRoute;
+  if (event.type == RDMA_CM_EVENT_DEVICE_REMOVAL ||
+      (!resolving && QueuePairState(handshake) != IBV_QPS_INIT)) {
     // A queue pair that took part in a handshake is of no use for another.
     return failure;
   }
@@ -477,9 +479,10 @@ ibv_qp_state ConnectionSetup::QueuePairState(const Handshake& handshake) const {
 }
 
 ConnectionSetup::Handshake* ConnectionSetup::Find(const rdma_cm_id* id) {
-  const auto found = std::find_if(
-      handshakes_.begin(), handshakes_.end(),
-      [id](const Handshake& handshake) { return handshake.id == id; });
+  const auto found = std::find_if(handshakes_.begin(), handshakes_.end(),
+                                  [id](const Handshake& handshake) {
+                                    return id != nullptr && handshake.id == id;
+                                  });
   return found == handshakes_.end() ? nullptr : &*found;
 }
 

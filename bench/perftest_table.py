@@ -13,12 +13,10 @@ prints the ratio of the medians.
 
 import argparse
 import os
-import re
 import statistics
-import subprocess
 import sys
-import time
 
+from bench import perftest
 from tests.hosts.hosts import Hosts
 
 OPERATIONS = ("write", "send", "read")
@@ -45,19 +43,6 @@ def one_host():
     return Host("127.0.0.1", lambda command: command)
 
 
-def wait_for_listener(server, port):
-    """Until `server` listens: by its own network namespace's table."""
-    deadline = time.monotonic() + PATIENCE_S
-    pattern = re.compile(rf":{port:04X} [0-9A-F]+:0000 0A ")
-    while time.monotonic() < deadline and server.poll() is None:
-        for table in ("tcp", "tcp6"):
-            with open(f"/proc/{server.pid}/net/{table}", encoding="ascii") as f:
-                if pattern.search(f.read()):
-                    return
-        time.sleep(0.01)
-    raise RuntimeError(f"does not listen: {server.args}")
-
-
 def measure(directory, operation, kind, size, server_host, client_host, port,
             hosts):
     """MiB/s or microseconds."""
@@ -66,24 +51,11 @@ def measure(directory, operation, kind, size, server_host, client_host, port,
                str(iterations(kind, size, hosts))]
     environment = dict(os.environ, LD_LIBRARY_PATH=directory,
                        RINGPIPE_SECRET="of this measurement")
-    server = subprocess.Popen(server_host.prefix(command), env=environment,
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-    try:
-        wait_for_listener(server, port)
-        client = subprocess.run(
-            client_host.prefix(command + [server_host.address]),
-            env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            timeout=PATIENCE_S, check=False)
-        server.communicate(timeout=PATIENCE_S)
-    finally:
-        server.kill()
-        server.wait()
-    for line in client.stdout.decode().splitlines():
-        if re.fullmatch(r"\s*\d+\s+\d+(\s+[-\d.]+)+\s*", line):
-            fields = [float(field) for field in line.split()]
-            # bw: bytes, iterations, peak, average; lat: ..., min, max, typical.
-            return fields[4] if kind == "lat" else fields[3]
-    raise RuntimeError(f"{' '.join(command)}\n{client.stdout.decode()}")
+    fields = perftest.run_pair(
+        server_host.prefix(command),
+        client_host.prefix(command + [server_host.address]), port, environment,
+        PATIENCE_S)
+    return fields[4] if kind == "lat" else fields[3]
 
 
 def measure_all(libraries, rounds, server_host, client_host, hosts):

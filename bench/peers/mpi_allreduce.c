@@ -2,7 +2,7 @@
 // private buffers, a barrier before each call, the slowest rank's time of each
 // call, every element of a checked call verified. bench/compare_peers runs it.
 //
-//   mpicc -O2 -o mpi_allreduce mpi_allreduce.c
+//   mpicc -O2 -I. -o mpi_allreduce bench/peers/mpi_allreduce.c
 //   mpirun -n 8 mpi_allreduce BYTES WARMUPS ITERATIONS
 //
 // Rank 0 prints two lines, out of place and then in place:
@@ -15,39 +15,9 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "bench/peers/test_data.h"
+
 static int rank, size;
-
-// The input of rank r at index i is Hash(i) + r * Factor(i): small whole
-// numbers, whose sums are exact in any order and known without adding.
-static uint32_t Hash(size_t i) {
-  return ((uint32_t)i * 2654435761u >> 21) % 1021;
-}
-static uint32_t Factor(size_t i) { return 1 + i % 7; }
-
-static void Fill(float* data, size_t count) {
-  for (size_t i = 0; i < count; ++i) {
-    data[i] = (float)(Hash(i) + (uint32_t)rank * Factor(i));
-  }
-}
-
-static uint64_t CountWrong(const float* output, size_t count) {
-  const uint32_t ranks = (uint32_t)size;
-  const uint32_t sum_of_ranks = ranks * (ranks - 1) / 2;
-  uint64_t wrong = 0;
-  for (size_t i = 0; i < count; ++i) {
-    const float expected = (float)(ranks * Hash(i) + sum_of_ranks * Factor(i));
-    wrong += !(output[i] == expected);  // NaN is wrong too
-  }
-  return wrong;
-}
-
-// In place, each call adds up the result of the one before: after so many the
-// input is filled again, well before a float overflows.
-static int CallsUntilRefill(void) {
-  int bits = 1;
-  while ((1 << bits) < size) ++bits;
-  return 100 / bits;
-}
 
 static float* Allocate(size_t bytes) {
   void* data = mmap(NULL, bytes + 1, PROT_READ | PROT_WRITE,
@@ -77,18 +47,20 @@ static uint64_t Measure(float* input, float* output, size_t count, int warmups,
   double* mine = malloc(calls * sizeof *mine);
   double* slowest = malloc(calls * sizeof *slowest);
   for (int i = 0; i < calls; ++i) {
-    if (i == 0 || (in_place && i % CallsUntilRefill() == 0)) Fill(input, count);
+    if (i == 0 || (in_place && i % CallsUntilRefill(size) == 0)) {
+      FillInput(input, count, rank);
+    }
     mine[i] = Call(input, output, count);
   }
   MPI_Reduce(mine, slowest, calls, MPI_DOUBLE, MPI_MAX, 0, MPI_COMM_WORLD);
 
   if (in_place) {
-    Fill(input, count);
+    FillInput(input, count, rank);
   } else {
     memset(output, 0xff, count * sizeof(float));  // NaN
   }
   Call(input, output, count);
-  uint64_t wrong = CountWrong(output, count);
+  uint64_t wrong = CountWrong(output, count, size);
   MPI_Allreduce(MPI_IN_PLACE, &wrong, 1, MPI_UINT64_T, MPI_SUM, MPI_COMM_WORLD);
   if (rank == 0) {
     printf("%s wrong %llu first %.3f samples",

@@ -1,0 +1,111 @@
+"""What compare_peers and compare_guest share: command lines, fresh processes,
+ringpipe's own program, and the interval of a median."""
+
+import argparse
+import json
+import math
+import os
+import pathlib
+import re
+import shlex
+import signal
+import subprocess
+import tempfile
+
+BENCH = pathlib.Path(__file__).resolve().parent
+PLACES = ("out_of_place", "in_place")
+# Open MPI does not start as root otherwise.
+AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+
+
+class Failure(Exception):
+    """A program could not be run, failed, or took too long."""
+
+
+def parse_size(text):
+    match = re.fullmatch(r"(\d+)([KMG]?)", text.upper())
+    size = 0
+    if match:
+        size = int(match[1]) << {"": 0, "K": 10, "M": 20, "G": 30}[match[2]]
+    if size < 4:
+        raise argparse.ArgumentTypeError(
+            f"{text}: at least 4 bytes, such as 8, 64K, 256M or 1G")
+    return size
+
+
+def list_of(parse):
+    return lambda text: [parse(part) for part in text.split(",")]
+
+
+def positive(text):
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text}: a whole number from 1 up")
+    return int(text)
+
+
+def run(command, environment, patience_s=600):
+    """Returns what the command printed. Raises Failure.
+
+    What does not end in time is killed, with all processes that it started.
+    """
+    command = [str(word) for word in command]
+    try:
+        process = subprocess.Popen(
+            command, env={**os.environ, **environment}, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, text=True, start_new_session=True)
+    except OSError as error:
+        raise Failure(f"{command[0]}: {error.strerror}; ./setup installs what "
+                      "is compared, bazel builds the rest") from error
+    try:
+        output, _ = process.communicate(timeout=patience_s)
+    except BaseException as error:
+        os.killpg(process.pid, signal.SIGKILL)
+        output, _ = process.communicate()
+        if not isinstance(error, subprocess.TimeoutExpired):
+            raise
+        raise Failure(f"{shlex.join(command)} took more than {patience_s:.0f} "
+                      f"s:\n{output}") from error
+    if process.returncode != 0:
+        raise Failure(f"{shlex.join(command)} ended with exit status "
+                      f"{process.returncode}:\n{output}")
+    return output
+
+
+def run_ringpipe(program, arguments, environment, patience_s=600):
+    """Runs bench/allreduce; returns its report for the first size."""
+    with tempfile.NamedTemporaryFile(suffix=".json") as file:
+        run([program, *arguments, "-J", file.name],
+            {"BUILD_WORKING_DIRECTORY": "/", **environment}, patience_s)
+        # The program replaces the file.
+        report = json.loads(pathlib.Path(file.name).read_text())
+    return report["sizes"][0]
+
+
+def parse_peer(text):
+    """{place: slowest rank's times in us}, as the programs in peers/ print."""
+    samples = {}
+    for place in PLACES:
+        line = re.search(rf"^{place} wrong 0 .* samples (.*)$", text, re.M)
+        if line:
+            samples[place] = [float(word) for word in line[1].split()]
+    if not samples:
+        raise Failure(f"no result, or a wrong one:\n{text}")
+    return samples
+
+
+def interval(values):
+    """(low, high, confidence) of the median, from order statistics.
+
+    As in bench/statistics.h: the narrowest with at least 95 %, and the whole
+    range where there is none.
+    """
+    ordered = sorted(values)
+    count = len(ordered)
+
+    def outside(k):  # P(fewer than k of `count` are below the median)
+        return sum(math.comb(count, i) for i in range(k)) / 2**count
+
+    k = 1
+    while k < count // 2 and outside(k + 1) <= 0.025:
+        k += 1
+    return ordered[k - 1], ordered[-k], max(0, 1 - 2 * outside(k))

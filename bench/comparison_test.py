@@ -102,10 +102,11 @@ class ReportTest(unittest.TestCase):
     def _round(ours, theirs):
         limits = {"send": 400, "send_both": 200, "write": 400,
                   "write_both": 200, "reduce": 0, "copy": 0}
-        return {"ringpipe": {"in_place": ours}, "gloo": theirs,
-                "limits": limits}
+        ours = {"in_place": ours}
+        return {"gloo": {"ringpipe": ours, "peer": theirs},
+                "limits": {"ringpipe": ours, "peer": limits}}
 
-    def test_ratios_pair_the_figures_of_one_round(self):
+    def test_ratios_pair_neighbours(self):
         # Both drift alike: every ratio is 2, whatever their medians.
         text = self._report([self._round(time_us, {"in_place": 2 * time_us})
                              for time_us in (1e3, 9e3, 2e3, 5e3, 3e3, 4e3)])
@@ -124,7 +125,7 @@ class ReportTest(unittest.TestCase):
 
     def test_reducing_and_copying_a_byte_each_cost_half_their_time(self):
         limits = {"send_both": 1e9 / (1 << 20), "reduce": 1e-9, "copy": 3e-9}
-        self.assertAlmostEqual(compare_guest.model_gb_per_s({}, limits, 0.5),
+        self.assertAlmostEqual(compare_guest.model_gb_per_s(limits, 0.5),
                                1 / (1 + 0.5 + 1.5))
 
 

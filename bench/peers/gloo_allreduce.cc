@@ -5,7 +5,9 @@
 //
 //   gloo_allreduce RANKS BYTES WARMUPS ITERATIONS ALGORITHM DEVICE GID_INDEX
 //
-// ALGORITHM: ring, ring_chunked or halving_doubling; all are in place only.
+// ALGORITHM: ring, ring_chunked or halving_doubling, all of which are in place
+// only; with "+poll" at the end the caller polls, where otherwise gloo's thread
+// sleeps until there is a completion.
 // Ranks are processes of this program, on this host. It prints one line:
 //   in_place wrong 0 first 12.3 samples 4.5 4.6 ...     (microseconds)
 // "first" includes making the algorithm object, which registers memory. Exit
@@ -26,6 +28,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <cstdint>
@@ -35,6 +38,7 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "bench/peers/test_data.h"
@@ -52,6 +56,7 @@ struct Arguments {
   std::string algorithm;
   std::string device;
   int gid_index;
+  bool poll;
 };
 
 // In memory that all ranks map. Its barrier needs no message, which is to
@@ -72,7 +77,13 @@ bool Parse(int argc, char** argv, Arguments& arguments) {
                std::atoi(argv[4]),
                argv[5],
                argv[6],
-               std::atoi(argv[7])};
+               std::atoi(argv[7]),
+               false};
+  constexpr std::string_view kPoll = "+poll";
+  if (arguments.algorithm.ends_with(kPoll)) {
+    arguments.poll = true;
+    arguments.algorithm.resize(arguments.algorithm.size() - kPoll.size());
+  }
   return arguments.ranks >= 2 && arguments.ranks <= kMaxRanks &&
          arguments.bytes >= 4 && arguments.bytes / 4 <= INT32_MAX &&
          arguments.warmups >= 0 && arguments.iterations >= 1 &&
@@ -173,6 +184,11 @@ void RunRank(const Arguments& arguments, int rank, const std::string& directory,
     auto context =
         std::make_shared<gloo::rendezvous::Context>(rank, arguments.ranks);
     context->connectFullMesh(store, device);
+    for (int peer = 0; arguments.poll && peer < arguments.ranks; ++peer) {
+      if (peer != rank) {
+        context->getPair(peer)->setSync(true, true);
+      }
+    }
     if (Measure(arguments, rank, context, shared)) {
       // gloo's own thread may still be at a pair whose last completion it has
       // just announced, and gloo's destructors do not wait for it.
@@ -236,18 +252,27 @@ uint64_t Report(const Arguments& arguments, const Shared& shared) {
 
 }  // namespace
 
-// In place of libibverbs' own, which it calls. gloo sets an acknowledge timeout
-// of 4.096 us * 2^14 = 67 ms, which an emulated machine exceeds while nothing
-// is lost; every packet since is then sent again. The other contenders wait a
-// second or more.
+// In place of libibverbs' own, which it calls. gloo hard-codes a path MTU of
+// 1024 bytes, and an acknowledge timeout of 4.096 us * 2^14 = 67 ms, which an
+// emulated machine exceeds while nothing is lost; all since is then sent again.
+// The other contenders take the port's MTU and wait a second or more, so gloo
+// does here.
 extern "C" int ibv_modify_qp(ibv_qp* qp, ibv_qp_attr* attr, int mask) {
   constexpr std::uint8_t kOneSecond = 18;
   const auto next = reinterpret_cast<decltype(&ibv_modify_qp)>(
       dlsym(RTLD_NEXT, "ibv_modify_qp"));
+  if (next == nullptr) {
+    return ENOSYS;
+  }
   if ((mask & IBV_QP_TIMEOUT) != 0) {
     attr->timeout = std::max(attr->timeout, kOneSecond);
   }
-  return next == nullptr ? -1 : next(qp, attr, mask);
+  ibv_port_attr port = {};
+  if ((mask & IBV_QP_PATH_MTU) != 0 &&
+      ibv_query_port(qp->context, attr->ah_attr.port_num, &port) == 0) {
+    attr->path_mtu = std::max(attr->path_mtu, port.active_mtu);
+  }
+  return next(qp, attr, mask);
 }
 
 int main(int argc, char** argv) {

@@ -62,9 +62,13 @@ def kill_descendants():
 
 
 class Process:
-    """One command: a launcher, or one rank. Not thread-safe."""
+    """One command: a launcher, or one rank. Not thread-safe.
 
-    def __init__(self, command, environment):
+    Each wait for it ends after `patience_s`, with an error.
+    """
+
+    def __init__(self, command, environment, patience_s=PATIENCE_S):
+        self._patience_s = patience_s
         self._process = subprocess.Popen(
             command, env=environment, stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -99,7 +103,7 @@ class Process:
 
     def wait_for(self, pattern, stream="stdout"):
         """Returns the match of `pattern` in stdout, as soon as there is one."""
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + self._patience_s
         while not (match := re.search(pattern, getattr(self, stream))):
             if not self._selector.get_map():
                 raise EOFError(f"no {pattern} in\n{self.stdout}{self.stderr}")
@@ -108,7 +112,7 @@ class Process:
 
     def finish(self):
         """Waits for the end: of it, and of all that hold its pipes."""
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + self._patience_s
         while self._selector.get_map():
             self._read(deadline)
         self._process.wait(max(0, deadline - time.monotonic()))
@@ -120,7 +124,7 @@ class Process:
 
     def close(self):
         """After kill_descendants() or kill()."""
-        self._process.wait(PATIENCE_S)
+        self._process.wait(self._patience_s)
         self._selector.close()
         self._process.stdout.close()
         self._process.stderr.close()

@@ -139,19 +139,23 @@ double Time(Shared& shared, const Call& call) {
 bool Measure(const Arguments& arguments, int rank,
              const std::shared_ptr<gloo::Context>& context, Shared& shared) {
   const std::size_t count = arguments.bytes / sizeof(float);
-  // gloo registers it; private, as everybody's.
-  std::vector<float> data(count);
-  std::unique_ptr<gloo::Algorithm> allreduce;
+  // gloo registers it; private, as everybody's, and never freed either.
+  auto& data = *new std::vector<float>(count);
+  // Never destroyed: its buffers insist on having seen the completions of all
+  // their sends, and the algorithms do not wait for the last ones. The process
+  // ends without destructors.
+  gloo::Algorithm* allreduce = nullptr;
   FillInput(data.data(), count, rank);
   double* const times = shared.times_us[rank];
   times[0] = Time(shared, [&] {
     allreduce = MakeAlgorithm(arguments.algorithm, context, data.data(),
-                              static_cast<int>(count));
-    if (allreduce) {
+                              static_cast<int>(count))
+                    .release();
+    if (allreduce != nullptr) {
       allreduce->run();
     }
   });
-  if (!allreduce) {
+  if (allreduce == nullptr) {
     return false;
   }
   for (int i = 1; i < 1 + arguments.warmups + arguments.iterations; ++i) {

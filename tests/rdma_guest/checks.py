@@ -151,18 +151,11 @@ class Link(Checks):
             device.set_link("down")
             took_s = ranks.finish()
         finally:
-            for each in fabric.devices():
-                each.set_link("up")
+            device.set_link("up")
+            fabric.restore_paths()
         self.check_all_failed(ranks, NAMES_A_PEER)
         self.assertLess(took_s, DOWN_BOUND_S, ranks.text())
-        self.restore_neighbours()
         self.check_afterwards()
-
-    @staticmethod
-    def restore_neighbours():
-        here, there = fabric.devices()
-        here.replace_neighbour(there.address, there.mac())
-        there.replace_neighbour(here.address, here.mac())
 
     def test_down_ends_2_ranks_with_an_error_that_names_the_peer(self):
         self.check_down(2)
@@ -178,7 +171,7 @@ class Link(Checks):
             here.replace_neighbour(there.address, "02:00:00:00:00:01")
             took_s = ranks.finish()
         finally:
-            self.restore_neighbours()
+            fabric.restore_paths()
         self.check_all_failed(ranks, NAMES_A_PEER)
         self.assertLess(took_s, SILENCE_BOUND_S, ranks.text())
         self.check_afterwards()

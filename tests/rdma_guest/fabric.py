@@ -60,6 +60,15 @@ def kind():
     return os.environ["RDMA_KIND"]
 
 
+def restore_paths():
+    """Between two hosts, after a link was down or a neighbour replaced: as
+    guest_devices made them."""
+    for device, other, table in zip(devices(), reversed(devices()), ("101", "102")):
+        _ip("route", "replace", other.address + "/32", "dev", device.interface,
+            "src", device.address, "table", table)
+        device.replace_neighbour(other.address, other.mac())
+
+
 def is_iwarp():
     return kind().startswith("siw")
 

@@ -131,8 +131,9 @@ class Death(Checks):
         self.check(8, 5)
 
 
-# An error that names a peer, and not only the rank that reports it.
-NAMES_A_PEER = r"^(?:rank \d+: )?.*(?<!^)\brank \d+\b"
+# An error that names a peer: a rank, and not as the one that reports the error
+# ("device error: rank 0: ...").
+NAMES_A_PEER = r"(?<!^)(?<!: )\brank \d+\b|\brank \d+\b(?!: )"
 
 
 class Link(Checks):

@@ -1,5 +1,6 @@
 #include "base/status.h"
 
+#include <cstdlib>
 #include <cstring>
 
 namespace ringpipe {
@@ -44,9 +45,14 @@ Status Status::WithContext(const std::string& context) const {
 }
 
 Status ErrnoStatus(StatusCode code, const std::string& what, int error) {
-  const char* name = strerrorname_np(error);
-  return {code, what + ": " + strerrordesc_np(error) + " (" +
-                    (name != nullptr ? name : std::to_string(error)) + ")"};
+  // Some drivers return -EINVAL where EINVAL is meant.
+  const int number = std::abs(error);
+  const char* name = strerrorname_np(number);
+  const char* description = strerrordesc_np(number);
+  return {code, what + ": " +
+                    (description != nullptr ? description : "unknown error") +
+                    " (" + (name != nullptr ? name : std::to_string(error)) +
+                    ")"};
 }
 
 }  // namespace ringpipe

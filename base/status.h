@@ -60,8 +60,8 @@ class [[nodiscard]] Status {
   std::string message_;
 };
 
-// A Status of `code` whose message is that of errno value `error`:
-// "WHAT: No such device (ENODEV)".
+// A Status of `code` whose message is that of errno value `error` (of any sign,
+// and any number): "WHAT: No such device (ENODEV)".
 Status ErrnoStatus(StatusCode code, const std::string& what, int error);
 
 // A value, or the Status that says why there is none.

@@ -69,7 +69,7 @@ class Results(unittest.TestCase):
         self.assertEqual(len({(row[2], row[3]) for row in table}), 30)
 
     def test_asynchronous_calls_and_registered_buffers_are_right(self):
-        for options in (["-z", "0"], ["-R", "1"], ["-z", "0", "-R", "1"]):
+        for options in (["-z", "0"], ["-R", "1"], ["-R", "2"], ["-z", "0", "-R", "2"]):
             done = run("--ranks", "3", "-b", "1K", "-e", "1M", "-f", "32", "-n",
                        "2", "-c", "2", *options)
             self.check_right(done, 3)

@@ -32,7 +32,7 @@ Json Parameters(const Options& options) {
   json["ops"] = ops;
   json["average"] = static_cast<int>(options.average);
   json["blocking"] = options.blocking;
-  json["registered_buffers"] = options.registered;
+  json["registered_buffers"] = static_cast<int>(options.buffers);
   json["seed"] = options.seed;
   return json;
 }

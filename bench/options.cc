@@ -87,8 +87,9 @@ void AddOptions(CLI::App& app, Options& options, Texts& texts) {
                  "[1; 0 in nccl-tests]")
       ->check(CLI::Range(0, 1));
   app.add_option("-R,--local_register", texts.registered,
-                 "1: buffers from Communicator::Allocate; 0: any memory [0]")
-      ->check(CLI::Range(0, 1));
+                 "1: buffers from Communicator::Allocate; 2: any memory, given "
+                 "to Communicator::Register; 0: any memory [0]")
+      ->check(CLI::Range(0, 2));
   app.add_option("-J,--json,--output_file", options.json_path,
                  "write every sample to this file, as JSON");
   app.add_option("--seed", options.seed, "of the input data [1]");
@@ -207,7 +208,7 @@ Result<Options> ParseOptions(int argc, const char* const* argv,
   }
   options.average = static_cast<AcrossRanks>(texts.average);
   options.blocking = texts.blocking == 1;
-  options.registered = texts.registered == 1;
+  options.buffers = static_cast<BufferKind>(texts.registered);
   RINGPIPE_RETURN_IF_ERROR(ParseSizes(texts, options));
   RINGPIPE_RETURN_IF_ERROR(ParseTypeAndOp(texts, options));
   if (!options.json_path.empty() && !invocation_directory.empty()) {

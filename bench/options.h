@@ -22,6 +22,13 @@ inline constexpr int kDefaultIterations = 20;
 inline constexpr int kFewestDefaultIterations = 6;
 inline constexpr double kDefaultBudgetSeconds = 8;
 
+// Where the benchmark's buffers come from: -R.
+enum class BufferKind {
+  kPrivate,     // any memory
+  kAllocated,   // Communicator::Allocate
+  kRegistered,  // any memory, and Communicator::Register
+};
+
 struct Options {
   // -b, -e: the sizes of the buffer, in bytes.
   std::uint64_t min_bytes = 32 << 20;
@@ -39,7 +46,7 @@ struct Options {
   // -a, -z, -R.
   AcrossRanks average = AcrossRanks::kAverage;
   bool blocking = true;
-  bool registered = false;
+  BufferKind buffers = BufferKind::kPrivate;
   // -J, as an absolute path or relative to the working directory; empty: none.
   std::string json_path;
   std::uint64_t seed = 1;

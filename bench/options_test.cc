@@ -54,7 +54,7 @@ TEST(Options, ShortAndLongFormsMeanTheSame) {
     EXPECT_EQ(options.ops, std::vector{ReduceOp::kAverage});
     EXPECT_EQ(options.average, AcrossRanks::kMax);
     EXPECT_FALSE(options.blocking);
-    EXPECT_TRUE(options.registered);
+    EXPECT_EQ(options.buffers, BufferKind::kAllocated);
     EXPECT_EQ(options.json_path, "x.json");
   }
 }

@@ -122,7 +122,7 @@ class Rank {
 
   Status Allocate() {
     const std::size_t bytes = options_.max_bytes;
-    if (options_.registered) {
+    if (options_.buffers == BufferKind::kAllocated) {
       // At least one byte: a buffer of nothing need not be one.
       RINGPIPE_ASSIGN_OR_RETURN(
           buffers_.send,
@@ -134,13 +134,21 @@ class Rank {
     }
     RINGPIPE_ASSIGN_OR_RETURN(buffers_.send, send_.Allocate(bytes));
     RINGPIPE_ASSIGN_OR_RETURN(buffers_.receive, receive_.Allocate(bytes));
+    if (options_.buffers == BufferKind::kRegistered && bytes > 0) {
+      RINGPIPE_RETURN_IF_ERROR(communicator_.Register(buffers_.send, bytes));
+      RINGPIPE_RETURN_IF_ERROR(communicator_.Register(buffers_.receive, bytes));
+    }
     return {};
   }
 
   Status Free() {
-    if (options_.registered) {
+    if (options_.buffers == BufferKind::kAllocated) {
       RINGPIPE_RETURN_IF_ERROR(communicator_.Free(buffers_.send));
       RINGPIPE_RETURN_IF_ERROR(communicator_.Free(buffers_.receive));
+    } else if (options_.buffers == BufferKind::kRegistered &&
+               options_.max_bytes > 0) {
+      RINGPIPE_RETURN_IF_ERROR(communicator_.Deregister(buffers_.send));
+      RINGPIPE_RETURN_IF_ERROR(communicator_.Deregister(buffers_.receive));
     }
     return {};
   }
@@ -157,15 +165,16 @@ class Rank {
     text += options_.step_factor != 0
                 ? std::to_string(options_.step_factor) + "(factor)"
                 : std::to_string(options_.step_bytes) + "(bytes)";
-    text += " warmup iters: " + std::to_string(options_.warmups) + " iters: " +
-            (options_.iterations
-                 ? std::to_string(*options_.iterations)
-                 : std::to_string(kFewestDefaultIterations) + " to " +
-                       std::to_string(kDefaultIterations)) +
-            " validation: " + std::to_string(options_.checks) +
-            " blocking: " + std::to_string(options_.blocking) +
-            " registered: " + std::to_string(options_.registered) +
-            " seed: " + std::to_string(options_.seed) + "\n#\n";
+    text +=
+        " warmup iters: " + std::to_string(options_.warmups) + " iters: " +
+        (options_.iterations
+             ? std::to_string(*options_.iterations)
+             : std::to_string(kFewestDefaultIterations) + " to " +
+                   std::to_string(kDefaultIterations)) +
+        " validation: " + std::to_string(options_.checks) +
+        " blocking: " + std::to_string(options_.blocking) +
+        " registered: " + std::to_string(static_cast<int>(options_.buffers)) +
+        " seed: " + std::to_string(options_.seed) + "\n#\n";
     Print(text + DescribePlaces());
   }
 

@@ -120,7 +120,8 @@ Status Engine::OpenDevices(Deadline deadline) {
       const std::vector<std::string> hosts,
       bootstrap_->AllGather(HostIdentity(environment_), deadline));
   RINGPIPE_ASSIGN_OR_RETURN(
-      rails_, OpenRails(environment_, rank(), hosts, soft_library));
+      rails_, OpenRails(environment_, rank(), hosts,
+                        verbs::LoadSystemLibrary(), soft_library));
   registers_for_nothing_ = true;
   for (const auto& device : rails_.devices) {
     RINGPIPE_ASSIGN_OR_RETURN(auto domain,

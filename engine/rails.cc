@@ -66,7 +66,9 @@ std::string RankRails::Describe() const {
 Result<RankRails> OpenRails(
     const Environment& environment, int rank,
     const std::vector<std::string>& hosts,
-    const std::shared_ptr<const verbs::Library>& soft_library) {
+    const Result<std::shared_ptr<const verbs::Library>>& system,
+    const std::shared_ptr<const verbs::Library>& soft,
+    const std::string& sysfs_class) {
   RINGPIPE_ASSIGN_OR_RETURN(
       const verbs::DeviceRequest request,
       verbs::DeviceRequest::Parse(environment.device,
@@ -79,8 +81,8 @@ Result<RankRails> OpenRails(
       request.kind != Kind::kNamed && !request.software_excluded;
   if (all_here && direct && request.kind != Kind::kSoftware) {
     RINGPIPE_ASSIGN_OR_RETURN(
-        auto device, verbs::Device::OpenSoftware(soft_library,
-                                                 "all ranks are on this host"));
+        auto device,
+        verbs::Device::OpenSoftware(soft, "all ranks are on this host"));
     return Software(std::move(device), hosts.size());
   }
   RankRails rails;
@@ -88,7 +90,7 @@ Result<RankRails> OpenRails(
       rails.devices,
       verbs::Device::Open(
           request, {environment.gid_index, environment.gid_index_variable},
-          verbs::LoadSystemLibrary(), soft_library));
+          system, soft, sysfs_class));
   if (rails.devices.front()->info().software) {
     return Software(std::move(rails.devices.front()), hosts.size());
   }
@@ -103,8 +105,8 @@ Result<RankRails> OpenRails(
   rails.reason.assign(hosts.size(), rails.devices.front()->info().reason);
   if (direct && same > 1) {
     const std::string reason = "the same host";
-    RINGPIPE_ASSIGN_OR_RETURN(
-        auto device, verbs::Device::OpenSoftware(soft_library, reason));
+    RINGPIPE_ASSIGN_OR_RETURN(auto device,
+                              verbs::Device::OpenSoftware(soft, reason));
     for (std::size_t peer = 0; peer < hosts.size(); ++peer) {
       if (hosts[peer] == host) {
         rails.of_peer[peer] = {static_cast<int>(rails.devices.size())};

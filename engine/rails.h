@@ -37,11 +37,14 @@ struct RankRails {
 // `hosts` are HostIdentity of all ranks. A rank on the same host is reached by
 // the software device, others by every real port that is chosen (DESIGN.md,
 // Device::Open); a real device that is asked for by name is used for all, and
-// RINGPIPE_DEVICE=^soft uses real devices for all.
+// RINGPIPE_DEVICE=^soft uses real devices for all. The last three arguments
+// are Device::Open's.
 Result<RankRails> OpenRails(
     const Environment& environment, int rank,
     const std::vector<std::string>& hosts,
-    const std::shared_ptr<const verbs::Library>& soft_library);
+    const Result<std::shared_ptr<const verbs::Library>>& system,
+    const std::shared_ptr<const verbs::Library>& soft,
+    const std::string& sysfs_class = verbs::Device::kSysfsClass);
 
 }  // namespace ringpipe
 

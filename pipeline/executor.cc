@@ -13,6 +13,10 @@ namespace {
 constexpr std::chrono::milliseconds kProbeInterval(500);
 constexpr std::chrono::seconds kFlushTimeout(2);
 
+// A rank that fails tells the others why, and lets its connections go; the
+// latter may be seen first. So long the reason is waited for.
+constexpr int kReasonPatienceMs = 300;
+
 // Receives outstanding a connection. Those that have a slot are bounded by the
 // slots; the others, which land in user memory, need a bound: as many as may
 // wait for one sender without costing much.
@@ -409,6 +413,10 @@ std::string Executor::DescribeWait() {
 // --- The end of a failed collective -----------------------------------------
 
 Status Executor::EndWithError(const Status& error) {
+  if (error.code() == StatusCode::kPeerLost) {
+    pollfd abort = {options_.abort->fd(), POLLIN, 0};
+    static_cast<void>(poll(&abort, 1, kReasonPatienceMs));
+  }
   Status reason = options_.abort->Raise(error);
   if (options_.on_error) {
     options_.on_error(reason);

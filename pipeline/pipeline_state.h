@@ -58,7 +58,10 @@ struct PipelineState {
   // Where a message for `instance` goes, and how long it may be.
   Value TargetOf(Instance instance) const {
     if (flow.step(instance).direct) {
-      return InMemory(flow.step(instance).transfer.target, instance);
+      const Value target =
+          InMemory(flow.step(instance).transfer.target, instance);
+      // Not every device takes a receive of no memory: nothing is written here.
+      return target.bytes > 0 ? target : Value{pool->data(0), 1, &pool->lkeys()};
     }
     return {pool->data(flow.slot(instance)),
             static_cast<std::uint32_t>(pool->slot_bytes()), &pool->lkeys()};

@@ -136,14 +136,18 @@ class Death(Checks):
 NAMES_A_PEER = r"(?<!^)(?<!: )\brank \d+\b|\brank \d+\b(?!: )"
 
 
-class Link(Checks):
-    """Of two hosts; also that a job afterwards is right."""
+class LinkChecks(Checks):
+    """Between two hosts."""
 
     def check_afterwards(self):
+        """A job is right once the link works again."""
         sizes = [64 << 10]
         ranks = self.start(2, ["check", *sizes])
         ranks.finish()
         self.check_right(ranks, sizes)
+
+
+class Link(LinkChecks):
 
     def check_down(self, count):
         device = fabric.devices()[0]
@@ -163,6 +167,10 @@ class Link(Checks):
 
     def test_down_ends_8_ranks_with_an_error_that_names_the_peer(self):
         self.check_down(8)
+
+
+class Silence(LinkChecks):
+    """Not of iWARP, where TCP goes on trying for minutes."""
 
     def test_that_loses_packets_in_silence_ends_4_ranks_with_such_an_error(self):
         here, there = fabric.devices()

@@ -1,7 +1,8 @@
 #include "engine/engine.h"
 
 #include <algorithm>
-#include <cstring>
+#include <limits>
+#include <string_view>
 #include <utility>
 
 #include "base/name_filter.h"
@@ -13,8 +14,9 @@
 namespace ringpipe {
 namespace {
 
-// Below this a copy into a slot is cheaper than to register the source.
-constexpr std::size_t kRegisterBytes = 256 * 1024;
+// Where a whole buffer can be registered for next to nothing: below this a copy
+// into a slot is cheaper still.
+constexpr std::size_t kTemporaryRegistrationBytes = 256 * 1024;
 // Sub-chunks of short messages: not so small that posting costs more than the
 // wire.
 constexpr std::uint64_t kLeastSubchunkBytes = 16 * 1024;
@@ -120,8 +122,8 @@ Status Engine::OpenDevices(Deadline deadline) {
       const std::vector<std::string> hosts,
       bootstrap_->AllGather(HostIdentity(environment_), deadline));
   RINGPIPE_ASSIGN_OR_RETURN(
-      rails_, OpenRails(environment_, rank(), hosts,
-                        verbs::LoadSystemLibrary(), soft_library));
+      rails_, OpenRails(environment_, rank(), hosts, verbs::LoadSystemLibrary(),
+                        soft_library));
   registers_for_nothing_ = true;
   for (const auto& device : rails_.devices) {
     RINGPIPE_ASSIGN_OR_RETURN(auto domain,
@@ -179,21 +181,34 @@ Status Engine::CreateExecutor() {
 }
 
 void Engine::ChooseRegistration() {
-  register_sends_ = environment_.registration == "always";
+  registered_sends_from_ = environment_.registration == "always"
+                               ? 0
+                               : std::numeric_limits<std::uint64_t>::max();
   if (environment_.registration != "auto" || registers_for_nothing_) {
     return;
   }
   const auto cost =
-      MeasureRegistrationCost(domains_, environment_.subchunk_bytes);
+      MeasureRegistrationCost(domains_, environment_.subchunk_bytes,
+                              static_cast<int>(2 * environment_.depth));
   if (!cost.ok()) {
     logger_.Info("sub-chunks of memory that is not registered are copied: " +
                  cost.status().ToString());
     return;
   }
-  register_sends_ = cost->pays();
+  if (cost->pays()) {
+    registered_sends_from_ = environment_.subchunk_bytes;
+  }
   logger_.Info("sub-chunks of memory that is not registered are " +
-               std::string(register_sends_ ? "registered: " : "copied: ") +
+               std::string(cost->pays() ? "registered: " : "copied: ") +
                cost->text);
+}
+
+bool Engine::RegistersSends(const CheckedCall& checked) const {
+  // Of the shortest chunks that an algorithm may make.
+  return SubchunkElements(environment_, checked.buffers.elements, size(),
+                          SizeOf(checked.call.type)) *
+             SizeOf(checked.call.type) >=
+         registered_sends_from_;
 }
 
 Status Engine::Agree(Deadline deadline) {
@@ -213,26 +228,23 @@ Status Engine::Agree(Deadline deadline) {
 Status Engine::ConnectAll(Deadline deadline) {
   using Address = PeerConnection::Address;
   ConnectionSet& connections = executor_->connections();
-  std::vector<Address> mine(size());
+  std::string mine;
   for (int peer = 0; peer < size(); ++peer) {
-    if (peer != rank()) {
-      mine[peer] = connections.AddressFor(peer);
-    }
+    (peer == rank() ? Address() : connections.AddressFor(peer)).AppendTo(mine);
   }
-  const std::size_t bytes = mine.size() * sizeof(Address);
-  RINGPIPE_ASSIGN_OR_RETURN(
-      const std::vector<std::string> all,
-      bootstrap_->AllGather(
-          std::string(reinterpret_cast<const char*>(mine.data()), bytes),
-          deadline));
+  RINGPIPE_ASSIGN_OR_RETURN(const std::vector<std::string> all,
+                            bootstrap_->AllGather(mine, deadline));
   std::vector<Address> remotes(size());
   for (int peer = 0; peer < size(); ++peer) {
-    if (all[peer].size() != bytes) {
-      return {StatusCode::kMismatch, "rank " + std::to_string(peer) +
-                                         " sent addresses of another format"};
+    // What the peer has for each rank, up to this one.
+    std::string_view rest = all[peer];
+    for (int other = 0; other <= rank(); ++other) {
+      auto address = Address::TakeFrom(rest);
+      if (!address.ok()) {
+        return address.status().WithContext("rank " + std::to_string(peer));
+      }
+      remotes[peer] = address.value();
     }
-    std::memcpy(&remotes[peer], all[peer].data() + rank() * sizeof(Address),
-                sizeof(Address));
   }
   RINGPIPE_RETURN_IF_ERROR(
       connections.Connect(remotes, deadline, abort_->fd()));
@@ -356,7 +368,7 @@ Result<UserBuffer> Engine::FindMemory(std::uintptr_t base, const void* begin,
     buffer.registered = found->writable || !written;
     buffer.lkeys = found->lkeys;
   } else if (temporary != nullptr && registers_for_nothing_ &&
-             bytes >= kRegisterBytes) {
+             bytes >= kTemporaryRegistrationBytes) {
     RINGPIPE_ASSIGN_OR_RETURN(
         *temporary,
         Registration::Create(domains_, begin, bytes, 0, /*relaxed=*/true));
@@ -424,7 +436,7 @@ Status Engine::Execute(const CheckedCall& checked, const Turn& turn) {
       const Plan* const plan,
       FindPlan(call.collective, call.root,
                {buffers.in_place, input.registered, output.registered,
-                host && register_sends_}));
+                host && RegistersSends(checked)}));
   Operation operation = MakeOperation(checked, turn, plan->chunks);
   operation.plan = plan;
   operation.input = input;

@@ -88,6 +88,7 @@ class Engine {
   Status OpenDevices(Deadline deadline);
   Status CreateExecutor();
   void ChooseRegistration();
+  bool RegistersSends(const CheckedCall& checked) const;
   Status Agree(Deadline deadline);
   Status ConnectAll(Deadline deadline);
   Status PrepareAccelerators();
@@ -126,7 +127,7 @@ class Engine {
   // Whether registering costs next to nothing, as no rail pins memory; whether
   // sends from memory that is not registered do it for themselves.
   bool registers_for_nothing_ = false;
-  bool register_sends_ = false;
+  std::uint64_t registered_sends_from_ = 0;  // bytes of a sub-chunk
 
   // Collective, root, in place, input and output registered, registered by
   // sends.

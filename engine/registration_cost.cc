@@ -1,7 +1,6 @@
 #include "engine/registration_cost.h"
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <vector>
 
@@ -10,12 +9,9 @@
 namespace ringpipe {
 namespace {
 
-constexpr int kTimes = 5;
-using Times = std::array<std::chrono::nanoseconds, kTimes>;
-
-std::chrono::nanoseconds Median(Times times) {
+std::chrono::nanoseconds Median(std::vector<std::chrono::nanoseconds> times) {
   std::sort(times.begin(), times.end());
-  return times[kTimes / 2];
+  return times[times.size() / 2];
 }
 
 std::string Microseconds(std::chrono::nanoseconds time) {
@@ -27,25 +23,30 @@ std::string Microseconds(std::chrono::nanoseconds time) {
 
 }  // namespace
 
-Result<RegistrationCost> MeasureRegistrationCost(Rails rails,
-                                                 std::size_t bytes) {
+Result<RegistrationCost> MeasureRegistrationCost(Rails rails, std::size_t bytes,
+                                                 int at_once) {
   // Each time another piece, as in a run: what was copied a moment ago is in
   // the cache.
-  std::vector<std::byte> from(bytes * kTimes, std::byte{1});
+  std::vector<std::byte> from(bytes * at_once, std::byte{1});
   std::vector<std::byte> to(bytes, std::byte{2});
-  Times registered;
-  Times copied;
-  for (int i = 0; i < kTimes; ++i) {
+  std::vector<Registration> registrations(at_once);
+  std::vector<std::chrono::nanoseconds> registered(at_once);
+  std::vector<std::chrono::nanoseconds> copied(at_once);
+  for (int i = 0; i < at_once; ++i) {
     const std::byte* const piece = from.data() + i * bytes;
     Clock::time_point start = Clock::now();
     std::memcpy(to.data(), piece, bytes);
     copied[i] = Clock::now() - start;
     start = Clock::now();
     RINGPIPE_ASSIGN_OR_RETURN(
-        Registration registration,
+        registrations[i],
         Registration::Create(rails, piece, bytes, 0, /*relaxed=*/true));
-    RINGPIPE_RETURN_IF_ERROR(registration.Release());
     registered[i] = Clock::now() - start;
+  }
+  for (int i = 0; i < at_once; ++i) {
+    const Clock::time_point start = Clock::now();
+    RINGPIPE_RETURN_IF_ERROR(registrations[i].Release());
+    registered[i] += Clock::now() - start;
   }
   RegistrationCost cost;
   cost.registered = Median(registered);

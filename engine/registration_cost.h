@@ -22,9 +22,10 @@ struct RegistrationCost {
 };
 
 // Measures both here and now, with memory that has been touched: the medians of
-// a few. Takes milliseconds. kResourceExhausted where locked memory is short.
-Result<RegistrationCost> MeasureRegistrationCost(Rails rails,
-                                                 std::size_t bytes);
+// `at_once` times, all registered at the same time, as in a run. Takes
+// milliseconds. kResourceExhausted where locked memory is short for that.
+Result<RegistrationCost> MeasureRegistrationCost(Rails rails, std::size_t bytes,
+                                                 int at_once);
 
 }  // namespace ringpipe
 

@@ -41,12 +41,16 @@ Status RegisteredMemory::Register(void* memory, std::size_t bytes) {
             "Register of no memory: give an address and at least 1 byte"};
   }
   const auto* begin = static_cast<const std::byte*>(memory);
-  const std::lock_guard<std::mutex> lock(mutex_);
-  if (Overlaps(begin, bytes)) {
-    return {StatusCode::kInvalidArgument,
-            "Register of memory of which a part is registered already: "
-            "deregister that first, or register all of it at once"};
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (Overlaps(begin, bytes)) {
+      return {StatusCode::kInvalidArgument,
+              "Register of memory of which a part is registered already: "
+              "deregister that first, or register all of it at once"};
+    }
+    buffers_[begin].bytes = bytes;  // not found before it is registered
   }
+  // Pinning takes long, and calls must not wait for it.
   bool writable = true;
   auto registration = Registration::Create(
       rails_, memory, bytes, IBV_ACCESS_LOCAL_WRITE, /*relaxed=*/true);
@@ -60,11 +64,12 @@ Status RegisteredMemory::Register(void* memory, std::size_t bytes) {
       writable = false;
     }
   }
+  const std::lock_guard<std::mutex> lock(mutex_);
   if (!registration.ok()) {
+    buffers_.erase(begin);
     return registration.status();
   }
   Buffer& buffer = buffers_[begin];
-  buffer.bytes = bytes;
   buffer.writable = writable;
   buffer.registration = std::move(registration).value();
   return Status::Ok();
@@ -76,9 +81,9 @@ Status RegisteredMemory::Deregister(void* memory) {
 
 Status RegisteredMemory::Remove(void* memory, bool allocated,
                                 const char* call) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  std::unique_lock<std::mutex> lock(mutex_);
   const auto found = buffers_.find(static_cast<const std::byte*>(memory));
-  if (found == buffers_.end() ||
+  if (found == buffers_.end() || !found->second.registration ||
       (found->second.memory.data() != nullptr) != allocated) {
     return {
         StatusCode::kInvalidArgument,
@@ -86,8 +91,21 @@ Status RegisteredMemory::Remove(void* memory, bool allocated,
             (allocated ? "Allocate did not return" : "Register was not given") +
             ", or for the second time"};
   }
-  buffers_.erase(found);
-  return Status::Ok();
+  auto removed = buffers_.extract(found);
+  lock.unlock();
+  Buffer& buffer = removed.mapped();
+  const Status released = buffer.registration.Release();
+  if (released.ok()) {
+    return released;
+  }
+  if (allocated) {
+    // Kept for good: a device may still write it.
+    // NOLINTNEXTLINE(clang-analyzer-cplusplus.NewDeleteLeaks)
+    new verbs::Allocation(std::move(buffer.memory));
+  }
+  return released.WithContext(std::string(call) +
+                              ": the device did not let go of the memory" +
+                              (allocated ? "" : ", it must not be reused"));
 }
 
 bool RegisteredMemory::Overlaps(const std::byte* begin,
@@ -116,6 +134,9 @@ std::optional<RegisteredMemory::Found> RegisteredMemory::Find(
   const auto& [data, buffer] = *it;
   const std::size_t offset = begin - data;
   if (offset > buffer.bytes || bytes > buffer.bytes - offset) {
+    return std::nullopt;
+  }
+  if (!buffer.registration) {
     return std::nullopt;
   }
   return Found{buffer.registration.lkeys(), buffer.writable};

@@ -4,6 +4,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <array>
 #include <new>
 #include <utility>
 
@@ -17,8 +18,9 @@ namespace {
 constexpr int kDataSends = 64;
 static_assert(kDataSends >= DataChannel::kBatch);
 
-// Of a queue pair that rdma_cm connects: see ConnectAll.
-constexpr int kQueuePairs = 2;  // of a connection on a rail, at most
+// A connection has at most two queue pairs on a rail.
+constexpr int kQueuePairs = 2;
+// For a queue pair that rdma_cm connects: see ConnectAll.
 constexpr int kManagerSends = verbs::ConnectionManager::kReadyWrites;
 
 }  // namespace
@@ -153,6 +155,10 @@ Result<std::unique_ptr<verbs::QueuePair>> ConnectionSet::CreateQueuePair(
   return verbs::QueuePair::Create(rails_[rail], queues_[rail], options);
 }
 
+std::uint32_t ConnectionSet::KindOf(const verbs::DeviceInfo& info) {
+  return info.software ? 0 : 1 + static_cast<std::uint32_t>(info.transport);
+}
+
 Status ConnectionSet::CreateConnection(int peer) {
   const std::vector<int>& rails = options_.rails_of_peer[peer];
   RINGPIPE_ASSIGN_OR_RETURN(
@@ -190,6 +196,7 @@ Status ConnectionSet::CreateConnection(int peer) {
         {rail, words_.rkey(rail),
          static_cast<std::uint32_t>(device(rail).info().gigabits_per_second *
                                     1000),
+         KindOf(device(rail).info()),
          std::make_unique<DataChannel>(std::move(data), peer,
                                        static_cast<int>(i), depths.data_sends,
                                        depths.data_receives)});
@@ -356,9 +363,9 @@ Status ConnectionSet::CheckAsyncEvents(std::vector<std::string>* notices) {
 // -------------------------------------------------------------------
 
 bool ConnectionSet::Flush(Deadline deadline) {
-  bool failed = true;
+  bool all_in_error = true;
   for (const auto& connection : connections_) {
-    failed &= connection == nullptr || connection->Fail().ok();
+    all_in_error &= connection == nullptr || connection->Fail().ok();
   }
   std::array<ibv_wc, 32> completions;
   while (true) {
@@ -368,11 +375,15 @@ bool ConnectionSet::Flush(Deadline deadline) {
       Discard(completions[i]);
     }
     const bool held = std::any_of(
-        connections_.begin(), connections_.end(), [](const auto& connection) {
-          return connection != nullptr && connection->DeviceHoldsMemory();
+        connections_.begin(), connections_.end(), [&](const auto& connection) {
+          // An iWARP device flushes before Fail returns, and gives no
+          // completion of what is posted later.
+          return connection != nullptr && connection->DeviceHoldsMemory() &&
+                 (count > 0 ||
+                  managers_[connection->rails()[0].index] == nullptr);
         });
     if (!held) {
-      return failed;
+      return all_in_error;
     }
     if (deadline.expired()) {
       return false;

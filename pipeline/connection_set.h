@@ -99,6 +99,8 @@ class ConnectionSet {
   Status CreateMemory(const std::shared_ptr<verbs::Device>& allocator);
   Status CreateQueues();
   Status CreateConnection(int peer);
+  // What both ends of a rail must have in common.
+  static std::uint32_t KindOf(const verbs::DeviceInfo& info);
   Result<std::unique_ptr<verbs::QueuePair>> CreateQueuePair(int rail, int sends,
                                                             int receives);
   Result<Depths> DepthsOn(int rail) const;

@@ -23,7 +23,7 @@ Status ControlChannel::Post(ibv_send_wr& request, bool signaled) {
   ibv_send_wr* bad = nullptr;
   if (const int error = ibv_post_send(queue_pair_->get(), &request, &bad)) {
     return ErrnoStatus(
-        StatusCode::kDeviceError,
+        StatusCode::kPeerLost,
         "posting a control message to rank " + std::to_string(peer_), error);
   }
   return Status::Ok();

@@ -29,8 +29,9 @@ struct ControlMemory {
 class ControlChannel {
  public:
   // Work requests outstanding. Credit and probes use half of them; the rest is
-  // for what is bounded by itself: 2 digests, a sleep, a wake, and their
-  // successors as long as this rank has not seen their completions.
+  // for what is bounded by itself: 2 digests, a sleep, the answer to one
+  // (credit and a wake), and their successors as long as this rank has not seen
+  // their completions.
   static constexpr int kMaxSends = 64;
 
   ControlChannel(std::unique_ptr<verbs::QueuePair> queue_pair, int peer,
@@ -54,7 +55,7 @@ class ControlChannel {
   Status WriteCredit(std::uint64_t grants);
   Status Probe();
 
-  // Sends whose completion will come.
+  // Whether something is outstanding that will complete, or fail.
   bool awaits_completion() const { return signaled_ > 0; }
   void SendCompleted(std::uint32_t number);
 

@@ -41,39 +41,47 @@ Status DataChannel::PostSends() {
     return Status::Ok();
   }
   for (int i = 0; i < count; ++i) {
-    sends_[i].wr_id = WorkId{false, static_cast<std::uint8_t>(rail_),
-                             static_cast<std::uint16_t>(peer_), posted_sends_++}
-                          .Pack();
-    in_flight_.push(send_instances_[i]);
+    sends_[i].wr_id = NextSendId();
   }
-  messages_sent_ += count;
   sends_[count - 1].send_flags |= IBV_SEND_SIGNALED;
   ibv_send_wr* bad = nullptr;
-  if (const int error =
-          ibv_post_send(queue_pair_->get(), sends_.data(), &bad)) {
-    return ErrnoStatus(StatusCode::kDeviceError,
-                       "posting sends to rank " + std::to_string(peer_), error);
+  const int error = ibv_post_send(queue_pair_->get(), sends_.data(), &bad);
+  for (int i = 0; i < count && &sends_[i] != bad; ++i) {
+    in_flight_.push(send_instances_[i]);
+    ++messages_sent_;
   }
-  return Status::Ok();
+  return PostResult("sends to", error);
+}
+
+std::uint64_t DataChannel::NextSendId() {
+  return WorkId{false, static_cast<std::uint8_t>(rail_),
+                static_cast<std::uint16_t>(peer_), posted_sends_++}
+      .Pack();
+}
+
+// A queue pair that has failed may refuse what is posted: the connection is
+// lost, for a reason that somebody else knows.
+Status DataChannel::PostResult(const char* what, int error) const {
+  return error == 0 ? Status::Ok()
+                    : ErrnoStatus(StatusCode::kPeerLost,
+                                  "posting " + std::string(what) + " rank " +
+                                      std::to_string(peer_),
+                                  error);
 }
 
 Status DataChannel::Probe(std::uint64_t remote_address, std::uint32_t rkey) {
   ibv_send_wr request = {};
-  request.wr_id = WorkId{false, static_cast<std::uint8_t>(rail_),
-                         static_cast<std::uint16_t>(peer_), posted_sends_++}
-                      .Pack();
+  request.wr_id = NextSendId();
   request.opcode = IBV_WR_RDMA_WRITE;
   request.send_flags = IBV_SEND_SIGNALED;
   request.wr.rdma.remote_addr = remote_address;
   request.wr.rdma.rkey = rkey;
-  in_flight_.push(std::nullopt);
   ibv_send_wr* bad = nullptr;
-  if (const int error = ibv_post_send(queue_pair_->get(), &request, &bad)) {
-    return ErrnoStatus(StatusCode::kDeviceError,
-                       "posting a probe to rank " + std::to_string(peer_),
-                       error);
+  const int error = ibv_post_send(queue_pair_->get(), &request, &bad);
+  if (error == 0) {
+    in_flight_.push(std::nullopt);
   }
-  return Status::Ok();
+  return PostResult("a probe to", error);
 }
 
 void DataChannel::AddReceive(Instance instance, void* memory,
@@ -99,17 +107,12 @@ Status DataChannel::PostReceives() {
   if (count == 0) {
     return Status::Ok();
   }
-  for (int i = 0; i < count; ++i) {
+  ibv_recv_wr* bad = nullptr;
+  const int error = ibv_post_recv(queue_pair_->get(), receives_.data(), &bad);
+  for (int i = 0; i < count && &receives_[i] != bad; ++i) {
     posted_.push(receive_instances_[i]);
   }
-  ibv_recv_wr* bad = nullptr;
-  if (const int error =
-          ibv_post_recv(queue_pair_->get(), receives_.data(), &bad)) {
-    return ErrnoStatus(StatusCode::kDeviceError,
-                       "posting receives for rank " + std::to_string(peer_),
-                       error);
-  }
-  return Status::Ok();
+  return PostResult("receives for", error);
 }
 
 }  // namespace ringpipe

@@ -33,7 +33,7 @@ class DataChannel {
 
   // --- Sending ---------------------------------------------------------------
   bool CanAddSend() const {
-    return new_sends_ < kBatch && sends_outstanding() + 1 < max_sends_;
+    return new_sends_ < kBatch && sends_outstanding() < max_sends_;
   }
   // `bytes` at `data`, which stay as they are until the send has completed.
   void AddSend(Instance instance, const void* data, std::uint32_t bytes,
@@ -60,7 +60,8 @@ class DataChannel {
   }
 
   // A write of no bytes to memory that the peer has registered: fails where the
-  // peer is gone. Needs room as a send does.
+  // peer is gone (but see PeerConnection::Probe). Only while nothing else is
+  // outstanding.
   Status Probe(std::uint64_t remote_address, std::uint32_t rkey);
 
   // --- Receiving -------------------------------------------------------------
@@ -80,6 +81,9 @@ class DataChannel {
   Instance ReceiveCompleted() { return posted_.pop(); }
 
  private:
+  std::uint64_t NextSendId();
+  Status PostResult(const char* what, int error) const;
+
   const std::unique_ptr<verbs::QueuePair> queue_pair_;
   const int peer_;
   const int rail_;

@@ -76,18 +76,10 @@ void Executor::Begin(const Operation& operation) {
   }
   register_.Begin(instances);
   state_.active.clear();
-  for (const auto& connection : state_.connections->connections()) {
-    if (connection == nullptr) {
-      continue;
-    }
-    connection->digest_verified = false;
-    const auto uses = [&](const Step& step) {
-      return step.transfer.peer == connection->peer();
-    };
-    if (std::any_of(operation.plan->steps.begin(), operation.plan->steps.end(),
-                    uses)) {
-      state_.active.push_back(connection.get());
-    }
+  for (const int peer : operation.plan->peers) {
+    PeerConnection& connection = state_.connections->at(peer);
+    connection.digest_verified = false;
+    state_.active.push_back(&connection);
   }
   idle_ = false;
   next_probe_ = Clock::now() + kProbeInterval;

@@ -1,6 +1,8 @@
 #include "pipeline/peer_connection.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <cstring>
 #include <utility>
 
 #include "pipeline/striping.h"
@@ -29,8 +31,30 @@ PeerConnection::Address PeerConnection::address() const {
     address.rail[i].data = rails_[i].channel->queue_pair().endpoint();
     address.rail[i].word_rkey = rails_[i].word_rkey;
     address.rail[i].megabits_per_second = rails_[i].megabits_per_second;
+    address.rail[i].kind = rails_[i].kind;
   }
   return address;
+}
+
+void PeerConnection::Address::AppendTo(std::string& text) const {
+  text.append(reinterpret_cast<const char*>(this),
+              offsetof(Address, rail) + rails * sizeof(Rail));
+}
+
+Result<PeerConnection::Address> PeerConnection::Address::TakeFrom(
+    std::string_view& text) {
+  Address address;
+  constexpr std::size_t kFixed = offsetof(Address, rail);
+  if (text.size() >= kFixed) {
+    std::memcpy(static_cast<void*>(&address), text.data(), kFixed);
+    const std::size_t bytes = kFixed + address.rails * sizeof(Rail);
+    if (address.rails <= kMaxRails && text.size() >= bytes) {
+      std::memcpy(static_cast<void*>(&address), text.data(), bytes);
+      text.remove_prefix(bytes);
+      return address;
+    }
+  }
+  return Status(StatusCode::kMismatch, "an address of another format");
 }
 
 Status PeerConnection::SetRemote(const Address& remote) {
@@ -46,6 +70,12 @@ Status PeerConnection::SetRemote(const Address& remote) {
   rails_.resize(common);
   std::vector<std::uint32_t> speeds;
   for (std::size_t i = 0; i < common; ++i) {
+    if (rails_[i].kind != remote.rail[i].kind) {
+      return {StatusCode::kMismatch,
+              "this rank reaches rank " + std::to_string(peer_) +
+                  " by another kind of device than the other way round: set "
+                  "RINGPIPE_DEVICE (or NCCL_IB_HCA) alike on all ranks"};
+    }
     speeds.push_back(std::min(rails_[i].megabits_per_second,
                               remote.rail[i].megabits_per_second));
     remote_rkeys_[i] = remote.rail[i].word_rkey;
@@ -82,9 +112,12 @@ Status PeerConnection::Fail() {
   return status;
 }
 
-Result<std::uint64_t> PeerConnection::Credit() const {
-  const std::uint64_t credit =
-      control_->memory().word->grants.load(std::memory_order_acquire) - sent_;
+Result<std::uint64_t> PeerConnection::Credit() {
+  // Software iWARP may show a part of a new value, which is never above it.
+  seen_grants_ =
+      std::max(seen_grants_,
+               control_->memory().word->grants.load(std::memory_order_acquire));
+  const std::uint64_t credit = seen_grants_ - sent_;
   if (credit > kMaxCredit) {
     return Status(StatusCode::kInternal,
                   "rank " + std::to_string(peer_) +

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/status.h"
@@ -36,12 +37,18 @@ class PeerConnection {
       verbs::Endpoint data;
       std::uint32_t word_rkey = 0;
       std::uint32_t megabits_per_second = 0;
+      std::uint32_t kind = 0;  // of device: the same at both ends
       verbs::ConnectionManagerAddress manager;
     };
     std::uint64_t word_address = 0;
     verbs::Endpoint control;
     std::uint32_t rails = 0;
     std::array<Rail, kMaxRails> rail;
+
+    // Without the rails that it does not have.
+    void AppendTo(std::string& text) const;
+    // Takes one from the front of `text`. kMismatch where there is none.
+    static Result<Address> TakeFrom(std::string_view& text);
   };
 
   // One of a connection's rails.
@@ -49,6 +56,7 @@ class PeerConnection {
     int index = 0;  // among the communicator's
     std::uint32_t word_rkey = 0;
     std::uint32_t megabits_per_second = 0;
+    std::uint32_t kind = 0;
     std::unique_ptr<DataChannel> channel;
   };
 
@@ -73,7 +81,7 @@ class PeerConnection {
   // --- Sending -------------------------------------------------------------
   // Messages that may be sent now. A word that the peer cannot have written in
   // good faith is kInternal.
-  Result<std::uint64_t> Credit() const;
+  Result<std::uint64_t> Credit();
   // The rail of the next message.
   Rail& next_send_rail() { return rails_[pattern_[sent_ % pattern_.size()]]; }
   // The next message has been added to its rail's channel.
@@ -87,7 +95,8 @@ class PeerConnection {
   // outstanding; no effect until it was answered.
   Status SendSleep();
   // Probes every queue pair on which nothing is under way that would fail if
-  // the peer were gone.
+  // the peer were gone. (Not on iWARP: there a send has ended when TCP has
+  // taken it, and fails when TCP gives up.)
   Status Probe();
 
   // --- Receiving -----------------------------------------------------------
@@ -123,6 +132,7 @@ class PeerConnection {
   std::array<std::uint32_t, kMaxRails> remote_rkeys_ = {};
 
   std::uint64_t sent_ = 0;         // messages
+  std::uint64_t seen_grants_ = 0;  // the largest of the credit word
   std::uint64_t grants_ = 0;       // receives posted
   std::uint64_t grants_told_ = 0;  // the last value written to the peer
   bool asleep_ = false;            // a SLEEP of ours is not answered yet

@@ -61,7 +61,8 @@ struct PipelineState {
       const Value target =
           InMemory(flow.step(instance).transfer.target, instance);
       // Not every device takes a receive of no memory: nothing is written here.
-      return target.bytes > 0 ? target : Value{pool->data(0), 1, &pool->lkeys()};
+      return target.bytes > 0 ? target
+                              : Value{pool->data(0), 1, &pool->lkeys()};
     }
     return {pool->data(flow.slot(instance)),
             static_cast<std::uint32_t>(pool->slot_bytes()), &pool->lkeys()};

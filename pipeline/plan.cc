@@ -22,6 +22,9 @@ class Compiler {
       RINGPIPE_RETURN_IF_ERROR(Check(transfer));
       RINGPIPE_RETURN_IF_ERROR(Add(transfer));
     }
+    std::sort(plan_.peers.begin(), plan_.peers.end());
+    plan_.peers.erase(std::unique(plan_.peers.begin(), plan_.peers.end()),
+                      plan_.peers.end());
     return std::move(plan_);
   }
 
@@ -100,6 +103,9 @@ class Compiler {
     }
     const int index = static_cast<int>(plan_.steps.size());
     plan_.steps.emplace_back().transfer = transfer;
+    if (!local) {
+      plan_.peers.push_back(transfer.peer);
+    }
     if (transfer.reads()) {
       Read(index, source);
     }

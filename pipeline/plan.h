@@ -54,6 +54,7 @@ struct Step {
 struct Plan {
   int chunks = 1;
   std::vector<Step> steps;
+  std::vector<int> peers;  // that steps name, in order, each once
 };
 
 struct PlanOptions {

@@ -23,16 +23,16 @@ Result<bool> RegisterStage::Advance() {
 Status RegisterStage::Release(Instance instance) {
   const Clock::time_point start = Clock::now();
   Status status = registrations_[Index(instance)].Release();
+  held_ |= !status.ok();
   meter_.Busy(Clock::now() - start);
   return status;
 }
 
 bool RegisterStage::ReleaseAll() {
-  bool released = true;
   for (Registration& registration : registrations_) {
-    released &= registration.Release().ok();
+    held_ |= !registration.Release().ok();
   }
-  return released;
+  return !held_;
 }
 
 }  // namespace ringpipe

@@ -47,6 +47,7 @@ class RegisterStage {
   PipelineState& state_;
   StageMeter meter_{"register"};
   std::vector<Registration> registrations_;  // by lane, then step
+  bool held_ = false;  // a device did not let go of something
 };
 
 }  // namespace ringpipe

@@ -11,7 +11,7 @@ Result<bool> SendStage::Advance() {
       continue;
     }
     // The lists are short; a long one is several.
-    while (true) {
+    while (state_.flow.NextSend(connection->peer()) != nullptr) {
       const Clock::time_point start = Clock::now();
       RINGPIPE_ASSIGN_OR_RETURN(const bool added, AddSends(*connection));
       if (!added) {

@@ -168,7 +168,9 @@ Status Judge(const Library& library, ibv_context* context,
       event.element.port_num == info.port) {
     return CheckLid(library, context, info, event);
   }
+  // On iWARP info.gid is an IP address, and not in the table.
   if (event.event_type == IBV_EVENT_GID_CHANGE &&
+      info.transport != Transport::kIwarp &&
       event.element.port_num == info.port) {
     return CheckGid(library, context, info, event);
   }

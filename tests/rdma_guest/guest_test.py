@@ -35,6 +35,8 @@ def run_guest(script, kind, report, command):
     logs = os.environ.get("TEST_UNDECLARED_OUTPUTS_DIR", report.parent)
     guest = subprocess.Popen(
         [script, "--device", kind, "--timeout", str(GUEST_LIMIT_S),
+         # siw counts root's pages too.
+         "--memlock", "unlimited",
          "--rw", str(report.parent), "--log", str(logs),
          "--env", f"PYTHONPATH={root}", "--env", "PYTHONDONTWRITEBYTECODE=1",
          "--", *command],

@@ -319,7 +319,8 @@ std::string ConnectionSet::DescribeFailure(const ibv_wc& completion) {
       id.channel == WorkId::kControl
           ? connection.control().queue_pair()
           : connection.rails()[id.channel].channel->queue_pair();
-  return "the connection to rank " + std::to_string(id.peer) +
+  return "the connection of rank " + std::to_string(options_.rank) +
+         " to rank " + std::to_string(id.peer) +
          " failed: " + queue_pair.DescribeFailure(completion);
 }
 

@@ -95,9 +95,10 @@ CompletionMeaning MeaningOfCompletion(ibv_wc_status status) {
               "is RINGPIPE_SUBCHUNK_BYTES the same on all ranks?"};
     case IBV_WC_LOC_QP_OP_ERR:
       return {"IBV_WC_LOC_QP_OP_ERR",
-              "the device cannot carry out this work request on this queue "
-              "pair",
-              "report this with the device's model and firmware"};
+              "the device cannot carry out this work request, or its port "
+              "has gone down",
+              "look at the port, and if it is up report this with the "
+              "device's model and firmware"};
     case IBV_WC_LOC_EEC_OP_ERR:
       return {"IBV_WC_LOC_EEC_OP_ERR",
               "the work request does not suit this end-to-end context",

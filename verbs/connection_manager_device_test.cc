@@ -54,8 +54,8 @@ Place PlaceOf(int end) {
 bool TwoDevices() { return std::getenv("RDMA_DEV2") != nullptr; }
 
 std::shared_ptr<Device> OpenDevice(const std::string& name) {
-  const auto opened = Device::Open(DeviceRequest::Parse("=" + name).value(),
-                                   {}, LoadSystemLibrary(), nullptr);
+  const auto opened = Device::Open(DeviceRequest::Parse("=" + name).value(), {},
+                                   LoadSystemLibrary(), nullptr);
   EXPECT_TRUE(opened.ok()) << opened.status().ToString();
   return opened.ok() ? opened.value().front() : nullptr;
 }

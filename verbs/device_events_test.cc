@@ -63,8 +63,8 @@ class DeviceEventsTest : public testing::Test {
     interface_ = interface;
     const auto request = DeviceRequest::Parse(device);
     ASSERT_TRUE(request.ok()) << request.status().ToString();
-    const auto opened = Device::Open(request.value(), {}, LoadSystemLibrary(),
-                                     machine_.soft());
+    const auto opened =
+        Device::Open(request.value(), {}, LoadSystemLibrary(), machine_.soft());
     ASSERT_TRUE(opened.ok()) << opened.status().ToString();
     device_ = opened.value().front();
   }

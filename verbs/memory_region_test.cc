@@ -138,7 +138,8 @@ TEST_F(MemoryRegionTest, PastTheDevicesLimitTheMessageNamesIt) {
   machine_.register_errno = ENOMEM;
   const auto region = Register(100);
   ASSERT_FALSE(region.ok());
-  for (const char* part : {"16777216 memory regions", "max_mr", "fewer buffers"}) {
+  for (const char* part :
+       {"16777216 memory regions", "max_mr", "fewer buffers"}) {
     EXPECT_NE(region.status().message().find(part), std::string::npos)
         << region.status().message();
   }

@@ -36,8 +36,7 @@ Result<std::shared_ptr<Device>> OpenDevice(std::uint64_t adversary_seed) {
   RINGPIPE_ASSIGN_OR_RETURN(const DeviceRequest request,
                             DeviceRequest::Parse(RealDevice()));
   RINGPIPE_ASSIGN_OR_RETURN(
-      const auto devices,
-      Device::Open(request, {}, LoadSystemLibrary(), soft));
+      const auto devices, Device::Open(request, {}, LoadSystemLibrary(), soft));
   return devices.front();
 }
 

@@ -30,15 +30,15 @@ int OneMoreThanDepth(int size, int depth) { return size == 1 ? 0 : depth + 1; }
 int Depth(int size, int depth) { return size == 1 ? 0 : size == 2 ? 1 : depth; }
 
 constexpr AlgorithmInfo kAlgorithms[] = {
-    {"ring", Collective::kAllReduce, RingAllReduce, OneMoreThanDepth,
+    {"ring", RingAllReduce, OneMoreThanDepth, Collective::kAllReduce,
      /*direct_over_sent=*/true},
-    {"recursive_doubling", Collective::kAllReduce, RecursiveDoublingAllReduce,
-     OneMoreThanDepth},
-    {"ring", Collective::kReduceScatter, RingReduceScatter, OneMoreThanDepth},
-    {"ring", Collective::kAllGather, RingAllGather, OneMoreThanDepth},
-    {"ring", Collective::kBroadcast, RingBroadcast, Depth},
-    {"recursive_doubling", Collective::kBarrier, RecursiveDoublingAllReduce,
-     OneMoreThanDepth},
+    {"recursive_doubling", RecursiveDoublingAllReduce, OneMoreThanDepth,
+     Collective::kAllReduce},
+    {"ring", RingReduceScatter, OneMoreThanDepth, Collective::kReduceScatter},
+    {"ring", RingAllGather, OneMoreThanDepth, Collective::kAllGather},
+    {"ring", RingBroadcast, Depth, Collective::kBroadcast},
+    {"recursive_doubling", RecursiveDoublingAllReduce, OneMoreThanDepth,
+     Collective::kBarrier},
 };
 
 }  // namespace

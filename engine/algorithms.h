@@ -42,11 +42,11 @@ const char* CollectiveName(Collective collective);
 
 struct AlgorithmInfo {
   std::string_view name;
-  Collective collective = Collective::kAllReduce;
   Algorithm algorithm = nullptr;
   // The smallest number of slots a rank with which the algorithm cannot
   // deadlock, whichever memory is registered, with `depth` sub-chunks a round.
   int (*slots)(int size, int depth) = nullptr;
+  Collective collective = Collective::kAllReduce;
   // Of PlanOptions: no two ranks wait for each other with it.
   bool direct_over_sent = false;
 };

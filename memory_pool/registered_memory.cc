@@ -94,7 +94,7 @@ Status RegisteredMemory::Remove(void* memory, bool allocated,
   auto removed = buffers_.extract(found);
   lock.unlock();
   Buffer& buffer = removed.mapped();
-  const Status released = buffer.registration.Release();
+  Status released = buffer.registration.Release();
   if (released.ok()) {
     return released;
   }

@@ -162,7 +162,7 @@ Result<bool> Executor::TakeCompletions() {
 
 Status Executor::HandleCompletion(const ibv_wc& completion) {
   if (completion.status != IBV_WC_SUCCESS) {
-    const Status error = CompletionError(completion);
+    Status error = CompletionError(completion);
     state_.connections->Discard(completion);
     return error;
   }
@@ -313,7 +313,7 @@ Status Executor::SleepUntilEvent() {
 
 Status Executor::CheckAsyncEvents() {
   std::vector<std::string> notices;
-  const Status status = state_.connections->CheckAsyncEvents(&notices);
+  Status status = state_.connections->CheckAsyncEvents(&notices);
   for (const std::string& notice : notices) {
     if (options_.on_notice) {
       options_.on_notice(notice);

@@ -118,7 +118,7 @@ TEST(Options, BadInputIsAnErrorThatSaysWhatIsAllowed) {
            Row{{"-c", "-1"}, "0"},
            Row{{"-a", "4"}, "3"},
            Row{{"-z", "2"}, "1"},
-           Row{{"-R", "2"}, "1"},
+           Row{{"-R", "3"}, "2"},
            Row{{"--ranks", "0"}, "1024"},
            Row{{"--ranks", "1025"}, "1024"},
            Row{{"--seed", "x"}, "seed"},

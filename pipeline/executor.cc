@@ -14,7 +14,8 @@ constexpr std::chrono::milliseconds kProbeInterval(500);
 constexpr std::chrono::seconds kFlushTimeout(2);
 
 // A rank that fails tells the others why, and lets its connections go; the
-// latter may be seen first. So long the reason is waited for.
+// latter may be seen first. So long the reason is waited for; not after a
+// silence, in which it would have come.
 constexpr int kReasonPatienceMs = 300;
 
 // Receives outstanding a connection. Those that have a slot are bounded by the
@@ -256,6 +257,7 @@ Status Executor::CompletionError(const ibv_wc& completion) {
   const bool local = completion.status == IBV_WC_LOC_PROT_ERR ||
                      completion.status == IBV_WC_LOC_QP_OP_ERR ||
                      completion.status == IBV_WC_LOC_LEN_ERR;
+  after_silence_ = completion.status == IBV_WC_RETRY_EXC_ERR;
   return {local ? StatusCode::kDeviceError : StatusCode::kPeerLost,
           state_.connections->DescribeFailure(completion)};
 }
@@ -405,7 +407,7 @@ std::string Executor::DescribeWait() {
 // --- The end of a failed collective -----------------------------------------
 
 Status Executor::EndWithError(const Status& error) {
-  if (error.code() == StatusCode::kPeerLost) {
+  if (error.code() == StatusCode::kPeerLost && !after_silence_) {
     pollfd abort = {options_.abort->fd(), POLLIN, 0};
     static_cast<void>(poll(&abort, 1, kReasonPatienceMs));
   }

@@ -128,6 +128,7 @@ class Executor {
   // that disagrees may be behind.
   std::array<Digest, 64> digests_;
   bool device_holds_memory_ = false;
+  bool after_silence_ = false;  // the error is that a peer did not answer
   Flow::Issued issued_ = Flow::Issued::kNothing;
   std::array<ibv_wc, 32> completions_;
   std::vector<pollfd> descriptors_;

@@ -19,7 +19,7 @@ namespace {
 namespace asio = boost::asio;
 
 // Long enough for any process that runs to close its end.
-constexpr auto kLeaveTimeout = std::chrono::seconds(1);
+constexpr auto kLeaveTimeout = std::chrono::milliseconds(700);
 // A flood of strangers must not become a flood of log lines.
 constexpr int kMostRefusalsLogged = 20;
 

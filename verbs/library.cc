@@ -7,36 +7,10 @@
 #include <mutex>
 #include <string>
 
+#include "verbs/symbol_table.h"
+
 namespace ringpipe::verbs {
 namespace {
-
-// Looks functions up in one shared object and remembers the first it lacks.
-class SymbolTable {
- public:
-  explicit SymbolTable(void* handle) : handle_(handle) {}
-
-  // dlsym gives a symbol's default version, which is what a program that is
-  // linked today would get.
-  template <typename Function>
-  void Find(const char* name, Function** function) {
-    FindOptional(name, function);
-    if (*function == nullptr && missing_.empty()) {
-      missing_ = name;
-    }
-  }
-
-  // nullptr where there is none, which is no loss.
-  template <typename Function>
-  void FindOptional(const char* name, Function** function) {
-    *function = reinterpret_cast<Function*>(dlsym(handle_, name));
-  }
-
-  const std::string& missing() const { return missing_; }
-
- private:
-  void* handle_;
-  std::string missing_;
-};
 
 void FindAll(SymbolTable& symbols, Library& library) {
   symbols.Find("ibv_get_device_list", &library.get_device_list);

@@ -4,28 +4,10 @@
 
 #include <string>
 
+#include "verbs/symbol_table.h"
+
 namespace ringpipe::verbs {
 namespace {
-
-// Looks functions up in one shared object and remembers the first it lacks.
-class SymbolTable {
- public:
-  explicit SymbolTable(void* handle) : handle_(handle) {}
-
-  template <typename Function>
-  void Find(const char* name, Function** function) {
-    *function = reinterpret_cast<Function*>(dlsym(handle_, name));
-    if (*function == nullptr && missing_.empty()) {
-      missing_ = name;
-    }
-  }
-
-  const std::string& missing() const { return missing_; }
-
- private:
-  void* handle_;
-  std::string missing_;
-};
 
 void FindAll(SymbolTable& symbols, RdmacmLibrary& library) {
   symbols.Find("rdma_create_event_channel", &library.create_event_channel);

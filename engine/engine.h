@@ -124,10 +124,11 @@ class Engine {
   bool accelerator_prepared_ = false;
   std::unique_ptr<Executor> executor_;
 
-  // Whether registering costs next to nothing, as no rail pins memory; whether
-  // sends from memory that is not registered do it for themselves.
+  // Whether registering costs next to nothing, as no rail pins memory.
   bool registers_for_nothing_ = false;
-  std::uint64_t registered_sends_from_ = 0;  // bytes of a sub-chunk
+  // From how many bytes of a sub-chunk on a send from memory that is not
+  // registered registers it for itself.
+  std::uint64_t registered_sends_from_ = 0;
 
   // Collective, root, in place, input and output registered, registered by
   // sends.

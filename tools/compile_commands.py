@@ -21,10 +21,18 @@ _REDACTED = ("-D__DATE__=", "-D__TIME__=", "-D__TIMESTAMP__=")
 
 
 def bazel(*args):
-    done = subprocess.run(["bazel", *args], check=False, stdout=subprocess.PIPE, text=True)
+    done = subprocess.run(["bazel", args[0], "--ui_event_filters=-info", "--noshow_progress",
+                           *args[1:]], check=False, stdout=subprocess.PIPE, text=True)
     if done.returncode != 0:
         sys.exit(f"compile_commands: bazel {args[0]} failed, see above")
     return done.stdout
+
+
+def actions(mnemonics, targets, *options):
+    """The actions of targets whose mnemonic matches, as "bazel aquery" has them."""
+    text = bazel("aquery", "--output=jsonproto", "--include_artifacts=false", *options,
+                 f'mnemonic("{mnemonics}", {targets})')
+    return json.loads(text).get("actions", [])
 
 
 def main():
@@ -40,10 +48,6 @@ def main():
     execution_root = bazel("info", "execution_root").strip()
     # Repositories are linked into the execution root by a build alone.
     output_base = bazel("info", "output_base").strip()
-    actions = json.loads(
-        bazel("aquery", "--output=jsonproto", "--include_artifacts=false",
-              "--ui_event_filters=-info", "--noshow_progress", *options,
-              f'mnemonic("^CppCompile$", {args.targets})')).get("actions", [])
 
     def absolute(argument):
         if argument.startswith("external/"):
@@ -53,7 +57,7 @@ def main():
         return argument
 
     commands = {}
-    for action in actions:
+    for action in actions("^CppCompile$", args.targets, *options):
         arguments = action["arguments"]
         source = arguments[arguments.index("-c") + 1]
         if source.startswith(("external/", "bazel-out/")):

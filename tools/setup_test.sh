@@ -63,3 +63,34 @@ for at in update install; do
   ! FAIL_AT=$at "$setup" >"$TEST_TMPDIR/out" 2>&1 || fail "apt-get $at failed and setup did not"
   grep -q "^setup: apt-get $at failed" "$TEST_TMPDIR/out" || fail "no word of apt-get $at"
 done
+
+# --build-only: what building needs, and no tests.
+: >"$CALLS"
+: >"$INSTALLED"
+"$setup" --build-only >/dev/null || fail "--build-only on a bare machine"
+for package in g++ librdmacm-dev; do
+  grep -qx -e "$package" "$INSTALLED" || fail "--build-only leaves out $package"
+done
+for package in qemu-system-x86 clang-tidy mpich openmpi-bin googletest; do
+  ! grep -qx "$package" "$INSTALLED" || fail "--build-only installs $package"
+done
+
+# --list installs nothing.
+: >"$CALLS"
+"$setup" --list | grep -qx googletest || fail "--list"
+[[ ! -s $CALLS ]] || fail "--list calls apt-get"
+
+status=0
+"$setup" --built-only >"$TEST_TMPDIR/out" 2>&1 || status=$?
+((status == 2)) || fail "an unknown option: exit status $status"
+grep -q 'unknown option --built-only' "$TEST_TMPDIR/out" || fail "an unknown option: not named"
+
+# Neither root nor sudo: the whole line for root to run, which works as it stands.
+cp "$INSTALLED.fewer" "$INSTALLED"
+rm "$bin/sudo"
+for program in bash cat env grep sed; do ln -s "$(command -v $program)" "$bin"; done
+unshare=$(command -v unshare)
+! PATH=$bin "$unshare" --user --map-user=1000 "$setup" >"$TEST_TMPDIR/out" 2>&1 ||
+  fail "an ordinary user without sudo, and setup did not fail"
+grep -q '^  apt-get update && apt-get install -y --no-install-recommends g++ shellcheck$' \
+  "$TEST_TMPDIR/out" || fail "no line to run as root: $(<"$TEST_TMPDIR/out")"

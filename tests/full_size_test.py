@@ -1,6 +1,6 @@
 """64 Mi float32 elements with every number of ranks: 0 wrong.
 
-The sizes that are too large for every day: the tag ci_full runs them in CI.
+The sizes that are too large for every day.
 """
 
 import subprocess

@@ -9,6 +9,7 @@
 #include "tests/schedules/mutation.h"
 
 #include <array>
+#include <cstdlib>
 #include <iomanip>
 #include <iostream>
 #include <optional>
@@ -22,11 +23,11 @@
 namespace ringpipe {
 namespace {
 
-#ifdef NDEBUG
-constexpr int kLargestSize = 8;
-#else
-constexpr int kLargestSize = 5;  // with sanitizers
-#endif
+// The time it takes grows with the fifth power of the size, or so.
+int LargestSize() {
+  const char* size = std::getenv("LARGEST_SIZE");  // //tests:long
+  return size == nullptr ? 5 : std::atoi(size);
+}
 
 enum class Verdict { kFound, kEquivalent, kMissed };
 
@@ -113,7 +114,7 @@ class MutationTest : public testing::TestWithParam<TestAlgorithm> {};
 TEST_P(MutationTest, EverySingleMutationIsFoundOrEquivalent) {
   const TestAlgorithm& algorithm = GetParam();
   std::array<std::array<int, 3>, Mutation::kKinds> counts = {};
-  for (int size = 1; size <= kLargestSize; ++size) {
+  for (int size = 1; size <= LargestSize(); ++size) {
     for (int root = 0; root < (algorithm.rooted ? size : 1); ++root) {
       Mutants mutants(algorithm, size, root);
       for (int rank = 0; rank < size; ++rank) {

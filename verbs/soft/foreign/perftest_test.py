@@ -1,6 +1,8 @@
 """Debian's perftest: bandwidth and latency programs of one operation.
 
-The operation (write, send, read, atomic) is the test's second argument.
+    perftest_test.py SOFTVERBS OPERATION FewSizesTest|AllSizesTest
+
+OPERATION is write, send, read or atomic. All sizes take minutes.
 """
 
 import re
@@ -32,7 +34,7 @@ def _rows(text):
     return rows
 
 
-class PerftestTest(unittest.TestCase):
+class PerftestCase(unittest.TestCase):
 
     def _run(self, kind, *options, sizes, iterations=ITERATIONS,
              link_layers=programs.LINK_LAYERS):
@@ -58,28 +60,12 @@ class PerftestTest(unittest.TestCase):
                     # typical one; none can be 0.
                     self.assertGreater(max(row[2:]), 0, client)
 
-    def _all_sizes(self):
-        if _operation == 'atomic':
-            return [], [8]
-        return ['-a'], ALL_SIZES
+
+class FewSizesTest(PerftestCase):
 
     def _one_size(self):
         return ([], [8]) if _operation == 'atomic' else (
             ['-s', 65536], [65536])
-
-    def test_bandwidth_of_all_sizes(self):
-        options, sizes = self._all_sizes()
-        self._run('bw', '-t', DEPTH, *options, sizes=sizes,
-                  link_layers=['ethernet'])
-
-    def test_latency_of_all_sizes(self):
-        options, sizes = self._all_sizes()
-        self._run('lat', *options, sizes=sizes, iterations=50)
-
-    def test_bandwidth_of_several_queue_pairs(self):
-        options, sizes = self._all_sizes()
-        self._run('bw', '-q', 4, '-t', DEPTH, *options, sizes=sizes,
-                  link_layers=['infiniband'])
 
     def test_bandwidth_in_both_directions(self):
         size, sizes = self._one_size()
@@ -106,6 +92,34 @@ class PerftestTest(unittest.TestCase):
         else:
             self._run('bw', '-o', 1, '-s', 4096, sizes=[4096])
             self._run('lat', '-e', '-s', 4096, sizes=[4096])
+
+    def test_the_smallest_and_the_largest_message(self):
+        for size in [] if _operation == 'atomic' else (ALL_SIZES[0], ALL_SIZES[-1]):
+            for kind in ('bw', 'lat'):
+                self._run(kind, '-s', size, sizes=[size],
+                          link_layers=['ethernet'])
+
+
+class AllSizesTest(PerftestCase):
+
+    def _all_sizes(self):
+        if _operation == 'atomic':
+            return [], [8]
+        return ['-a'], ALL_SIZES
+
+    def test_bandwidth_of_all_sizes(self):
+        options, sizes = self._all_sizes()
+        self._run('bw', '-t', DEPTH, *options, sizes=sizes,
+                  link_layers=['ethernet'])
+
+    def test_latency_of_all_sizes(self):
+        options, sizes = self._all_sizes()
+        self._run('lat', *options, sizes=sizes, iterations=50)
+
+    def test_bandwidth_of_several_queue_pairs(self):
+        options, sizes = self._all_sizes()
+        self._run('bw', '-q', 4, '-t', DEPTH, *options, sizes=sizes,
+                  link_layers=['infiniband'])
 
 
 if __name__ == '__main__':

@@ -120,8 +120,8 @@ class MpirunTest:
     mpirun = ()
 
     def setUp(self):
-        if not shutil.which(self.mpirun[0]):
-            self.skipTest(f"{self.mpirun[0]} is not installed; run ./setup")
+        self.assertTrue(shutil.which(self.mpirun[0]),
+                        f"{self.mpirun[0]} is not installed; run ./setup")
         super().setUp()
 
     def launch(self, *arguments, **variables):

@@ -29,7 +29,7 @@ class ConnectionSet {
     int size = 1;
     // By peer, by which of the rails it is reached; one at least.
     std::vector<std::vector<int>> rails_of_peer;
-    // Receives outstanding a connection, at least.
+    // Receives posted on each connection at a time, at least.
     int receives = 0;
     // Of verbs::QueuePair::Options; not set: by the kind of device.
     std::optional<int> timeout;

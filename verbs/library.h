@@ -69,9 +69,10 @@ struct Library {
   int (*get_async_event)(ibv_context* context, ibv_async_event* event);
   void (*ack_async_event)(ibv_async_event* event);
 
-  // Memory that the device likes, readable and writable, page-aligned, zeroed.
-  // The software device: shareable with peers on the host. nullptr in the
-  // system's table, where Device::Allocate maps huge pages itself.
+  // Memory that is quick to use with the device: readable and writable,
+  // page-aligned, zeroed. The software device's is shared with peers on the
+  // host. nullptr in the system's table: Device::Allocate then maps huge pages
+  // itself.
   void* (*allocate)(ibv_context* context, std::size_t bytes);
   void (*free)(ibv_context* context, void* address, std::size_t bytes);
 

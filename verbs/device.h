@@ -37,7 +37,7 @@ struct DeviceInfo {
   int max_cqe = 0;
   int max_mr = 0;
   int max_sge = 0;
-  int max_qp_rd_atom = 0;  // RDMA READs outstanding a queue pair
+  int max_qp_rd_atom = 0;  // RDMA READs in flight on each queue pair
   std::uint64_t max_message_bytes = 0;
   // Whether registering memory pins its pages (and counts against memlock).
   bool pins_memory = true;

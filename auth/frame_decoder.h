@@ -29,7 +29,7 @@ class FrameDecoder {
   explicit FrameDecoder(size_t most_payload_bytes)
       : most_payload_bytes_(most_payload_bytes) {}
 
-  // For the frames not yet taken: strangers get less room than peers.
+  // Limits the frames not yet taken: strangers get less room than peers.
   void set_most_payload_bytes(size_t bytes) { most_payload_bytes_ = bytes; }
 
   void Append(std::string_view bytes);

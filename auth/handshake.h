@@ -14,8 +14,8 @@
 // role's proof from passing as the other's. Each direction's key for the frames
 // that follow is a MAC over the same bytes with a label of its own.
 //
-// An empty secret is a key like any other: it keeps nobody out who wants in,
-// but the wrong job and other programs' connections all the same.
+// An empty secret is a key like any other: it does not keep out somebody who
+// wants in, but it does keep out the wrong job and other programs.
 #ifndef RINGPIPE_AUTH_HANDSHAKE_H_
 #define RINGPIPE_AUTH_HANDSHAKE_H_
 

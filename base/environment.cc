@@ -249,6 +249,56 @@ Status Assign(std::string_view name, const Kind& any, const std::string& text,
   return AssignLevel(name, text, out);
 }
 
+// Removes `prefix` from the front of `text`, where it is there.
+bool Consume(std::string_view prefix, std::string_view* text) {
+  const bool there = text->starts_with(prefix);
+  text->remove_prefix(there ? prefix.size() : 0);
+  return there;
+}
+
+// "_PORT=tcp://HOST:80", "_PORT_80_TCP=tcp://HOST:80" and what follows these
+// names: PROTO, PORT and ADDR.
+bool EndsAsPortOfService(std::string_view end, std::string_view value) {
+  const bool url = value.find("://") != std::string_view::npos;
+  if (!Consume("_PORT", &end)) {
+    return false;
+  }
+  if (end.empty()) {
+    // Without a look at the value, RINGPIPE_SOFT_PORT would not be found to be
+    // a misspelt RINGPIPE_SOFT_PORTS.
+    return url;
+  }
+  if (!Consume("_", &end)) {
+    return false;
+  }
+  const std::size_t digits =
+      std::min(end.find_first_not_of("0123456789"), end.size());
+  end.remove_prefix(digits);
+  if (digits == 0 || !(Consume("_TCP", &end) || Consume("_UDP", &end) ||
+                       Consume("_SCTP", &end))) {
+    return false;
+  }
+  return end.empty() ? url
+                     : end == "_PROTO" || end == "_PORT" || end == "_ADDR";
+}
+
+// Whether Kubernetes sets such a variable for a service whose name is, or
+// starts with, "ringpipe". It does so in every pod of the service's namespace
+// (Kubernetes' documentation, "Service", section "Environment variables").
+bool IsOfKubernetesService(std::string_view name, std::string_view value) {
+  // The service's name ends at any underscore: it may have some of its own.
+  for (std::size_t at = name.find('_'); at != std::string_view::npos;
+       at = name.find('_', at + 1)) {
+    std::string_view end = name.substr(at);
+    if (EndsAsPortOfService(end, value) || end == "_SERVICE_HOST" ||
+        end == "_SERVICE_PORT" ||
+        (Consume("_SERVICE_PORT_", &end) && !end.empty())) {
+      return true;
+    }
+  }
+  return false;
+}
+
 // A misspelt variable would silently do nothing.
 Status RejectUnknown() {
   for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
@@ -261,7 +311,9 @@ Status RejectUnknown() {
     for (const Variable& variable : kVariables) {
       known = known || variable.name == name;
     }
-    if (!known) {
+    const std::string_view value =
+        pair.substr(std::min(name.size() + 1, pair.size()));
+    if (!known && !IsOfKubernetesService(name, value)) {
       return {StatusCode::kInvalidArgument,
               std::string(name) +
                   " is not a variable of ringpipe's; README.md lists them "

@@ -97,7 +97,8 @@ struct Environment {
   // ringpipe's own is not set (one that is set and empty is set). A value that
   // cannot be parsed or is out of range is an error that names the variable,
   // the value and what is allowed; so is an unknown variable that starts with
-  // RINGPIPE_ in the process's environment (a typo).
+  // RINGPIPE_ in the process's environment (a typo), unless it is one
+  // that Kubernetes sets for services, such as RINGPIPE_SERVICE_HOST.
   static Result<Environment> Parse(const Getter& get);
   static Result<Environment> FromProcess();
 

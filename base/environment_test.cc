@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <cstdlib>
 #include <map>
+#include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -130,6 +133,77 @@ TEST(EnvironmentTest, AMisspeltVariableIsAnError) {
   ASSERT_FALSE(environment.ok());
   EXPECT_NE(environment.status().message().find("RINGPIPE_DEVCIE"),
             std::string::npos);
+}
+
+// Sets a variable of this process, until its end.
+class ScopedVariable {
+ public:
+  ScopedVariable(std::string name, const std::string& value)
+      : name_(std::move(name)) {
+    setenv(name_.c_str(), value.c_str(), 1);
+  }
+  ~ScopedVariable() { unsetenv(name_.c_str()); }
+  ScopedVariable(const ScopedVariable&) = delete;
+  ScopedVariable& operator=(const ScopedVariable&) = delete;
+
+ private:
+  const std::string name_;
+};
+
+TEST(EnvironmentTest, WhatKubernetesSetsForAServiceIsLeftAlone) {
+  // `service`: ringpipe, ringpipe-root and ringpipe-soft, as it writes them.
+  for (const std::string service :
+       {"RINGPIPE", "RINGPIPE_ROOT", "RINGPIPE_SOFT"}) {
+    for (const auto& [name, value] : std::map<std::string, std::string>{
+             {"_SERVICE_HOST", "10.96.0.17"},
+             {"_SERVICE_PORT", "29600"},
+             {"_SERVICE_PORT_HTTP", "80"},
+             {"_PORT", "tcp://10.96.0.17:29600"},
+             {"_PORT_29600_TCP", "tcp://10.96.0.17:29600"},
+             {"_PORT_29600_TCP_PROTO", "tcp"},
+             {"_PORT_29600_TCP_PORT", "29600"},
+             {"_PORT_29600_TCP_ADDR", "10.96.0.17"},
+             {"_PORT_4791_UDP", "udp://[fd00::17]:4791"},
+             {"_PORT_4791_UDP_ADDR", "fd00::17"}}) {
+      const ScopedVariable set(service + name, value);
+      const auto environment = Environment::FromProcess();
+      EXPECT_TRUE(environment.ok())
+          << service + name << ": " << environment.status().ToString();
+    }
+  }
+}
+
+TEST(EnvironmentTest, WhatOnlyLooksLikeAServiceIsAnError) {
+  for (const auto& [name, value] : std::map<std::string, std::string>{
+           {"RINGPIPE_SOFT_PORT", "20000-20100"},
+           {"RINGPIPE_SOFT_PORTS_", "20000-20100"},
+           {"RINGPIPE_ROOT_PORT", "29600"},
+           {"RINGPIPE_PORT", "29600"},
+           {"RINGPIPE_PORTS", "tcp://10.96.0.17:29600"},
+           {"RINGPIPE_PORT_TCP", "tcp://10.96.0.17:29600"},
+           {"RINGPIPE_PORT_29600_TCP_NAME", "x"},
+           {"RINGPIPE_SERVICE_PORT_", "80"},
+           {"RINGPIPE_SERVICE_LEVLE", "3"},
+           {"RINGPIPE_SERVICE", "ringpipe"}}) {
+    const ScopedVariable set(name, value);
+    const auto environment = Environment::FromProcess();
+    ASSERT_FALSE(environment.ok()) << name;
+    EXPECT_NE(environment.status().message().find(name), std::string::npos);
+  }
+}
+
+TEST(EnvironmentTest, AVariableOfItsOwnIsNeverTakenForAService) {
+  for (const std::string_view name : Environment::VariableNames()) {
+    if (name.starts_with("RINGPIPE_")) {
+      // No variable allows this value but those that allow any text.
+      const ScopedVariable set(std::string(name), "tcp://10.96.0.17:29600");
+      const auto environment = Environment::FromProcess();
+      EXPECT_TRUE(!environment.ok() || name == "RINGPIPE_HOST_ID" ||
+                  name == "RINGPIPE_ROOT" || name == "RINGPIPE_JOB_ID" ||
+                  name == "RINGPIPE_SECRET")
+          << name;
+    }
+  }
 }
 
 }  // namespace

@@ -44,9 +44,10 @@ Result<NameFilter::Entry> ParseEntry(std::string_view text,
                                 : std::string_view::npos;
   entry.name = text.substr(0, colon);
   if (!IsName(entry.name)) {
-    return Bad(text, text.front() == '^' || text.front() == '='
-                         ? "has a sign that belongs once before the whole list"
-                         : "is not a name");
+    return Bad(text,
+               text.front() == '^' || text.front() == '='
+                   ? "has a sign: '^' and '=' stand once, before the whole list"
+                   : "is not a name");
   }
   if (colon != std::string_view::npos) {
     const std::optional<int> port = ToPort(text.substr(colon + 1));

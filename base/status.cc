@@ -1,5 +1,6 @@
 #include "base/status.h"
 
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
@@ -42,6 +43,14 @@ std::string Status::ToString() const {
 
 Status Status::WithContext(const std::string& context) const {
   return ok() ? *this : Status(code_, context + ": " + message_);
+}
+
+void AbortOnMissingValue(const Status& status) {
+  std::fprintf(stderr,
+               "ringpipe: the value of a Result was read though there is none; "
+               "look at ok() first: %s\n",
+               status.ToString().c_str());
+  std::abort();
 }
 
 Status ErrnoStatus(StatusCode code, const std::string& what, int error) {

@@ -64,6 +64,10 @@ class [[nodiscard]] Status {
 // and any number): "WHAT: No such device (ENODEV)".
 Status ErrnoStatus(StatusCode code, const std::string& what, int error);
 
+// Prints `status` to stderr and aborts: what Result does where its value is
+// read though there is none.
+[[noreturn]] void AbortOnMissingValue(const Status& status);
+
 // A value, or the Status that says why there is none.
 template <typename T>
 class [[nodiscard]] Result {
@@ -74,16 +78,32 @@ class [[nodiscard]] Result {
   bool ok() const { return value_.has_value(); }
   const Status& status() const { return status_; }
 
-  // Only where ok().
-  T& value() & { return *value_; }
-  const T& value() const& { return *value_; }
-  T&& value() && { return std::move(*value_); }
-  T* operator->() { return &*value_; }
-  const T* operator->() const { return &*value_; }
-  T& operator*() & { return *value_; }
-  T&& operator*() && { return std::move(*value_); }
+  // Only where ok(): otherwise the process aborts, with the status on stderr.
+  T& value() & {
+    Require();
+    return *value_;
+  }
+  const T& value() const& {
+    Require();
+    return *value_;
+  }
+  T&& value() && {
+    Require();
+    return *std::move(value_);
+  }
+  T* operator->() { return &value(); }
+  const T* operator->() const { return &value(); }
+  T& operator*() & { return value(); }
+  const T& operator*() const& { return value(); }
+  T&& operator*() && { return std::move(*this).value(); }
 
  private:
+  void Require() const {
+    if (!value_.has_value()) [[unlikely]] {
+      AbortOnMissingValue(status_);
+    }
+  }
+
   std::optional<T> value_;
   Status status_;
 };

@@ -1,6 +1,8 @@
 #include "base/status.h"
 
 #include <cerrno>
+#include <string>
+#include <utility>
 
 #include "gtest/gtest.h"
 
@@ -22,6 +24,35 @@ TEST(ErrnoStatusTest, ANegativeErrorIsMeantAsItsOpposite) {
 TEST(ErrnoStatusTest, AnUnknownNumberIsPrinted) {
   EXPECT_EQ(MessageOf(99'999), "posting: unknown error (99999)");
   EXPECT_EQ(MessageOf(-99'999), "posting: unknown error (-99999)");
+}
+
+Result<std::string> Failed() {
+  return Status(StatusCode::kInvalidArgument, "DEPTH=0: use 1 to 64");
+}
+
+// Every way to read it.
+TEST(ResultDeathTest, ReadingTheValueOfAFailureAbortsWithItsMessage) {
+  constexpr char kMessage[] = "invalid argument: DEPTH=0: use 1 to 64";
+  Result<std::string> failed = Failed();
+  const Result<std::string>& constant = failed;
+  EXPECT_DEATH(failed.value().clear(), kMessage);
+  EXPECT_DEATH((void)constant.value().size(), kMessage);
+  EXPECT_DEATH((void)Failed().value().size(), kMessage);
+  EXPECT_DEATH(failed->clear(), kMessage);
+  EXPECT_DEATH((void)constant->size(), kMessage);
+  EXPECT_DEATH((*failed).clear(), kMessage);
+  EXPECT_DEATH((void)(*constant).size(), kMessage);
+  EXPECT_DEATH((void)(*Failed()).size(), kMessage);
+}
+
+TEST(ResultTest, TheValueOfASuccessIsRead) {
+  Result<std::string> result = std::string("value");
+  const Result<std::string>& constant = result;
+  EXPECT_EQ(result.value(), "value");
+  EXPECT_EQ(constant.value(), "value");
+  EXPECT_EQ(result->size(), 5U);
+  EXPECT_EQ(*constant, "value");
+  EXPECT_EQ(*std::move(result), "value");
 }
 
 }  // namespace

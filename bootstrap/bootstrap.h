@@ -42,7 +42,8 @@ class Bootstrap {
   struct Options {
     Launch launch;
     std::string secret;  // empty: none; then only loopback and unix sockets
-    // Those from whose addresses rank 0 is connected to, beyond this host.
+    // The network interfaces whose addresses are used to reach rank 0 on
+    // another host.
     NameFilter interfaces;
     Deadline deadline = Deadline::Infinite();  // for Join
     Logger logger;

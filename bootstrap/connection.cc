@@ -23,7 +23,8 @@ void Connection::Start(Events events) {
   stranger_timer_.async_wait(
       [self = shared_from_this()](const error_code& error) {
         if (!error && !self->closed()) {
-          self->Fail({StatusCode::kTimeout, "it said too little for 5 s"});
+          self->Fail({StatusCode::kTimeout,
+                      "it did not complete the handshake within 5 s"});
         }
       });
   if (const std::string hello = handshake_.Start(); !hello.empty()) {

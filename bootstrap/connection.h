@@ -55,8 +55,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void Send(std::shared_ptr<const std::string> encoded_message);
   void Send(const Message& message);
 
-  // Sends what is queued, then tells the peer that no more will come; what the
-  // peer sends is received still, until it closes.
+  // Sends what is queued, then tells the peer that no more will come. What the
+  // peer sends is still received until it closes.
   void FinishSending();
 
   // At once, without an event.

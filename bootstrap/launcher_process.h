@@ -1,5 +1,5 @@
-// Which process started the ranks of this host: what tells two jobs apart whose
-// variables do not.
+// Which process started the ranks of this host: it tells apart two jobs that
+// have the same variables.
 #ifndef RINGPIPE_BOOTSTRAP_LAUNCHER_PROCESS_H_
 #define RINGPIPE_BOOTSTRAP_LAUNCHER_PROCESS_H_
 

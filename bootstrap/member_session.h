@@ -43,7 +43,7 @@ class MemberSession : public Session {
   void OnClosed(const Status& reason);
   void OnGathered(const GatheredBlobs& gathered);
 
-  // There is no use in going on with connecting.
+  // It is useless to go on connecting.
   bool stopped() const { return failed() || leaving(); }
 
   Address root_;
@@ -57,7 +57,8 @@ class MemberSession : public Session {
   std::unique_ptr<Connection::Socket> connecting_;
   std::shared_ptr<Connection> connection_;
   bool authenticated_ = false;
-  // What has come of the result of the collective that this rank is in.
+  // What has arrived so far of the result of the collective that this rank is
+  // in.
   uint64_t sequence_ = 0;
   std::vector<std::string> gathered_;
 };

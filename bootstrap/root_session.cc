@@ -204,7 +204,8 @@ void RootSession::MakeRoom() {
       oldest->Close();
       OnStrangerClosed(
           oldest.get(),
-          {StatusCode::kTimeout, "it said too little while others waited"});
+          {StatusCode::kTimeout,
+           "it had not completed the handshake when others needed its place"});
       return;
     }
   }

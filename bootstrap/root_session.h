@@ -56,7 +56,7 @@ class RootSession : public Session {
     bool open = false;  // somebody has contributed
   };
 
-  // On all, or on the first that this host has.
+  // On all endpoints, or on the first that is an address of this host.
   void ListenOn(const std::vector<Endpoint>& endpoints, bool all);
   void ResolveAndListen(const Address& address);
   void WaitToAccept(Listener* listener);

@@ -41,7 +41,7 @@ int64_t LeftMs(Deadline deadline);
 class Session {
  public:
   // RootSession for rank 0, MemberSession for the others. kResourceExhausted
-  // where no thread or descriptor is to be had.
+  // where the system has no thread or descriptor left.
   static Result<std::unique_ptr<Session>> Create(
       const Bootstrap::Options& options);
 

@@ -6,18 +6,21 @@
 // line in the table below. The executor, the checker and its tests over every
 // size, and the simulator take it from the table.
 //
-// p ranks, S bytes of message, steps as messages that follow one another:
+// p is the number of ranks, S the bytes of the larger of a rank's two buffers
+// (reduce-scatter's input, all-gather's output). A step is a message that has
+// to wait for the one before it.
 //
-//   collective      name                steps             bytes sent per rank
-//   allreduce       ring                2 (p-1)           2 S (p-1)/p
-//   allreduce       recursive_doubling  log2 p [+ 2]      S log2 p [+ S]
-//   reduce-scatter  ring                p-1               S (p-1)/p
-//   all-gather      ring                p-1               S (p-1)/p
-//   broadcast       ring                p-1, pipelined    S (the last: 0)
-//   barrier         recursive_doubling  log2 p [+ 2]      0
+//   collective      name                steps           most bytes a rank sends
+//   allreduce       ring                2 (p-1)         2 S (p-1)/p
+//   allreduce       recursive_doubling  q + e           S (q + e/2)
+//   reduce-scatter  ring                p-1             S (p-1)/p
+//   all-gather      ring                p-1             S (p-1)/p
+//   broadcast       ring                p-1, pipelined  S
+//   barrier         recursive_doubling  q + e           0
 //
-// [+ ...] where p is not a power of two; log2 p is then rounded down. S is the
-// larger of a rank's two buffers: reduce-scatter's input, all-gather's output.
+// q is log2 p, rounded down. e is 0 where p is a power of two, otherwise 2: one
+// step before the exchanges, in which the ranks beyond the power of two hand in
+// their values, and one after them, in which they get the result.
 #ifndef RINGPIPE_ENGINE_ALGORITHMS_H_
 #define RINGPIPE_ENGINE_ALGORITHMS_H_
 

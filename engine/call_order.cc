@@ -106,7 +106,8 @@ void CallOrder::Work() {
     lock.unlock();
     const Status status = call.run(call.sequence);
     lock.lock();
-    // One step for all who look: the call has ended, and the next may run.
+    // Both under one lock: nobody sees the call ended while it is still its
+    // turn.
     call.end(status);
     EndTurn();
   }

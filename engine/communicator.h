@@ -67,8 +67,8 @@ struct CommunicatorOptions {
   static Result<CommunicatorOptions> FromProcess();
 };
 
-// Of one call, from when it is made, so that it also bounds the wait for calls
-// before it; negative: none; not given: RINGPIPE_TIMEOUT_MS.
+// How long one call may take, from when it is made: waiting for earlier calls
+// counts too. Negative: without limit. Not given: RINGPIPE_TIMEOUT_MS.
 using Timeout = std::optional<std::chrono::milliseconds>;
 
 // A call in flight. Copyable; copies are the same call. Thread-safe.
@@ -93,8 +93,8 @@ class Request {
 
 class Communicator {
  public:
-  // Joins the other ranks; returns when all have. Every rank gets an error
-  // where any fails.
+  // Joins the other ranks; returns when all have. If one rank fails, all get an
+  // error.
   static Result<std::unique_ptr<Communicator>> Create(
       const CommunicatorOptions& options);
 
@@ -109,8 +109,8 @@ class Communicator {
   int size() const;
 
   // Memory registered once, which the pipeline sends from without copying and
-  // which peers on this host can reach. Free with Free, or with the
-  // communicator. Page-aligned, zeroed.
+  // which peers on this host can reach. Free or the communicator's end frees
+  // it. Page-aligned, zeroed.
   Result<void*> Allocate(std::size_t bytes);
   Status Free(void* memory);
 
@@ -118,15 +118,14 @@ class Communicator {
   // from it and receives into it without copying, and nothing is registered in
   // a call. Pins its pages on a real device. kInvalidArgument for no memory and
   // where a part is registered already; kResourceExhausted past the limit of
-  // locked memory, with advice. To be deregistered before it is freed, and not
-  // while a call uses it.
+  // locked memory, with advice. Deregister it before you free it, and not while
+  // a call uses it.
   Status Register(void* memory, std::size_t bytes);
   Status Deregister(void* memory);
 
-  // Each call below returns when it has ended here, by `timeout` or, where that
-  // is not given, RINGPIPE_TIMEOUT_MS. A deadline that expires fails the
-  // communicator, as does a lost peer: from then on every call returns the
-  // first reason.
+  // Each call below returns when it has ended on this rank, at the latest after
+  // `timeout`. A deadline that expires fails the communicator, as does a lost
+  // peer: from then on every call returns the first reason.
 
   // receive[i] = OP over ranks of send[i], for i in [0, count).
   Status AllReduce(const void* send, void* receive, std::size_t count,
@@ -151,8 +150,8 @@ class Communicator {
   // Returns after every rank has called it.
   Status Barrier(Timeout timeout = {});
 
-  // The same, started: they run in the order of their calls, on a thread of the
-  // communicator's. The timeout counts from the call.
+  // The same calls without waiting: they run one after another, in the order in
+  // which they were made, on a thread of the communicator.
   Result<Request> AllReduceAsync(const void* send, void* receive,
                                  std::size_t count, DataType type, ReduceOp op,
                                  Timeout timeout = {});
@@ -177,7 +176,8 @@ class Communicator {
   // Ok, or the reason for which the communicator has failed.
   Status failure() const;
 
-  // "soft0 (software device): no RDMA device ...": which, and why each.
+  // The devices in use, each with the reason why: "soft0 (software device): no
+  // RDMA device ...".
   std::string device() const;
   std::vector<StageCounters> stage_counters() const;
   SlotCounters slot_counters() const;

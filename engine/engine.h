@@ -36,7 +36,8 @@ class Engine {
       const Environment& environment, const Launch& launch,
       const Logger& logger, std::shared_ptr<Accelerator> accelerator);
 
-  // Tells the other ranks, waits for them a short time, and lets go.
+  // Waits until the other ranks are here too, for RINGPIPE_TIMEOUT_MS at most
+  // and not after a failure; then releases everything.
   ~Engine();
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
@@ -124,10 +125,10 @@ class Engine {
   bool accelerator_prepared_ = false;
   std::unique_ptr<Executor> executor_;
 
-  // Whether registering costs next to nothing, as no rail pins memory.
+  // Whether registering costs next to nothing, because no rail pins memory.
   bool registers_for_nothing_ = false;
-  // From how many bytes of a sub-chunk on a send from memory that is not
-  // registered registers it for itself.
+  // A send from memory that is not registered registers its sub-chunk for
+  // itself, if the sub-chunk has at least so many bytes.
   std::uint64_t registered_sends_from_ = 0;
 
   // Collective, root, in place, input and output registered, registered by

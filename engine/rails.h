@@ -24,8 +24,8 @@ struct RankRails {
   // By rank, why: "on this host".
   std::vector<std::string> reason;
 
-  // Whose memory is best for slots and users' buffers: the software device's,
-  // which peers can reach, where it is among them.
+  // The device whose memory is best for slots and users' buffers: the software
+  // device, whose memory peers can reach, where it is among the devices.
   const std::shared_ptr<verbs::Device>& allocator() const;
   // "RoCE", or "software device": how ranks on other hosts are reached. The
   // same on all ranks, or they could not talk to each other.
@@ -35,8 +35,8 @@ struct RankRails {
 };
 
 // `hosts` are HostIdentity of all ranks. A rank on the same host is reached by
-// the software device, others by every real port that is chosen (DESIGN.md,
-// Device::Open); a real device that is asked for by name is used for all, and
+// the software device, others by every real port that Device::Open chooses; a
+// real device that is asked for by name is used for all, and
 // RINGPIPE_DEVICE=^soft uses real devices for all. The last three arguments
 // are Device::Open's.
 Result<RankRails> OpenRails(

@@ -64,10 +64,11 @@ typedef struct ringpipe_request ringpipe_request;
 typedef void (*ringpipe_log_callback)(ringpipe_log_level level,
                                       const char* line, void* context);
 
-/* Zero-initialise. rank < 0 or size <= 0 with `explicit_rank` 0: the launcher's
- * variables say. Strings may be NULL. */
+/* Zero-initialise. `explicit_rank` decides: if it is 0, rank and size below are
+ * ignored, and come from the launcher's variables; otherwise both count, and
+ * ringpipe_create fails where they are wrong. Strings may be NULL. */
 typedef struct {
-  int explicit_rank; /* non-zero: rank and size below are meant */
+  int explicit_rank; /* non-zero: use the rank and the size below */
   int rank;
   int size;
   const char* root;
@@ -79,17 +80,17 @@ typedef struct {
 /* Milliseconds; this one means RINGPIPE_TIMEOUT_MS of the environment. */
 #define RINGPIPE_DEFAULT_TIMEOUT INT64_MIN
 
-/* "0.1.0", and as a number major * 10000 + minor * 100 + patch: of the library
- * at run time. */
+/* The version of the library at run time: "0.1.0", and as a number, which is
+ * major * 10000 + minor * 100 + patch. */
 RINGPIPE_API const char* ringpipe_version(void);
 RINGPIPE_API int ringpipe_version_number(void);
 
-/* Of the last failed call of the calling thread; "" if there was none. Valid
- * until that thread's next failed call. */
+/* The message of the calling thread's last failed call; "" if none has failed.
+ * Valid until that thread's next failed call. */
 RINGPIPE_API const char* ringpipe_error_message(void);
 RINGPIPE_API const char* ringpipe_status_name(ringpipe_status status);
 
-/* `options` NULL: all from the environment. */
+/* With `options` NULL everything comes from the environment. */
 RINGPIPE_API ringpipe_status ringpipe_create(
     const ringpipe_options* options, ringpipe_communicator** communicator);
 /* NULL is allowed. */

@@ -27,8 +27,8 @@ class RegisteredMemory {
                    std::shared_ptr<verbs::Device> allocator)
       : rails_(std::move(rails)), allocator_(std::move(allocator)) {}
 
-  // New memory, where the device likes it (in the manner of ncclMemAlloc):
-  // zeroed, page-aligned. kInvalidArgument for 0 bytes; kResourceExhausted.
+  // New memory of `allocator` (in the manner of ncclMemAlloc): zeroed,
+  // page-aligned. kInvalidArgument for 0 bytes; kResourceExhausted.
   Result<void*> Allocate(std::size_t bytes);
 
   // kInvalidArgument for memory that Allocate did not return.
@@ -52,7 +52,7 @@ class RegisteredMemory {
 
  private:
   struct Buffer {
-    verbs::Allocation memory;  // none of the user's own
+    verbs::Allocation memory;  // empty where the user allocated it
     std::size_t bytes = 0;
     bool writable = true;
     Registration registration;

@@ -21,8 +21,8 @@ using Rails = std::span<const std::shared_ptr<verbs::ProtectionDomain>>;
 // A key of one piece of memory for each rail.
 using RailKeys = std::array<std::uint32_t, kMaxRails>;
 
-// RAII over the memory regions, one a rail. Does not own the memory. Move-only;
-// one thread at a time.
+// RAII over the memory regions, one for each rail. Does not own the memory.
+// Move-only; one thread at a time.
 class Registration {
  public:
   Registration() = default;

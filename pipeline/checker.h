@@ -51,8 +51,8 @@ struct CheckOptions {
   // commute and do not associate.
   bool same_bits = true;
 
-  int slots = 0;  // each rank has
-  int depth = 1;  // sub-chunks a round
+  int slots = 0;  // of each rank
+  int depth = 1;  // sub-chunks in a round
   // Sub-chunks of a chunk; 0: 3 * depth + 1, which fill the window of two
   // rounds, go around, and leave a last round that is not full.
   std::uint64_t subchunks = 0;
@@ -67,7 +67,7 @@ struct CheckOptions {
   std::uint64_t seed = 0;
 };
 
-// Ok where the schedules (or plans), one a rank, keep the promise: every
+// Ok where the schedules (or plans), one for each rank, keep the promise: every
 // promised chunk is as promised, every message met its receive, all slots are
 // free. kInternal, naming rank, place, expected and found, where they do not.
 // kResourceExhausted where they are stuck and some rank lacks a slot.

@@ -27,9 +27,9 @@ class ConnectionSet {
   struct Options {
     int rank = 0;
     int size = 1;
-    // By peer, by which of the rails it is reached; one at least.
+    // For each peer the rails by which it is reached, one at least.
     std::vector<std::vector<int>> rails_of_peer;
-    // Receives outstanding a connection, at least.
+    // Receives posted on each connection at a time, at least.
     int receives = 0;
     // Of verbs::QueuePair::Options; not set: by the kind of device.
     std::optional<int> timeout;
@@ -47,7 +47,7 @@ class ConnectionSet {
   ConnectionSet(const ConnectionSet&) = delete;
   ConnectionSet& operator=(const ConnectionSet&) = delete;
 
-  // For `peer`, and what `peer` has for this rank.
+  // What `peer` must know to connect to this rank.
   PeerConnection::Address AddressFor(int peer) const;
   // To all peers, given by rank; this rank's own entry is ignored. Ends early
   // where `abort_fd` becomes readable.

@@ -28,10 +28,10 @@ struct ControlMemory {
 // all inline, none of which holds memory. One thread at a time, except Fail.
 class ControlChannel {
  public:
-  // Work requests outstanding. Credit and probes use half of them; the rest is
-  // for what is bounded by itself: 2 digests, a sleep, the answer to one
-  // (credit and a wake), and their successors as long as this rank has not seen
-  // their completions.
+  // The most work requests that are outstanding. Credit and probes use half of
+  // them. The rest is for what has a bound of its own: 2 digests, a sleep, the
+  // answer to one (credit and a wake), and the next ones of these where this
+  // rank has not yet seen the completions of the former.
   static constexpr int kMaxSends = 64;
 
   ControlChannel(std::unique_ptr<verbs::QueuePair> queue_pair, int peer,

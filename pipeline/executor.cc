@@ -13,14 +13,14 @@ namespace {
 constexpr std::chrono::milliseconds kProbeInterval(500);
 constexpr std::chrono::seconds kFlushTimeout(2);
 
-// A rank that fails tells the others why, and lets its connections go; the
-// latter may be seen first. So long the reason is waited for; not after a
-// silence, in which it would have come.
+// A rank that fails tells the others why, and closes its connections; they may
+// see the latter first. They wait for the reason this long, but not where the
+// error is that a peer was silent: the reason would have come in that time.
 constexpr int kReasonPatienceMs = 300;
 
-// Receives outstanding a connection. Those that have a slot are bounded by the
-// slots; the others, which land in user memory, need a bound: as many as may
-// wait for one sender without costing much.
+// The most receives that are posted on one connection at a time. Those that
+// have a slot are bounded by the slots; those that land in user memory need a
+// bound of their own: as many as can wait for one sender without costing much.
 constexpr int kMostReceives = 256;
 
 }  // namespace

@@ -40,7 +40,7 @@ namespace ringpipe {
 class Executor {
  public:
   struct Options {
-    ConnectionSet::Options connections;  // but for its receives
+    ConnectionSet::Options connections;  // Create sets its receives
     std::size_t subchunk_bytes = 0;      // of the largest sub-chunk
     int slots = 0;
     std::chrono::nanoseconds spin{0};
@@ -50,8 +50,8 @@ class Executor {
     // Called with the first error, before the queue pairs are flushed: tells
     // the other ranks. May be empty.
     std::function<void(const Status&)> on_error;
-    // Called with what the devices tell and nobody has to act upon, for the
-    // log. May be empty.
+    // Called with events of the devices that need no action, for the log. May
+    // be empty.
     std::function<void(const std::string&)> on_notice;
   };
 
@@ -70,10 +70,10 @@ class Executor {
   // Memory for accelerators to prepare.
   const SlotPool& pool() const { return *state_.pool; }
 
-  // Runs one collective to its end. Any error but none is final: the abort
-  // signal is raised with it, and every later Run returns the signal's reason.
-  // When it returns, nothing touches the operation's memory any more, or the
-  // status says that this could not be had.
+  // Runs one collective to its end. Every error is final: the abort signal is
+  // raised with it, and every later Run returns the signal's reason. When Run
+  // returns, nothing touches the operation's memory any more; where that could
+  // not be achieved, the status says so.
   Status Run(const Operation& operation);
 
   // Whether the last Run failed without getting everything back from the

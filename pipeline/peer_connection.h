@@ -66,8 +66,8 @@ class PeerConnection {
   int peer() const { return peer_; }
   // Of this end; without the rails' connection managers.
   Address address() const;
-  // Takes over what the peer says of itself. kMismatch where it cannot be
-  // meant. Rails that only one end has are not used.
+  // Takes over what the peer says of itself. kMismatch where that makes no
+  // sense. Rails that only one end has are not used.
   Status SetRemote(const Address& remote);
   // By ibv_modify_qp, where the rails are not iWARP.
   Status Connect(const Address& remote);
@@ -79,8 +79,8 @@ class PeerConnection {
   const std::vector<Rail>& rails() const { return rails_; }
 
   // --- Sending -------------------------------------------------------------
-  // Messages that may be sent now. A word that the peer cannot have written in
-  // good faith is kInternal.
+  // How many messages may be sent now. kInternal where the word holds what a
+  // peer that works cannot have written.
   Result<std::uint64_t> Credit();
   // The rail of the next message.
   Rail& next_send_rail() { return rails_[pattern_[sent_ % pattern_.size()]]; }
@@ -111,8 +111,8 @@ class PeerConnection {
   Status HandleSleep(std::uint64_t seen_grants);
   void HandleWake() { asleep_ = false; }
 
-  // Work requests for data and receives of both kinds that the devices still
-  // have.
+  // Whether the devices still have work requests for data, or receives of
+  // either kind.
   bool DeviceHoldsMemory() const;
 
   // --- The running collective ----------------------------------------------

@@ -18,7 +18,7 @@ class SendStage {
   // Returns whether anything was posted.
   Result<bool> Advance();
 
-  // The device is done with the source. An error where it does not let it go.
+  // The device is done with the source. An error where deregistering it fails.
   Status Completed(Instance instance);
 
   // Whether a message waits for nothing but the peer's credit.

@@ -44,8 +44,8 @@ struct SimulationResult {
   std::uint64_t bytes = 0;     // of all ranks, on links of all kinds
 };
 
-// Runs the schedules, one a rank. kInvalidArgument for options that make no
-// sense; what Compile returns for a schedule that is wrong;
+// Runs the schedules, one for each rank. kInvalidArgument for options that make
+// no sense; what Compile returns for a schedule that is wrong;
 // kResourceExhausted where the ranks are stuck.
 Result<SimulationResult> Simulate(const std::vector<Schedule>& schedules,
                                   const NetworkModel& network,

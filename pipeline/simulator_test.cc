@@ -83,7 +83,7 @@ TEST(SimulatorTest, ARingOfOneSubchunkTakesWhatTheFormulaSays) {
   }
 }
 
-// DESIGN.md: α and γ vanish once k >= 1 + (α + sγ) / (sβ).
+// docs/design.md: α and γ vanish once k >= 1 + (α + sγ) / (sβ).
 TEST(SimulatorTest, EnoughDepthHidesLatencyAndReduction) {
   constexpr int kSize = 8;
   constexpr double kSubchunk = 10000;  // sβ = 1e-5: k >= 1 + 1 + 0.5

@@ -1,4 +1,4 @@
-#include <engine/ringpipe.h>
+#include <ringpipe/ringpipe.h>
 #include <stdio.h>
 
 int main(void) {

@@ -1,21 +1,72 @@
 #!/bin/bash
-# A program outside this tree is built with g++, gcc and pkg-config against the
-# installed library alone, and runs; the library exports its interface and
-# nothing else.
+# consumer_test.sh TAR README LICENSE C_SOURCE
+#
+# What README.md says under "Use it in a program", run as it stands there: the
+# library is installed, the sample is built against it and nothing else of this
+# tree, and runs. The same for a program in C. The library exports its interface
+# and nothing else.
 set -euo pipefail
 
 archive=$PWD/$1
-cpp_source=$PWD/$2
-c_source=$PWD/$3
+readme=$PWD/$2
+license=$PWD/$3
+c_source=$PWD/$4
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-mkdir "$work/prefix"
-tar -C "$work/prefix" -xf "$archive"
-cd "$work"
-export PKG_CONFIG_PATH=$work/prefix/lib/pkgconfig
+
+fail() {
+  echo "$*" >&2
+  exit 1
+}
+
+expect() {
+  [[ $2 == "$3" ]] || fail "$1 printed"$'\n'"$2"$'\n'"instead of"$'\n'"$3"
+}
+
+section=$(sed -n '/^## Use it in a program$/,/^## /p' "$readme")
+# shellcheck disable=SC2016 # Markdown's backquotes
+sample=$(sed -n '/^```cpp$/,/^```$/p' <<<"$section" | sed '/^```/d')
+# shellcheck disable=SC2016
+commands=$(sed '/^```cpp$/,/^```$/d' <<<"$section" | sed -n 's/^    //p')
+[[ -n $sample && -n $commands ]] || fail "README.md has no sample, or no commands"
+
+# Runs README's commands, with $1 for PREFIX, in a clone that has been built.
+play() {
+  mkdir -p "$work/clone/bazel-bin/engine"
+  cp "$archive" "$work/clone/bazel-bin/engine/"
+  cd "$work/clone"
+  echo "$sample" >sum.cc
+  # shellcheck disable=SC2317 # the commands call it
+  bazel() { [[ $* == 'build //engine:install' ]]; }
+  export -f bazel
+  timeout 100 bash -euo pipefail -c "${commands//PREFIX/$1}"
+}
+
+for prefix in ./here "$work/with/an/absolute/path"; do
+  expect "README.md's sample" "$(play "$prefix")" $'ok 2\nok 2'
+  cd "$work/clone"
+  status=0
+  printed=$(RINGPIPE_TIMEOUT_MS=abc ./a.out 2>&1) || status=$?
+  expect "The sample with a bad variable" "$status $printed" \
+    "1 invalid argument: RINGPIPE_TIMEOUT_MS=abc: use a whole number from -1 to 86400000"
+  # From another folder it finds the library too.
+  cd /
+  printed=$(RINGPIPE_RANK=0 RINGPIPE_SIZE=1 RINGPIPE_ROOT="unix:@consumer-$$" \
+    "$work/clone/a.out" 2>&1) || status=$?
+  expect "The sample alone" "$printed" "ok 1"
+done
+
+cd "$work/clone"
+expect "The tree" "$(find here -mindepth 1 -maxdepth 2 -printf '%P\n' | sort)" \
+  "$(printf '%s\n' include include/ringpipe lib lib/libringpipe.so \
+    lib/libringpipe.so.0 lib/pkgconfig share share/doc)"
+cmp "$license" here/share/doc/ringpipe/LICENSE
+
+PKG_CONFIG_PATH=$PWD/here/lib/pkgconfig
+export PKG_CONFIG_PATH
 read -ra flags < <(pkg-config --cflags --libs ringpipe)
-g++ -std=c++20 -Wall -Wextra -Werror "$cpp_source" -o cpp_consumer "${flags[@]}"
 gcc -std=c11 -Wall -Wextra -Werror "$c_source" -o c_consumer "${flags[@]}"
+g++ -std=c++20 -Wall -Wextra -Werror sum.cc -o cpp_consumer "${flags[@]}"
 
 # Runs $1 as three ranks; each must print $2.
 check() {
@@ -26,19 +77,15 @@ check() {
     pids+=($!)
   done
   for rank in 0 1 2; do
-    wait "${pids[rank]}" || { cat "$1.$rank"; exit 1; }
-    [[ $(<"$1.$rank") == "$2" ]] || { echo "$1 printed:"; cat "$1.$rank"; exit 1; }
+    wait "${pids[rank]}" || fail "$1 printed: $(<"$1.$rank")"
+    expect "$1" "$(<"$1.$rank")" "$2"
   done
 }
 check cpp_consumer 'ok 3'
 check c_consumer 'ok 8'
 
 # A second copy of a dependency's symbols would clash with the program's own.
-foreign=$(nm --dynamic --extern-only --defined-only --demangle prefix/lib/libringpipe.so.0 |
+foreign=$(nm --dynamic --extern-only --defined-only --demangle here/lib/libringpipe.so.0 |
   sed -E 's/^[0-9a-f]+ [A-Za-z] //' |
   grep -vE '^(ringpipe_|RINGPIPE_0|(typeinfo|vtable|typeinfo name|guard variable) for ringpipe::|ringpipe::)' || true)
-if [[ -n $foreign ]]; then
-  echo "libringpipe.so exports what is not its interface:"
-  echo "$foreign" | head
-  exit 1
-fi
+[[ -z $foreign ]] || fail "libringpipe.so exports what is not its interface:"$'\n'"$(head <<<"$foreign")"

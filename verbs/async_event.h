@@ -1,4 +1,5 @@
-// Names, weight and taking of asynchronous events.
+// Asynchronous events: their names, which of them are errors, how they are
+// taken.
 #ifndef RINGPIPE_VERBS_ASYNC_EVENT_H_
 #define RINGPIPE_VERBS_ASYNC_EVENT_H_
 
@@ -11,13 +12,13 @@
 
 namespace ringpipe::verbs {
 
-// Whether communication on `port` cannot go on after `event`, whatever the port
-// says now. That a port came up, or that an address changed, which may be
-// another's, is no error as such; nor is what happens to another port.
+// Whether `event` ends communication on `port`, whatever the port's state is
+// now. Not errors by themselves: that a port came up, that an address changed
+// (it may be another entry's), and what happens to another port.
 bool IsFatal(const ibv_async_event& event, int port);
 
-// "IBV_EVENT_QP_FATAL on queue pair 17 (...)": the event by name, what it
-// befell and, in words, what it means and what to do.
+// "IBV_EVENT_QP_FATAL on queue pair 17 (...)": the event's name, the object
+// that it happened to and, in words, what it means and what to do.
 std::string DescribeAsyncEvent(const ibv_async_event& event);
 
 // Device::CheckAsyncEvents for the open `context` of `info`.

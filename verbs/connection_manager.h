@@ -43,17 +43,17 @@ class ConnectionManager {
   // One queue pair of the manager's protection domain, in INIT.
   struct Connection {
     QueuePair* queue_pair = nullptr;
-    // The same at both ends, and for one peer no other connection's.
+    // Both ends use the same; no other connection to this peer does.
     std::uint32_t id = 0;
-    int peer = -1;  // rank, for the other end to be found and for messages
-    // One end is; it has to be able to reach the other's address.
+    int peer = -1;  // its rank, by which requests are matched; for messages too
+    // True at exactly one end, which must be able to reach the other's address.
     bool active = false;
     ConnectionManagerAddress remote;
   };
 
-  // The most sends that ConnectAll takes of a queue pair.
+  // The most entries of a queue pair's send queue that ConnectAll uses.
   static constexpr int kReadyWrites = 4;
-  // The wr_id of one that failed with the connection.
+  // The wr_id of those writes: one may fail together with the connection.
   static constexpr std::uint64_t kReadyWriteId = ~std::uint64_t{0};
 
   // Listens at `ip`, the address of the device's network interface, at a port

@@ -55,7 +55,8 @@ class ConnectionSetup {
     rdma_event_channel* channel;  // non-blocking
     int own_rank;
     ConnectionManagerAddress own;
-    // Of one memory region. The first is 1, the others 0: one a connection.
+    // Of one memory region. The first is 1; the others, one for each
+    // connection, are 0.
     std::span<std::uint64_t> ready_words;
     std::uint32_t lkey;
     std::uint32_t rkey;

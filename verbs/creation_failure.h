@@ -1,4 +1,5 @@
-// Errors of verbs objects that could not be created, as limits have it.
+// What to say where a verbs object could not be created, often because of a
+// limit.
 #ifndef RINGPIPE_VERBS_CREATION_FAILURE_H_
 #define RINGPIPE_VERBS_CREATION_FAILURE_H_
 
@@ -9,7 +10,8 @@
 
 namespace ringpipe::verbs {
 
-// Of which a device has so many, shared by all processes that use it.
+// The kinds of object of which a device has a limited number, shared by all
+// processes that use it.
 enum class LimitedObject {
   kProtectionDomain,
   kMemoryRegion,

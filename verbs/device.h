@@ -37,7 +37,7 @@ struct DeviceInfo {
   int max_cqe = 0;
   int max_mr = 0;
   int max_sge = 0;
-  int max_qp_rd_atom = 0;  // RDMA READs outstanding a queue pair
+  int max_qp_rd_atom = 0;  // RDMA READs in flight on each queue pair
   std::uint64_t max_message_bytes = 0;
   // Whether registering memory pins its pages (and counts against memlock).
   bool pins_memory = true;
@@ -55,15 +55,14 @@ class Allocation;
 // process after fork.
 class Device : public std::enable_shared_from_this<Device> {
  public:
-  // Chooses by `request` and DESIGN.md's rules (ChooseDevices) and opens: each
-  // port a Device with a context of its own, the fastest first. No HCA, or only
-  // ports that are physically down: the software device (info().reason names
-  // them). An active port that cannot be opened or used, or a device asked for
-  // by name: kUnavailable, kPermissionDenied or kInvalidArgument, never a
-  // fallback.
-  // `address`: of each real port; the software device chooses its own.
-  // `soft` is the software device's table; `system` the system's, or the
-  // status of loading it. `sysfs_class` is where the kernel shows its RDMA
+  // Chooses by `request` (ChooseDevices says how) and opens: each
+  // port is a Device with a context of its own, the fastest first. No HCA, or
+  // only ports that are physically down: the software device (info().reason
+  // names them). An active port that cannot be opened or used, or a device
+  // asked for by name: kUnavailable, kPermissionDenied or kInvalidArgument,
+  // never a fallback. `address`: of each real port; the software device chooses
+  // its own. `soft` is the software device's table; `system` the system's, or
+  // the status of loading it. `sysfs_class` is where the kernel shows its RDMA
   // devices (other than the default in tests only).
   static Result<std::vector<std::shared_ptr<Device>>> Open(
       const DeviceRequest& request, const AddressRequest& address,
@@ -85,10 +84,11 @@ class Device : public std::enable_shared_from_this<Device> {
   const Library& library() const { return *library_; }
   ibv_context* context() const { return context_; }
 
-  // `bytes` (rounded up to pages, at least one) of zeroed memory that the
-  // device likes: huge pages, or shareable on the software device. On a device
-  // that pins, a child process does not inherit it. kResourceExhausted if there
-  // is none. Slow path.
+  // Zeroed memory of `bytes`, rounded up to whole pages, one at least. On the
+  // software device peers on this host can reach it; elsewhere it is in huge
+  // pages where the system has them. On a device that pins memory, a child
+  // process does not inherit it. kResourceExhausted if there is none. Slow
+  // path.
   Result<Allocation> Allocate(std::size_t bytes);
 
   // Takes and acknowledges the asynchronous events that are there; never

@@ -301,7 +301,9 @@ Result<DeviceRequest> DeviceRequest::Parse(const std::string& text,
   for (const NameFilter::Entry& entry : request.filter.entries()) {
     if (own && entry.name == kSoftwareName) {
       if (request.kind == Kind::kNamed || entry.port != 0) {
-        return BadRequest(variable, text, "'soft' has no ports and no company");
+        return BadRequest(
+            variable, text,
+            "'soft' stands alone, without a port or another device");
       }
       request.software_excluded = true;
     }

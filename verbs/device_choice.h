@@ -82,7 +82,7 @@ struct DeviceChoice {
   std::string LeftOutText() const;
 };
 
-// DESIGN.md's rules, as a pure function. `ports` is what the machine has, by
+// The choice, as a pure function. `ports` is what the machine has, by
 // name and number; `absence` says why there may be none ("libibverbs.so.1:
 // cannot open shared object file").
 //

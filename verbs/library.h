@@ -69,13 +69,14 @@ struct Library {
   int (*get_async_event)(ibv_context* context, ibv_async_event* event);
   void (*ack_async_event)(ibv_async_event* event);
 
-  // Memory that the device likes, readable and writable, page-aligned, zeroed.
-  // The software device: shareable with peers on the host. nullptr in the
-  // system's table, where Device::Allocate maps huge pages itself.
+  // Memory that is quick to use with the device: readable and writable,
+  // page-aligned, zeroed. The software device's is shared with peers on the
+  // host. nullptr in the system's table: Device::Allocate then maps huge pages
+  // itself.
   void* (*allocate)(ibv_context* context, std::size_t bytes);
   void (*free)(ibv_context* context, void* address, std::size_t bytes);
 
-  // What follows older libraries lack: nullptr there.
+  // Older libraries lack the members below: nullptr there.
   ibv_mr* (*reg_mr_iova2)(ibv_pd* pd, void* address, std::size_t length,
                           std::uint64_t iova, unsigned int access) = nullptr;
   int (*fork_init)() = nullptr;
@@ -96,9 +97,8 @@ Result<std::shared_ptr<const Library>> LoadLibrary(const char* path);
 // Makes fork() harmless to registered memory, by ibv_fork_init, where it is not
 // already so and the library can. To be called before anything is registered;
 // a second call changes nothing. `kernel_release` is uname's ("5.10.0-8"), for
-// libraries that cannot say whether they are needed. RDMAV_FORK_SAFE in the
-// environment is the library's own affair: where it is set, this finds done
-// what it asks for.
+// libraries that cannot say whether they are needed. The library reads
+// RDMAV_FORK_SAFE itself: where that is set, nothing is left to do here.
 ForkSupport EnableForkSupport(const Library& library,
                               const std::string& kernel_release);
 

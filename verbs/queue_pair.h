@@ -82,8 +82,8 @@ class QueuePair {
   std::string DescribePath() const;
 
   // What a failed completion of this queue pair means: the status by name, the
-  // device and the peer's address, the likely cause and what to do. Whose
-  // address it is (a rank), the caller adds.
+  // device and the peer's address, the likely cause and what to do. The caller
+  // adds which rank has that address.
   std::string DescribeFailure(const ibv_wc& completion) const;
 
   // To ERR: everything outstanding is flushed to the completion queue. Any

@@ -23,7 +23,7 @@ class SymbolTable {
     }
   }
 
-  // nullptr where there is none, which is no loss.
+  // nullptr where there is none: the caller can do without.
   template <typename Function>
   void FindOptional(const char* name, Function** function) {
     *function = reinterpret_cast<Function*>(dlsym(handle_, name));

@@ -1,7 +1,7 @@
 """bench/allreduce under the launchers that users have, with none of its flags.
 
 Open MPI and MPICH are the real ones. Slurm and torchrun are played: their
-variables are set as they set them. Alone: launch_test.py PROGRAM.
+variables are set as they set them. Alone: launch_test.py PROGRAM README.
 """
 
 import contextlib
@@ -11,12 +11,14 @@ import shutil
 import signal
 import socket
 import sys
+import tempfile
 import time
 import unittest
 
 import job
 
 PROGRAM = os.path.abspath(sys.argv.pop(1))
+README = os.path.abspath(sys.argv.pop(1))
 HOST = socket.gethostname()
 RANKS = 4
 SIZES = ["-b", "4K", "-e", "64K", "-f", "4", "-n", "3"]
@@ -375,6 +377,114 @@ class PlainVariablesWithSecret(PlainVariables):
             self.assertEqual(process.returncode, 1)
         self.assertRegex(job_of_three[0].stderr,
                          r"rank\(s\) 2 of 4 did not join.*refused")
+
+
+# Launchers that take the options that the real ones take, and set the variables
+# that they set. torchrun's are those of Debian 12's, PyTorch 1.13: with
+# underscores, where later ones also take hyphens; and with Debian's Python 3.11
+# it fails unless -r and -t are 1 or 2.
+PLAYED = {
+    "torchrun": ("--nproc_per_node", """
+parser.add_argument("--no_python", action="store_true", required=True)
+parser.add_argument("-r", choices=["1", "2"], required=True)
+parser.add_argument("-t", choices=["1", "2"], required=True)
+variables = {"RANK": "{rank}", "LOCAL_RANK": "{rank}", "WORLD_SIZE": "{size}",
+             "LOCAL_WORLD_SIZE": "{size}", "MASTER_ADDR": "127.0.0.1",
+             "MASTER_PORT": "29500", "TORCHELASTIC_RUN_ID": "none"}
+"""),
+    "srun": ("-n", """
+variables = {"SLURM_PROCID": "{rank}", "SLURM_LOCALID": "{rank}",
+             "SLURM_NTASKS": "{size}", "SLURM_NNODES": "1",
+             "SLURM_JOB_ID": "{job}", "SLURM_STEP_ID": "0",
+             "SLURM_STEP_NODELIST": "{host}"}
+"""),
+}
+PLAY = """#!{python}
+import argparse, os, socket, subprocess, sys
+parser = argparse.ArgumentParser()
+parser.add_argument("{size_option}", dest="size", type=int, required=True)
+parser.add_argument("command", nargs=argparse.REMAINDER)
+{own}
+args = parser.parse_args()
+processes = []
+for rank in range(args.size):
+    environment = dict(os.environ)
+    for name, value in variables.items():
+        environment[name] = value.format(
+            rank=rank, size=args.size, job=os.getpid(),
+            host=socket.gethostname())
+    processes.append(subprocess.Popen(args.command, env=environment))
+sys.exit(max(process.wait() for process in processes))
+"""
+
+
+class Readme(LaunchTest):
+    """The commands of README.md for each launcher, as they stand there."""
+
+    def setUp(self):
+        super().setUp()
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+        os.makedirs(f"{self.folder}/bazel-bin/bench")
+        os.symlink(PROGRAM, f"{self.folder}/bazel-bin/bench/allreduce")
+        with open(README, encoding="utf-8") as file:
+            section = re.search(r"^## Start it in another way\n(.*?)^## ",
+                                file.read(), re.M | re.S)[1]
+        lines = "\n".join(re.findall(r"^    (.*)", section, re.M))
+        # Each launcher's commands follow a comment that begins with its name.
+        self.commands = dict(
+            re.findall(r"^# ([\w ]+?)(?: \(.*|:.*)?\n((?:[^#].*\n?)+)", lines,
+                       re.M))
+
+    def check(self, launcher, path=ENVIRONMENT["PATH"]):
+        process = self.start(
+            ["env", "-C", self.folder, "bash", "-euo", "pipefail", "-c",
+             self.commands[launcher]], PATH=path).finish()
+        output = process.stdout + process.stderr
+        self.assertEqual(process.returncode, 0, output)
+        for expected in (f"allreduce, ranks: {RANKS}\n",
+                         "# Out of bounds values : 0 OK"):
+            self.assertEqual(output.count(expected), 1, output)
+        self.check_nothing_left()
+
+    def check_if_installed(self, launcher, program):
+        if not shutil.which(program):
+            self.skipTest(f"{program} is not installed")
+        self.check(launcher)
+
+    def check_played(self, launcher, program):
+        size_option, own = PLAYED[program]
+        os.mkdir(f"{self.folder}/played")
+        path = f"{self.folder}/played/{program}"
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(PLAY.replace("{python}", sys.executable)
+                       .replace("{size_option}", size_option)
+                       .replace("{own}", own))
+        os.chmod(path, 0o755)
+        self.check(launcher, f"{self.folder}/played:{ENVIRONMENT['PATH']}")
+
+    def test_every_launcher_is_tested(self):
+        self.assertEqual(list(self.commands), [
+            "Open MPI", "MPICH", "Slurm", "torchrun", "no launcher"])
+
+    def test_open_mpi(self):
+        self.check_if_installed("Open MPI", "mpirun.openmpi")
+
+    def test_mpich(self):
+        self.check_if_installed("MPICH", "mpirun.mpich")
+
+    def test_slurm_played(self):
+        self.check_played("Slurm", "srun")
+
+    def test_torchrun(self):
+        self.check_if_installed("torchrun", "torchrun")
+
+    def test_torchrun_played(self):
+        self.check_played("torchrun", "torchrun")
+
+    def test_no_launcher(self):
+        self.check("no launcher")
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
 // For tests: obstacles to copies between processes. Each is for a process of
-// its own, which keeps it, and ends that process where it cannot be had.
+// its own, which keeps it, and ends that process where it cannot be set up.
 #ifndef RINGPIPE_VERBS_SOFT_FORBIDDEN_COPIES_H_
 #define RINGPIPE_VERBS_SOFT_FORBIDDEN_COPIES_H_
 

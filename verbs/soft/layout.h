@@ -43,8 +43,8 @@ inline constexpr std::uint32_t BlockOf(std::uint32_t qpn) {
   return qpn >> kIndexBits;
 }
 
-// A registered range. Owner-written. The other members hold still while `key`
-// is not 0 and as long as a peer is inside the queue pair (see `busy`).
+// A registered range. Owner-written. The other members do not change while
+// `key` is not 0 and as long as a peer is inside the queue pair (see `busy`).
 struct SharedRegion {
   std::atomic<std::uint32_t> key;  // 0: none
   std::uint32_t pd;

@@ -22,8 +22,8 @@ struct Options {
   // queue pairs interleave at will, all by this seed.
   std::uint64_t adversary_seed = 0;
   LinkLayer link_layer = LinkLayer::kEthernet;
-  // Contexts of one machine with different ones treat each other as hosts of
-  // their own.
+  // Contexts of one machine that have different host ids treat each other as
+  // other hosts.
   std::string host_id = "";
   // Shared by all hosts. Empty: contexts of other hosts are not talked to.
   std::string secret = "";

@@ -44,8 +44,8 @@ class Introduction {
   // The first bytes to send; the acceptor has none.
   std::string Start();
 
-  // How many bytes Receive wants next, at least 1; what comes behind them is
-  // none of its business.
+  // How many bytes Receive wants next, at least 1. What comes after them is for
+  // somebody else.
   std::size_t wanted() const;
   // Takes at most that many, and returns what to send, which may be nothing.
   // After an error close the connection.

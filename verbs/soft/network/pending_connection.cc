@@ -26,7 +26,8 @@ void PendingConnection::Start() {
   timer_.expires_after(kPatience);
   timer_.async_wait([self = shared_from_this()](const error_code& error) {
     if (!error) {
-      self->Finish({StatusCode::kTimeout, "it said too little for 5 s"});
+      self->Finish({StatusCode::kTimeout,
+                    "it did not complete the handshake within 5 s"});
     }
   });
   if (std::string hello = introduction_.Start(); !hello.empty()) {

@@ -368,6 +368,7 @@ Result<UserBuffer> Engine::FindMemory(std::uintptr_t base, const void* begin,
     buffer.registered = found->writable || !written;
     buffer.lkeys = found->lkeys;
   } else if (temporary != nullptr && registers_for_nothing_ &&
+             environment_.registration != "never" &&
              bytes >= kTemporaryRegistrationBytes) {
     RINGPIPE_ASSIGN_OR_RETURN(
         *temporary,

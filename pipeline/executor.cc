@@ -415,8 +415,13 @@ Status Executor::EndWithError(const Status& error) {
   if (options_.on_error) {
     options_.on_error(reason);
   }
+  const bool flushed =
+      state_.connections->Flush(Deadline::After(kFlushTimeout));
+  // Memory that is not registered is out of the devices' reach, whatever they
+  // still do to the slots.
+  const Operation& operation = *state_.operation;
   device_holds_memory_ =
-      !state_.connections->Flush(Deadline::After(kFlushTimeout));
+      !flushed && (operation.input.registered || operation.output.registered);
   device_holds_memory_ |= !register_.ReleaseAll();
   state_.operation->accelerator->Drain();
   if (device_holds_memory_) {

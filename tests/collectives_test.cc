@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/algorithms.h"
 #include "engine/communicator.h"
 #include "gtest/gtest.h"
 #include "tests/rank_threads.h"
@@ -32,6 +33,26 @@ struct Mode {
   // that each wait sleeps and each want of credit is announced.
   bool smallest = false;
 };
+
+// With the least of everything a round is one sub-chunk of each chunk.
+constexpr int kSmallestDepth = 1;
+
+// The bound that the engine states: the smallest number of slots with which no
+// algorithm can deadlock.
+int FewestSlots(int size) {
+  int fewest = 1;
+  for (const AlgorithmInfo& info : Algorithms()) {
+    fewest = std::max(fewest, info.slots(size, kSmallestDepth));
+  }
+  return fewest;
+}
+
+void MakeSmallest(CommunicatorOptions& options, int size) {
+  options.environment.subchunk_bytes = 256;
+  options.environment.depth = kSmallestDepth;
+  options.environment.slots = FewestSlots(size);
+  options.environment.spin_us = 0;
+}
 
 std::string ModeName(const ::testing::TestParamInfo<Mode>& info) {
   return std::to_string(info.param.size) + "ranks" +
@@ -151,14 +172,9 @@ class CollectivesTest : public ::testing::TestWithParam<Mode> {
  protected:
   void Expect(const RankBody& body) {
     ExpectRanks(GetParam().size, body, [](int, CommunicatorOptions& options) {
-      Environment& environment = options.environment;
-      environment.soft_adversary_seed = GetParam().adversary_seed;
+      options.environment.soft_adversary_seed = GetParam().adversary_seed;
       if (GetParam().smallest) {
-        environment.subchunk_bytes = 256;
-        environment.depth = 1;
-        // README.md: depth + 1, and 4 for each peer's control messages.
-        environment.slots = 2 + 4 * (GetParam().size - 1);
-        environment.spin_us = 0;
+        MakeSmallest(options, GetParam().size);
       }
     });
   }
@@ -331,6 +347,29 @@ TEST_P(CollectivesTest, MemoryOfTheCommunicatorWorksAsBuffers) {
     RINGPIPE_RETURN_IF_ERROR(c.Free(send));
     return c.Free(receive);
   });
+}
+
+// One fewer than the tests above have, and than which there is a deadlock
+// (engine/algorithms_test.cc finds it): refused at creation, on every rank.
+TEST(FewestSlotsTest, OneFewerIsRefused) {
+  constexpr int kSize = 3;
+  ASSERT_EQ(FewestSlots(kSize), 2);
+  const auto create = [](int fewer) {
+    return RunRanks(
+        kSize, [](Communicator& c) { return c.Barrier(); },
+        [fewer](int, CommunicatorOptions& options) {
+          MakeSmallest(options, kSize);
+          options.environment.slots -= fewer;
+        });
+  };
+  for (const Status& status : create(0)) {
+    EXPECT_TRUE(status.ok()) << status.ToString();
+  }
+  for (const Status& status : create(1)) {
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << status.ToString();
+    EXPECT_NE(status.message().find("need at least 2 slots"), std::string::npos)
+        << status.ToString();
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, CollectivesTest,

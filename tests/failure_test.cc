@@ -1,20 +1,21 @@
 // A rank that dies, stops or leaves: the others end in time with an error that
 // names it, their memory is safe, and nothing is left behind.
-#include <unistd.h>
+#include <sys/mman.h>
 
 #include <algorithm>
 #include <chrono>
 #include <csignal>
-#include <filesystem>
-#include <fstream>
+#include <set>
 #include <string>
-#include <thread>
 #include <vector>
 
+#include "base/liveness_bound.h"
 #include "engine/communicator.h"
 #include "gtest/gtest.h"
+#include "tests/holdings.h"
 #include "tests/rank_processes.h"
 #include "tests/rank_threads.h"
+#include "verbs/soft/stopped_copy.h"
 
 namespace ringpipe::testing {
 namespace {
@@ -24,48 +25,23 @@ using std::chrono::seconds;
 using std::chrono::steady_clock;
 
 constexpr seconds kStartTime(60);  // generous: sanitizers, a busy machine
-constexpr seconds kLiveness(2);
+constexpr seconds kLiveness = LivenessBound(seconds(2));
 
-// --- What a process holds
-// ------------------------------------------------------
-
-std::size_t CountEntries(const char* directory) {
-  const std::filesystem::directory_iterator entries(directory);
-  return std::distance(begin(entries), end(entries));
-}
-
-struct Holdings {
-  // A sanitizer starts a thread of its own at the first one of the process.
-  bool warm = (std::thread([] {}).join(), true);
-  std::size_t threads = CountEntries("/proc/self/task");
-  std::size_t descriptors = CountEntries("/proc/self/fd");
-
-  bool operator==(const Holdings&) const = default;
-  std::string ToString() const {
-    return std::to_string(threads) + " threads, " +
-           std::to_string(descriptors) + " descriptors";
-  }
-};
-
-// Segments and sockets of the software device and the bootstrap.
-std::vector<std::string> LeftOnTheMachine(const std::string& job) {
-  std::vector<std::string> left;
-  for (const auto& entry : std::filesystem::directory_iterator("/dev/shm")) {
-    if (entry.path().string().find("ringpipe") != std::string::npos) {
-      left.push_back(entry.path());
-    }
-  }
-  std::ifstream sockets("/proc/net/unix");
-  for (std::string line; std::getline(sockets, line);) {
-    if (line.find(job) != std::string::npos) {
-      left.push_back(line);
-    }
-  }
-  return left;
+// Whether the error says that a buffer must not be used again.
+bool IsPinned(const std::string& error) {
+  return error.find("must not be reused") != std::string::npos;
 }
 
 // --- Roles
 // -----------------------------------------------------------------------
+
+// Whether the process holds what it held before, and nothing else.
+void PrintLeft(const Holdings& before) {
+  const Holdings after;
+  Print(before == after
+            ? "clean"
+            : "left: " + after.ToString() + "; before: " + before.ToString());
+}
 
 // Allreduces until the first error, which it prints, with what the process
 // holds before and after.
@@ -91,14 +67,11 @@ int LoopForever() {
     }
     Print(status.ToString());
   }
-  const Holdings after;
-  Print(before == after
-            ? "clean"
-            : "left: " + after.ToString() + ", before: " + before.ToString());
+  PrintLeft(before);
   return 3;
 }
 
-// Allreduces a few times and leaves in order.
+// Allreduces a few times and, when the test has looked, leaves in order.
 int RunAndLeave() {
   const Holdings before;
   {
@@ -120,46 +93,154 @@ int RunAndLeave() {
         return 2;
       }
     }
+    Print("running");
+    AwaitGo();
   }
-  const Holdings after;
-  Print(before == after
-            ? "clean"
-            : "left: " + after.ToString() + ", before: " + before.ToString());
+  PrintLeft(before);
   return 0;
 }
 
-// Allreduces until the test stops rank 1; then rank 0's call expires, rank 0
-// overwrites its buffers, the test lets rank 1 go on, and rank 0 looks at them.
-int OverwriteAfterTimeout() {
-  auto options = CommunicatorOptions::FromProcess();
-  auto communicator = Communicator::Create(*options);
-  if (!communicator.ok()) {
-    Print("create: " + communicator.status().ToString());
-    return 1;
-  }
-  std::vector<float> send(4 << 20, 1.0F);
-  std::vector<float> receive(4 << 20);
-  const bool first = (*communicator)->rank() == 0;
-  Status status;
-  for (int call = 0; status.ok(); ++call) {
-    status = (*communicator)
-                 ->AllReduce(send.data(), receive.data(), send.size(),
-                             DataType::kFloat32, ReduceOp::kSum,
-                             first ? milliseconds(1500) : seconds(60));
-    if (call == 3) {
-      Print("running");
+// --- Overwriting
+// -----------------------------------------------------------------
+
+constexpr std::size_t kElements = 4 << 20;
+constexpr float kSent = 1.0F;
+constexpr float kOverwritten = -9.0F;
+constexpr milliseconds kShortTimeout(1500);
+
+enum class Memory {
+  kAllocated,   // by the communicator: mapped by peers, which copy into it
+  kRegistered,  // the user's own: peers write it by process_vm_writev
+  kPrivate,     // the user's own, not registered, RINGPIPE_REGISTRATION=never:
+                // everything goes through slots
+};
+
+// A rank's buffer of kElements in such memory.
+class RankBuffer {
+ public:
+  RankBuffer(Communicator& communicator, Memory memory)
+      : communicator_(communicator), memory_(memory) {
+    constexpr std::size_t kBytes = kElements * sizeof(float);
+    if (memory == Memory::kAllocated) {
+      auto allocated = communicator.Allocate(kBytes);
+      data_ = allocated.ok() ? static_cast<float*>(*allocated) : nullptr;
+    } else {
+      void* const mapped = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE,
+                                MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+      data_ = mapped != MAP_FAILED ? static_cast<float*>(mapped) : nullptr;
+    }
+    if (data_ == nullptr || (memory == Memory::kRegistered &&
+                             !communicator.Register(data_, kBytes).ok())) {
+      Print("no buffer");
     }
   }
-  std::fill(send.begin(), send.end(), -7.0F);
-  std::fill(receive.begin(), receive.end(), -9.0F);
-  Print(status.ToString());
-  AwaitGo();  // rank 1 has gone on, and ended
-  const auto changed = [](const std::vector<float>& values, float value) {
-    return std::any_of(values.begin(), values.end(),
-                       [value](float v) { return v != value; });
-  };
-  Print(changed(send, -7.0F) || changed(receive, -9.0F) ? "changed"
-                                                        : "unchanged");
+
+  float* data() { return data_; }
+  void Fill(float value) { std::fill_n(data_, kElements, value); }
+  bool Holds(float value) const {
+    return std::all_of(data_, data_ + kElements,
+                       [value](float v) { return v == value; });
+  }
+  // Whether the communicator gives the same memory to somebody else.
+  bool IsGivenAgain() {
+    auto other = communicator_.Allocate(kElements * sizeof(float));
+    return other.ok() && *other == data_;
+  }
+  // What the communicator says to having it back.
+  Status Release() {
+    switch (memory_) {
+      case Memory::kAllocated:
+        return communicator_.Free(data_);
+      case Memory::kRegistered:
+        return communicator_.Deregister(data_);
+      case Memory::kPrivate:
+        break;
+    }
+    return Status::Ok();
+  }
+
+ private:
+  Communicator& communicator_;
+  const Memory memory_;
+  float* data_ = nullptr;
+};
+
+// What rank 0 does after its call has expired: says so, and whether it gets the
+// buffer back where it is told that it does not; overwrites all; and when the
+// test says that rank 1 has gone on and ended, looks whether that is still
+// there.
+void OverwriteAndLook(const Status& expired, RankBuffer& send,
+                      RankBuffer& receive) {
+  Print(expired.ToString());
+  if (IsPinned(expired.ToString())) {
+    const Status released = receive.Release();
+    Print("release: " + released.ToString() +
+          (receive.IsGivenAgain() ? ", and given away" : ""));
+  }
+  send.Fill(kOverwritten);
+  receive.Fill(kOverwritten);
+  Print("overwritten");
+  AwaitGo();
+  Print(send.Holds(kOverwritten) && receive.Holds(kOverwritten) ? "unchanged"
+                                                                : "changed");
+  if (!IsPinned(expired.ToString())) {
+    Print("release: " + receive.Release().ToString());
+  }
+}
+
+// One collective, or two, that write rank 0's memory.
+Status WriteRankZero(Communicator& communicator, RankBuffer& send,
+                     RankBuffer& receive, bool both, Timeout timeout) {
+  // Copies from rank 1's memory into rank 0's, and nothing else: in place.
+  RINGPIPE_RETURN_IF_ERROR(communicator.Broadcast(
+      send.data(), communicator.rank() == 0 ? receive.data() : send.data(),
+      kElements, DataType::kFloat32, /*root=*/1, timeout));
+  return both ? communicator.AllReduce(send.data(), receive.data(), kElements,
+                                       DataType::kFloat32, ReduceOp::kSum,
+                                       timeout)
+              : Status::Ok();
+}
+
+// Runs collectives that write rank 0's memory until the test stops rank 1; or,
+// `kInCopy`, until rank 1 stops itself in the middle of a copy into it.
+template <Memory kMemory, bool kInCopy>
+int OverwriteAfterTimeout() {
+  auto options = CommunicatorOptions::FromProcess();
+  if (kMemory == Memory::kPrivate) {
+    options->environment.registration = "never";
+  }
+  auto created = Communicator::Create(*options);
+  if (!created.ok()) {
+    Print("create: " + created.status().ToString());
+    return 1;
+  }
+  Communicator& communicator = **created;
+  const bool first = communicator.rank() == 0;
+  // What the device copies from must be the user's own memory, not a slot.
+  const Memory memory = kInCopy && !first ? Memory::kRegistered : kMemory;
+  RankBuffer send(communicator, memory);
+  RankBuffer receive(communicator, memory);
+  send.Fill(kSent);
+  Status status;
+  for (int call = 0; call < 4 && status.ok(); ++call) {
+    status = WriteRankZero(communicator, send, receive, !kInCopy, kStartTime);
+  }
+  if (status.ok()) {
+    status = communicator.Barrier(kStartTime);
+  }
+  Print(status.ok() ? "running" : status.ToString());
+  if (kInCopy && !first) {
+    verbs::soft::StopInNextCopyFrom(send.data() + kElements / 2);
+  }
+  while (status.ok()) {
+    status = WriteRankZero(communicator, send, receive, !kInCopy,
+                           first ? kShortTimeout : kStartTime);
+  }
+  if (first) {
+    OverwriteAndLook(status, send, receive);
+  } else {
+    Print(status.ToString());
+  }
   return 0;
 }
 
@@ -192,6 +273,36 @@ std::vector<RankProcess> Start(const std::string& role, int size,
   return ranks;
 }
 
+// What the running ranks have. Also that it is what the checks below look for:
+// each rank has a memory file of the device and a socket that is bound to one
+// of the device's names.
+Footprint FootprintOf(const std::vector<RankProcess>& ranks) {
+  std::vector<pid_t> processes;
+  for (const RankProcess& rank : ranks) {
+    processes.push_back(rank.pid());
+    const Footprint own({rank.pid()});
+    EXPECT_GE(own.memory_files.size(), 1U);
+    const std::set<std::string> names = UnixNames(own);
+    EXPECT_TRUE(std::any_of(names.begin(), names.end(),
+                            [](const std::string& name) {
+                              return name.starts_with("@ringpipe-soft/");
+                            }))
+        << ::testing::PrintToString(names);
+  }
+  return Footprint(processes);
+}
+
+// Nothing is there any more, at the latest in a moment: the kernel closes what
+// was on its way between two sockets when it gets to it.
+void ExpectNothingLeft(const std::string& job, const Footprint& footprint) {
+  const auto end = steady_clock::now() + kLiveness;
+  std::vector<std::string> left = LeftOnTheMachine(job, footprint);
+  while (!left.empty() && steady_clock::now() < end) {
+    left = LeftOnTheMachine(job, footprint);
+  }
+  EXPECT_EQ(left, std::vector<std::string>());
+}
+
 class KilledRankTest : public ::testing::TestWithParam<int> {};
 
 TEST_P(KilledRankTest, EndsTheOthersInTwoSecondsNamedAndLeavesNothing) {
@@ -202,6 +313,7 @@ TEST_P(KilledRankTest, EndsTheOthersInTwoSecondsNamedAndLeavesNothing) {
   for (RankProcess& rank : ranks) {
     ASSERT_EQ(rank.ReadLine(kStartTime), "running");
   }
+  const Footprint footprint = FootprintOf(ranks);
   const steady_clock::time_point killed = steady_clock::now();
   ranks[victim].Signal(SIGKILL);
   for (int rank = 0; rank < kSize; ++rank) {
@@ -216,19 +328,27 @@ TEST_P(KilledRankTest, EndsTheOthersInTwoSecondsNamedAndLeavesNothing) {
     EXPECT_EQ(ranks[rank].ReadLine(kStartTime), "clean");
     EXPECT_TRUE(WIFEXITED(ranks[rank].Wait(kStartTime)));
   }
-  EXPECT_EQ(LeftOnTheMachine(job), std::vector<std::string>());
+  EXPECT_TRUE(WIFSIGNALED(ranks[victim].Wait(kStartTime)));
+  ExpectNothingLeft(job, footprint);
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, KilledRankTest, ::testing::Values(0, 2));
 
-TEST(LeavingTest, InOrderLeavesNoThreadDescriptorOrSegment) {
+TEST(LeavingTest, InOrderLeavesNoThreadDescriptorSocketOrSegment) {
   const std::string job = NewJob();
   std::vector<RankProcess> ranks = Start("leave", 3, job);
+  for (RankProcess& rank : ranks) {
+    ASSERT_EQ(rank.ReadLine(kStartTime), "running");
+  }
+  const Footprint footprint = FootprintOf(ranks);
+  for (RankProcess& rank : ranks) {
+    rank.Go();
+  }
   for (RankProcess& rank : ranks) {
     EXPECT_EQ(rank.ReadLine(kStartTime), "clean");
     EXPECT_EQ(rank.Wait(kStartTime), 0);
   }
-  EXPECT_EQ(LeftOnTheMachine(job), std::vector<std::string>());
+  ExpectNothingLeft(job, footprint);
 }
 
 TEST(LeavingTest, WithoutDestroyingIsTheLossOfTheRankToWhoWaits) {
@@ -242,24 +362,82 @@ TEST(LeavingTest, WithoutDestroyingIsTheLossOfTheRankToWhoWaits) {
   EXPECT_NE(error.find("rank 1"), std::string::npos) << error;
 }
 
-TEST(StoppedRankTest, CannotWriteIntoBuffersAfterTheCallHasExpired) {
-  std::vector<RankProcess> ranks = Start("overwrite", 2, NewJob());
+class StoppedRankTest : public ::testing::TestWithParam<const char*> {
+ protected:
+  // Reads the errors of rank 0's expired call and, after rank 1 has gone on, of
+  // rank 1's, and whether rank 0's memory has changed. Returns rank 0's error.
+  std::string Expire(std::vector<RankProcess>& ranks) {
+    const std::string error = ranks[0].ReadLine(kStartTime);
+    EXPECT_NE(error.find("timeout"), std::string::npos) << error;
+    EXPECT_NE(error.find("rank 1"), std::string::npos) << error;
+    if (IsPinned(error)) {
+      // As the error says, and again: rank 1 stands in the middle of a copy.
+      const std::string release = ranks[0].ReadLine(kStartTime);
+      EXPECT_NE(release.find("did not let go"), std::string::npos) << release;
+      EXPECT_EQ(release.find("given away"), std::string::npos) << release;
+    }
+    EXPECT_EQ(ranks[0].ReadLine(kStartTime), "overwritten");
+    return error;
+  }
+  // "changed" or "unchanged".
+  std::string GoOn(std::vector<RankProcess>& ranks) {
+    ranks[1].Signal(SIGCONT);
+    // Its own call ends with rank 0's reason.
+    const std::string reason = ranks[1].ReadLine(kStartTime);
+    EXPECT_NE(reason.find("timeout"), std::string::npos) << reason;
+    EXPECT_TRUE(WIFEXITED(ranks[1].Wait(kStartTime)));
+    ranks[0].Go();
+    return ranks[0].ReadLine(kStartTime);
+  }
+};
+
+// At whatever moment it is stopped: either the memory is back, and stays as it
+// is, or the error says that it is not.
+TEST_P(StoppedRankTest, CannotWriteIntoBuffersAfterTheCallHasExpired) {
+  const std::string memory = GetParam();
+  std::vector<RankProcess> ranks = Start("overwrite " + memory, 2, NewJob());
   for (RankProcess& rank : ranks) {
     ASSERT_EQ(rank.ReadLine(kStartTime), "running");
   }
   ranks[1].Signal(SIGSTOP);
-  const std::string error = ranks[0].ReadLine(kStartTime);
-  EXPECT_NE(error.find("timeout"), std::string::npos) << error;
-  EXPECT_NE(error.find("rank 1"), std::string::npos) << error;
-  ranks[1].Signal(SIGCONT);
-  // Its own call ends with rank 0's reason.
-  const std::string reason = ranks[1].ReadLine(kStartTime);
-  EXPECT_NE(reason.find("timeout"), std::string::npos) << reason;
-  ranks[0].Go();
-  EXPECT_EQ(ranks[0].ReadLine(kStartTime), "unchanged");
+  const bool pinned = IsPinned(Expire(ranks));
+  RecordProperty("pinned", pinned ? "yes" : "no");
+  const std::string after = GoOn(ranks);
+  if (!pinned) {
+    EXPECT_EQ(after, "unchanged");
+    EXPECT_EQ(ranks[0].ReadLine(kStartTime), "release: ok");
+  }
+  if (memory == "private") {
+    EXPECT_FALSE(pinned) << "no peer can reach that memory";
+  }
 }
 
-TEST(StoppedRankTest, IsWaitedForLongerThanTheDeviceRepeatsARequest) {
+INSTANTIATE_TEST_SUITE_P(Memory, StoppedRankTest,
+                         ::testing::Values("allocated", "registered",
+                                           "private"));
+
+class StoppedInACopyTest : public StoppedRankTest {};
+
+// The copy cannot be taken back, so the error has to say that the memory is not
+// the caller's yet. And it stays allocated: the rest of the copy arrives there.
+// Where the copy was into a slot, the caller has nothing to fear.
+TEST_P(StoppedInACopyTest, HasTheErrorSayThatTheBufferMustNotBeReused) {
+  std::vector<RankProcess> ranks =
+      Start("stop in copy " + std::string(GetParam()), 2, NewJob());
+  for (RankProcess& rank : ranks) {
+    ASSERT_EQ(rank.ReadLine(kStartTime), "running");
+  }
+  const std::string error = Expire(ranks);
+  const bool reachable = std::string(GetParam()) != "private";
+  EXPECT_EQ(IsPinned(error), reachable) << error;
+  EXPECT_EQ(GoOn(ranks), reachable ? "changed" : "unchanged");
+}
+
+INSTANTIATE_TEST_SUITE_P(Memory, StoppedInACopyTest,
+                         ::testing::Values("allocated", "registered",
+                                           "private"));
+
+TEST(StoppedPeerTest, IsWaitedForLongerThanTheDeviceRepeatsARequest) {
   // 3 times 1.07 s (verbs/queue_pair.h): an HCA answers for a stopped process.
   constexpr milliseconds kStopped(4500);
   std::vector<RankProcess> ranks = Start("loop", 3, NewJob());
@@ -281,9 +459,19 @@ TEST(StoppedRankTest, IsWaitedForLongerThanTheDeviceRepeatsARequest) {
 
 int main(int argc, char** argv) {
   using namespace ringpipe::testing;  // NOLINT(google-build-using-namespace)
-  return RunRoleOrTests(argc, argv,
-                        {{"loop", &LoopForever},
-                         {"leave", &RunAndLeave},
-                         {"overwrite", &OverwriteAfterTimeout},
-                         {"exit", &ExitWithoutDestroying}});
+  return RunRoleOrTests(
+      argc, argv,
+      {{"loop", &LoopForever},
+       {"leave", &RunAndLeave},
+       {"overwrite allocated",
+        &OverwriteAfterTimeout<Memory::kAllocated, false>},
+       {"overwrite registered",
+        &OverwriteAfterTimeout<Memory::kRegistered, false>},
+       {"overwrite private", &OverwriteAfterTimeout<Memory::kPrivate, false>},
+       {"stop in copy allocated",
+        &OverwriteAfterTimeout<Memory::kAllocated, true>},
+       {"stop in copy registered",
+        &OverwriteAfterTimeout<Memory::kRegistered, true>},
+       {"stop in copy private", &OverwriteAfterTimeout<Memory::kPrivate, true>},
+       {"exit", &ExitWithoutDestroying}});
 }

@@ -150,6 +150,26 @@ TEST(RegisterTest, SubchunksAreRegisteredOnTheFlyWhereThatIsAskedFor) {
   }
 }
 
+TEST(RegisterTest, NothingIsRegisteredInACallWhereThatIsForbidden) {
+  ExpectRanks(
+      2,
+      [](Communicator& c) -> Status {
+        // So long that the software device would register it as a whole.
+        constexpr std::size_t kCount = 300'000;
+        const std::vector<float> send(kCount, 1);
+        std::vector<float> receive(kCount);
+        RINGPIPE_RETURN_IF_ERROR(c.AllReduce(send.data(), receive.data(),
+                                             kCount, DataType::kFloat32,
+                                             ReduceOp::kSum));
+        EXPECT_EQ(CountersOf(c, "copy in").bytes, kCount / 2 * sizeof(float));
+        EXPECT_EQ(CountersOf(c, "register").bytes, 0U);
+        return Status::Ok();
+      },
+      [](int, CommunicatorOptions& options) {
+        options.environment.registration = "never";
+      });
+}
+
 TEST(CountersTest, SayWhatEachStageDid) {
   ExpectRanks(3, [](Communicator& c) -> Status {
     constexpr std::size_t kCount = 300'000;

@@ -13,12 +13,18 @@
 #include <vector>
 
 #include "base/deadline.h"
+#include "base/liveness_bound.h"
 #include "gtest/gtest.h"
 #include "verbs/soft/endpoint.h"
 #include "verbs/soft/peer_process.h"
+#include "verbs/soft/stopped_copy.h"
 
 namespace ringpipe::verbs::soft {
 namespace {
+
+constexpr std::uint32_t kStoppedBytes = 256 << 10;
+constexpr int kWritten = 0x11;
+constexpr int kFilled = 0x77;
 
 std::ptrdiff_t Count(const char* directory) {
   const std::filesystem::directory_iterator entries(directory);
@@ -215,42 +221,128 @@ TEST_P(Deregister, NothingIsReadOrUpdatedAfterItReturns) {
   }
 }
 
-TEST(StoppedPeer, RefusesDeregistrationInTheMiddleOfAWrite) {
-  EndpointOptions options;
-  options.buffer_bytes = 64 << 20;
-  PeerProcess peer([options](ValuePipe& pipe) {
-    Endpoint endpoint(options);
-    pipe.Put(endpoint.identity());
-    const auto identity = pipe.Get<Identity>();
-    endpoint.Connect(identity);
-    while (endpoint.Write(1, {endpoint.Sge(0, 64 << 20)}, identity, 0) == 0) {
-      const auto done = endpoint.Poll();
-      if (!done || done->status != IBV_WC_SUCCESS) {
-        break;
-      }
-      pipe.Put(true);
-    }
+// --- Deregistration while a peer is stopped ----------------------------------
+
+// Writes all of its buffer to all of the other's; returns the status.
+ibv_wc_status WriteAll(Endpoint& endpoint, const Identity& peer) {
+  EXPECT_EQ(endpoint.Write(1, {endpoint.Sge(0, kStoppedBytes)}, peer, 0), 0);
+  const auto done = endpoint.Poll();
+  return done ? done->status : IBV_WC_GENERAL_ERR;
+}
+
+// A peer that writes, is stopped in the middle of its second write, goes on and
+// ends it, and writes once more each time that it is told to. It puts the
+// statuses of all but the first.
+bool WriteAndStop(ValuePipe& pipe, const EndpointOptions& options) {
+  Endpoint endpoint(options);
+  memset(endpoint.data(), kWritten, kStoppedBytes);
+  pipe.Put(endpoint.identity());
+  const auto target = pipe.Get<Identity>();
+  endpoint.Connect(target);
+  pipe.Get<bool>();
+  // The first one attaches, and so is the housekeeper's to make.
+  if (WriteAll(endpoint, target) != IBV_WC_SUCCESS) {
+    return false;
+  }
+  StopInNextCopyFrom(endpoint.data() + kStoppedBytes / 2);
+  for (int write = 0; write < 3; ++write) {
+    pipe.Put(WriteAll(endpoint, target));
     pipe.Get<bool>();
+  }
+  return true;
+}
+
+class StoppedPeer : public testing::TestWithParam<bool> {
+ protected:
+  StoppedPeer() {
+    options_.private_memory = GetParam();
+    options_.buffer_bytes = kStoppedBytes;
+  }
+
+  void Fill(Endpoint& endpoint, int value) {
+    memset(endpoint.data(), value, kStoppedBytes);
+  }
+  int Dereg(Endpoint& endpoint) {
+    return endpoint.library().dereg_mr(endpoint.mr);
+  }
+
+  EndpointOptions options_;
+};
+
+INSTANTIATE_TEST_SUITE_P(Memory, StoppedPeer, testing::Bool());
+
+// ibv_dereg_mr returns 0 or an errno, and after 0 no device touches the memory.
+// An adapter can always keep that, as it ends what is in flight; a process that
+// is stopped with the copy half made cannot be made to. So it must be refused,
+// leave the region as it was, and work once the peer has gone on.
+TEST_P(StoppedPeer, InTheMiddleOfAWriteHasDeregistrationRefused) {
+  PeerProcess peer(
+      [this](ValuePipe& pipe) { return WriteAndStop(pipe, options_); });
+  Endpoint endpoint(options_);
+  const auto identity = peer.pipe().Get<Identity>();
+  endpoint.Connect(identity);
+  peer.pipe().Put(endpoint.identity());
+  peer.pipe().Put(true);
+  int status = 0;
+  ASSERT_EQ(waitpid(peer.pid(), &status, WUNTRACED), peer.pid());
+  ASSERT_TRUE(WIFSTOPPED(status));
+
+  const Clock::time_point start = Clock::now();
+  EXPECT_EQ(Dereg(endpoint), EBUSY);
+  EXPECT_LT(Clock::now() - start, LivenessBound(std::chrono::seconds(2)));
+  Fill(endpoint, kFilled);
+  kill(peer.pid(), SIGCONT);
+  EXPECT_EQ(peer.pipe().Get<ibv_wc_status>(), IBV_WC_SUCCESS);
+  // Why it had to be refused: the rest of the write came.
+  EXPECT_EQ(endpoint.data()[kStoppedBytes - 1], std::byte{kWritten});
+
+  peer.pipe().Put(true);
+  EXPECT_EQ(peer.pipe().Get<ibv_wc_status>(), IBV_WC_SUCCESS);
+  EXPECT_EQ(endpoint.data()[0], std::byte{kWritten});
+
+  EXPECT_EQ(Dereg(endpoint), 0);
+  endpoint.mr = nullptr;
+  Fill(endpoint, kFilled);
+  peer.pipe().Put(true);
+  EXPECT_EQ(peer.pipe().Get<ibv_wc_status>(), IBV_WC_REM_ACCESS_ERR);
+  EXPECT_EQ(endpoint.data()[0], std::byte{kFilled});
+  EXPECT_EQ(endpoint.data()[kStoppedBytes - 1], std::byte{kFilled});
+  peer.pipe().Put(true);
+  EXPECT_TRUE(peer.Join());
+}
+
+// Only what is in the middle of something may hold deregistration up.
+TEST_P(StoppedPeer, BetweenWritesLetsDeregistrationPass) {
+  PeerProcess peer([this](ValuePipe& pipe) {
+    Endpoint endpoint(options_);
+    pipe.Put(endpoint.identity());
+    const auto target = pipe.Get<Identity>();
+    endpoint.Connect(target);
+    pipe.Get<bool>();
+    for (int write = 0; write < 2; ++write) {
+      pipe.Put(WriteAll(endpoint, target));
+      pipe.Get<bool>();
+    }
     return true;
   });
-  Endpoint endpoint(options);
+  Endpoint endpoint(options_);
   const auto identity = peer.pipe().Get<Identity>();
-  peer.pipe().Put(endpoint.identity());
   endpoint.Connect(identity);
-  for (int i = 0; i < 3; ++i) {
-    peer.pipe().Get<bool>();
-  }
-  int status;
+  peer.pipe().Put(endpoint.identity());
+  peer.pipe().Put(true);
+  EXPECT_EQ(peer.pipe().Get<ibv_wc_status>(), IBV_WC_SUCCESS);
+  int status = 0;
   kill(peer.pid(), SIGSTOP);
   ASSERT_EQ(waitpid(peer.pid(), &status, WUNTRACED), peer.pid());
-  const int refused = endpoint.library().dereg_mr(endpoint.mr);
-  // It spends its time copying; between two writes it may be elsewhere.
-  if (refused != 0) {
-    EXPECT_EQ(refused, EBUSY);
-    kill(peer.pid(), SIGCONT);
-    EXPECT_EQ(endpoint.library().dereg_mr(endpoint.mr), 0);
-  }
+  EXPECT_EQ(Dereg(endpoint), 0);
   endpoint.mr = nullptr;
+  Fill(endpoint, kFilled);
+  kill(peer.pid(), SIGCONT);
+  peer.pipe().Put(true);
+  EXPECT_EQ(peer.pipe().Get<ibv_wc_status>(), IBV_WC_REM_ACCESS_ERR);
+  EXPECT_EQ(endpoint.data()[0], std::byte{kFilled});
+  peer.pipe().Put(true);
+  EXPECT_TRUE(peer.Join());
 }
 
 }  // namespace

@@ -1,0 +1,54 @@
+// What processes hold, and what they have left behind.
+#ifndef RINGPIPE_TESTS_HOLDINGS_H_
+#define RINGPIPE_TESTS_HOLDINGS_H_
+
+#include <sys/types.h>
+
+#include <cstddef>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace ringpipe::testing {
+
+// What this process holds now, by kind. Two are equal where nothing has been
+// added and nothing is missing.
+struct Holdings {
+  Holdings();
+
+  std::size_t threads = 0;
+  // How many descriptors of each kind: "unix socket", "tcp socket",
+  // "/memfd:ringpipe-soft (deleted)", "anon_inode:[eventfd]", "pipe", ...
+  std::map<std::string, int> descriptors;
+  // Mappings of memory files, by name.
+  std::map<std::string, int> mappings;
+
+  bool operator==(const Holdings&) const = default;
+  std::string ToString() const;
+};
+
+// What the processes of a job have that others can see, and by which it can be
+// recognised when they have ended.
+struct Footprint {
+  // Takes it from the running processes, which this one must be allowed to
+  // look at.
+  explicit Footprint(const std::vector<pid_t>& processes);
+
+  std::set<std::string> sockets;       // inodes, as /proc writes them
+  std::set<std::string> memory_files;  // likewise
+};
+
+// The names of the abstract unix sockets of a footprint that are bound, each
+// once.
+std::set<std::string> UnixNames(const Footprint& footprint);
+
+// What is still there of an ended job: sockets that are in the kernel's tables,
+// memory files that any process has open or mapped, and processes that have
+// `job` in their environment. One line for each.
+std::vector<std::string> LeftOnTheMachine(const std::string& job,
+                                          const Footprint& footprint);
+
+}  // namespace ringpipe::testing
+
+#endif  // RINGPIPE_TESTS_HOLDINGS_H_

@@ -179,6 +179,9 @@ class DeviceMemory {
   void Set(const void* host) {
     EXPECT_EQ(cudaMemcpy(data_, host, bytes_, cudaMemcpyHostToDevice),
               cudaSuccess);
+    // The copy of memory that is not pinned may still be on its way, and the
+    // accelerator's streams wait for no other.
+    EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
   }
   std::vector<std::uint8_t> Get() const {
     std::vector<std::uint8_t> host(bytes_);

@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <string_view>
+#include <string>
 
 #include "base/status.h"
 #include "reduction/data_type.h"
@@ -40,13 +40,17 @@ class Accelerator {
   virtual ~Accelerator() = default;
 
   // "host", "cuda:0", ...
-  virtual std::string_view name() const = 0;
+  virtual std::string name() const = 0;
 
-  // Whether `pointer` is memory of this accelerator.
-  virtual bool Owns(const void* pointer) const = 0;
+  // Whether `pointer` is memory of this accelerator. kInvalidArgument where it
+  // is memory that neither this accelerator nor the host can use: another
+  // device's. Cheap; takes no resources of the device.
+  virtual Result<bool> Owns(const void* pointer) = 0;
 
   // Makes `bytes` of host memory at `slots` fit for the operations below (pins
-  // them), until ReleaseSlots. Nothing to do for host memory.
+  // them), until ReleaseSlots; the first time also makes whatever the device
+  // needs to work, which may take a second. Before any operation. Nothing to do
+  // for host memory.
   virtual Status PrepareSlots(void* slots, std::size_t bytes) = 0;
   virtual void ReleaseSlots(void* slots) = 0;
 
@@ -82,11 +86,20 @@ class Accelerator {
 // Host memory: everything is done when the call returns. Owns every pointer.
 std::unique_ptr<Accelerator> CreateHostAccelerator();
 
-// The current CUDA device of the calling thread; later calls may come from
-// threads with another one, which they leave as it was. Owns device and managed
-// memory. kUnavailable where ringpipe was built without CUDA or there is no
-// device.
+// One CUDA device: the one whose memory Owns is first asked about; if
+// PrepareSlots comes before that, the current one of the calling thread. Owns
+// device and managed memory. Later calls may come from threads with another
+// current device, or none, which they leave as it was.
+//
+// Nothing is made on a GPU, and CUDA is not initialised, before PrepareSlots.
+// kUnavailable where ringpipe was built without CUDA or the host has no driver;
+// that there is no device is first noticed by PrepareSlots.
 Result<std::unique_ptr<Accelerator>> CreateCudaAccelerator();
+
+// The same with this driver, for tests.
+struct CudaDriver;
+Result<std::unique_ptr<Accelerator>> CreateCudaAccelerator(
+    const CudaDriver& driver);
 
 }  // namespace ringpipe
 

@@ -1,8 +1,9 @@
 // The Accelerator of an NVIDIA GPU. Three streams, one a lane, so that copies
 // in, reductions and copies out overlap; nothing on them waits for the host.
 //
-// Layout: errors as Status; RAII over streams and events; the reduction
-// kernel; the Accelerator. No Highway here: nvcc could not compile it.
+// Layout: errors as Status; RAII over the context, streams and events; the
+// reduction kernel; the Accelerator. No Highway here: nvcc could not compile
+// it.
 #include <cuda_runtime.h>
 
 #include <algorithm>
@@ -14,6 +15,8 @@
 #include <vector>
 
 #include "cuda/accelerator.h"
+#include "cuda/cuda_driver.h"
+#include "cuda/cuda_memory.h"
 
 namespace ringpipe {
 namespace {
@@ -72,6 +75,10 @@ const char* AdviceFor(cudaError_t error) {
     case cudaErrorMemoryAllocation:
       return "not enough memory to pin or allocate: use fewer or smaller "
              "slots, or free memory";
+    case cudaErrorOperatingSystem:
+    case cudaErrorNotSupported:
+      return "this system does not let CUDA use such memory: use host buffers, "
+             "or look at the limits of the container or virtual machine";
     case cudaErrorHostMemoryAlreadyRegistered:
       return "these slots were pinned before: each accelerator needs slots of "
              "its own";
@@ -99,31 +106,70 @@ Status CudaStatus(const std::string& what, cudaError_t error) {
 // ---------------------------------------------------------------------------
 // RAII.
 
-// Makes `device` current, and the one before again at the end: the thread may
-// be the user's.
-class ScopedDevice {
+// The primary context of a device, which the runtime uses too.
+class PrimaryContext {
  public:
-  explicit ScopedDevice(int device) {
-    error_ = cudaGetDevice(&previous_);
-    if (error_ == cudaSuccess && previous_ != device) {
-      error_ = cudaSetDevice(device);
-      restore_ = error_ == cudaSuccess;
+  explicit PrimaryContext(const CudaDriver& driver) : driver_(driver) {}
+  ~PrimaryContext() {
+    if (context_ != nullptr) {
+      static_cast<void>(driver_.primary_context_release(device_));
     }
   }
-  ~ScopedDevice() {
-    if (restore_) {
-      static_cast<void>(cudaSetDevice(previous_));
-    }
-  }
-  ScopedDevice(const ScopedDevice&) = delete;
-  ScopedDevice& operator=(const ScopedDevice&) = delete;
+  PrimaryContext(const PrimaryContext&) = delete;
+  PrimaryContext& operator=(const PrimaryContext&) = delete;
 
-  cudaError_t error() const { return error_; }
+  // nullptr before Create.
+  CudaDriver::Context get() const { return context_; }
+  const CudaDriver& driver() const { return driver_; }
+
+  Status Create(int ordinal) {
+    CudaDriver::Error error = driver_.init(0);
+    if (error == CudaDriver::kSuccess) {
+      error = driver_.device_get(&device_, ordinal);
+    }
+    if (error == CudaDriver::kSuccess) {
+      error = driver_.primary_context_retain(&context_, device_);
+    }
+    if (error == CudaDriver::kSuccess) {
+      return Status::Ok();
+    }
+    context_ = nullptr;
+    return Status(StatusCode::kUnavailable,
+                  "CUDA: making the context: " + driver_.NameOf(error) +
+                      "; is the GPU visible to this process and not full "
+                      "(nvidia-smi, CUDA_VISIBLE_DEVICES)?");
+  }
 
  private:
-  int previous_ = 0;
-  bool restore_ = false;
-  cudaError_t error_ = cudaSuccess;
+  const CudaDriver& driver_;
+  CudaDriver::Device device_ = 0;
+  CudaDriver::Context context_ = nullptr;
+};
+
+// Makes a context current, and what was before again at the end: the thread may
+// be the user's. Not by cudaSetDevice: see cuda_driver.h.
+class ScopedContext {
+ public:
+  explicit ScopedContext(const PrimaryContext& context)
+      : driver_(context.driver()),
+        pushed_(context.get() != nullptr &&
+                driver_.context_push(context.get()) == CudaDriver::kSuccess) {}
+  ~ScopedContext() {
+    CudaDriver::Context context = nullptr;
+    if (pushed_) {
+      static_cast<void>(driver_.context_pop(&context));
+    }
+  }
+  ScopedContext(const ScopedContext&) = delete;
+  ScopedContext& operator=(const ScopedContext&) = delete;
+
+  cudaError_t error() const {
+    return pushed_ ? cudaSuccess : cudaErrorDeviceUninitialized;
+  }
+
+ private:
+  const CudaDriver& driver_;
+  const bool pushed_;
 };
 
 // A stream of the current device, and a ring of events that mark the ends of
@@ -138,22 +184,28 @@ class LaneStream {
   static constexpr std::uint64_t kEvents = 256;
 
   LaneStream() = default;
-  ~LaneStream() {
+  // With the context current.
+  ~LaneStream() { Destroy(); }
+  void Destroy() {
     for (const cudaEvent_t event : events_) {
       static_cast<void>(cudaEventDestroy(event));
     }
+    events_.clear();
     if (stream_ != nullptr) {
-      static_cast<void>(cudaStreamDestroy(stream_));
+      static_cast<void>(cudaStreamDestroy(std::exchange(stream_, nullptr)));
     }
   }
   LaneStream(const LaneStream&) = delete;
   LaneStream& operator=(const LaneStream&) = delete;
 
+  // Goes on where an earlier attempt failed.
   Status Create() {
-    // Not ordered with the legacy default stream, which would serialise all.
-    RINGPIPE_RETURN_IF_ERROR(
-        CudaStatus("creating a stream",
-                   cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking)));
+    if (stream_ == nullptr) {
+      // Not ordered with the legacy default stream, which would serialise all.
+      RINGPIPE_RETURN_IF_ERROR(CudaStatus(
+          "creating a stream",
+          cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking)));
+    }
     events_.reserve(kEvents);
     while (events_.size() < kEvents) {
       cudaEvent_t event = nullptr;
@@ -175,11 +227,11 @@ class LaneStream {
     return cudaEventRecord(events_[started_ % kEvents], stream_);
   }
 
+  // Whether an earlier Query has seen that `sequence` is done.
+  bool SeenDone(std::uint64_t sequence) const { return sequence <= completed_; }
+
   // cudaSuccess if `sequence` is done, cudaErrorNotReady if it is not.
   cudaError_t Query(std::uint64_t sequence) {
-    if (sequence <= completed_) {
-      return cudaSuccess;
-    }
     const cudaError_t result = cudaEventQuery(events_[sequence % kEvents]);
     if (result == cudaSuccess) {
       completed_ = sequence;
@@ -328,13 +380,14 @@ LaunchFunction FindLaunch(DataType type, ReduceOp op) {
 
 class CudaAccelerator final : public Accelerator {
  public:
-  // Of the current device.
-  static Result<std::unique_ptr<Accelerator>> Create();
-
+  explicit CudaAccelerator(const CudaDriver& driver)
+      : driver_(driver), memory_(driver_), context_(driver_) {}
   ~CudaAccelerator() override;
 
-  std::string_view name() const override { return name_; }
-  bool Owns(const void* pointer) const override;
+  std::string name() const override { return memory_.name(); }
+  Result<bool> Owns(const void* pointer) override {
+    return memory_.Owns(pointer);
+  }
   Status PrepareSlots(void* slots, std::size_t bytes) override;
   void ReleaseSlots(void* slots) override;
   Ticket CopyIn(void* slot, const void* user, std::size_t bytes) override {
@@ -361,10 +414,10 @@ class CudaAccelerator final : public Accelerator {
     std::size_t bytes;
   };
 
-  explicit CudaAccelerator(int device)
-      : device_(device), name_("cuda:" + std::to_string(device)) {}
-
-  Status Initialize();
+  // Makes the context, the streams and the events, at the first PrepareSlots.
+  Status Open();
+  // The rest of it, with the context current.
+  Status CreateStreams(int device);
 
   LaneStream& lane(Lane lane) { return lanes_[static_cast<std::size_t>(lane)]; }
   Ticket Copy(Lane lane, const char* what, void* target, const void* source,
@@ -379,36 +432,40 @@ class CudaAccelerator final : public Accelerator {
   // Keeps the first error.
   void Fail(const char* what, cudaError_t error);
 
-  const int device_;
-  const std::string name_;
+  const CudaDriver driver_;
+  CudaMemory memory_;
+  PrimaryContext context_;
+  bool open_ = false;
   unsigned most_blocks_ = 0;
   std::array<LaneStream, 3> lanes_;  // by Lane
   std::vector<Slots> slots_;
   Status error_;
 };
 
-Result<std::unique_ptr<Accelerator>> CudaAccelerator::Create() {
-  int devices = 0;
-  RINGPIPE_RETURN_IF_ERROR(
-      CudaStatus("looking for a device", cudaGetDeviceCount(&devices)));
-  if (devices == 0) {
-    return CudaStatus("looking for a device", cudaErrorNoDevice);
+Status CudaAccelerator::Open() {
+  int device = memory_.device();
+  if (device == CudaMemory::kNone) {
+    RINGPIPE_RETURN_IF_ERROR(
+        CudaStatus("asking for the current device", cudaGetDevice(&device)));
+    device = memory_.Decide(device);
   }
-  int device = 0;
+  if (context_.get() == nullptr) {
+    RINGPIPE_RETURN_IF_ERROR(context_.Create(device).WithContext(name()));
+  }
+  const ScopedContext current(context_);
   RINGPIPE_RETURN_IF_ERROR(
-      CudaStatus("asking for the current device", cudaGetDevice(&device)));
-  std::unique_ptr<CudaAccelerator> accelerator(new CudaAccelerator(device));
-  RINGPIPE_RETURN_IF_ERROR(
-      accelerator->Initialize().WithContext(accelerator->name_));
-  return Result<std::unique_ptr<Accelerator>>(std::move(accelerator));
+      CudaStatus(name() + ": making the context current", current.error()));
+  RINGPIPE_RETURN_IF_ERROR(CreateStreams(device).WithContext(name()));
+  open_ = true;
+  return Status::Ok();
 }
 
-Status CudaAccelerator::Initialize() {
+Status CudaAccelerator::CreateStreams(int device) {
   int maps_host_memory = 0;
   RINGPIPE_RETURN_IF_ERROR(
       CudaStatus("asking whether the device maps host memory",
                  cudaDeviceGetAttribute(&maps_host_memory,
-                                        cudaDevAttrCanMapHostMemory, device_)));
+                                        cudaDevAttrCanMapHostMemory, device)));
   if (maps_host_memory == 0) {
     return Status(StatusCode::kUnavailable,
                   "CUDA: the device cannot map host memory, which the "
@@ -418,7 +475,7 @@ Status CudaAccelerator::Initialize() {
   RINGPIPE_RETURN_IF_ERROR(CudaStatus(
       "asking for the number of multiprocessors",
       cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount,
-                             device_)));
+                             device)));
   // Two blocks on each keep the bus busy; more would only take the place of
   // the user's own kernels.
   most_blocks_ = 2u * static_cast<unsigned>(std::max(multiprocessors, 1));
@@ -433,23 +490,20 @@ CudaAccelerator::~CudaAccelerator() {
   while (!slots_.empty()) {
     ReleaseSlots(slots_.back().host);
   }
-}
-
-bool CudaAccelerator::Owns(const void* pointer) const {
-  cudaPointerAttributes attributes{};
-  if (cudaPointerGetAttributes(&attributes, pointer) != cudaSuccess) {
-    static_cast<void>(cudaGetLastError());
-    return false;
+  const ScopedContext current(context_);
+  for (LaneStream& lane : lanes_) {
+    lane.Destroy();
   }
-  return attributes.type == cudaMemoryTypeDevice ||
-         attributes.type == cudaMemoryTypeManaged;
 }
 
 Status CudaAccelerator::PrepareSlots(void* slots, std::size_t bytes) {
-  const ScopedDevice current(device_);
+  if (!open_) {
+    RINGPIPE_RETURN_IF_ERROR(Open());
+  }
+  const ScopedContext current(context_);
   RINGPIPE_RETURN_IF_ERROR(
-      CudaStatus("making the device current", current.error()));
-  const std::string what = name_ + ": pinning " + std::to_string(bytes) +
+      CudaStatus(name() + ": making the context current", current.error()));
+  const std::string what = name() + ": pinning " + std::to_string(bytes) +
                            " bytes of slots (cudaHostRegister)";
   // Portable: pinned for every device of the process, so that a copy from
   // another GPU's memory is asynchronous too.
@@ -461,7 +515,7 @@ Status CudaAccelerator::PrepareSlots(void* slots, std::size_t bytes) {
   if (const cudaError_t error = cudaHostGetDevicePointer(&on_device, slots, 0);
       error != cudaSuccess) {
     static_cast<void>(cudaHostUnregister(slots));
-    return CudaStatus(name_ + ": mapping the slots", error);
+    return CudaStatus(name() + ": mapping the slots", error);
   }
   slots_.push_back({static_cast<std::byte*>(slots),
                     static_cast<std::byte*>(on_device), bytes});
@@ -475,7 +529,7 @@ void CudaAccelerator::ReleaseSlots(void* slots) {
   if (found == slots_.end()) {
     return;
   }
-  const ScopedDevice current(device_);
+  const ScopedContext current(context_);
   Fail("unpinning the slots", cudaHostUnregister(slots));
   slots_.erase(found);
 }
@@ -486,7 +540,7 @@ Accelerator::Ticket CudaAccelerator::Copy(Lane lane, const char* what,
   if (!error_.ok()) {
     return {lane, this->lane(lane).next()};
   }
-  const ScopedDevice current(device_);
+  const ScopedContext current(context_);
   cudaError_t result = current.error();
   if (result == cudaSuccess && bytes > 0) {
     // Which side is where follows from the addresses (unified addressing).
@@ -503,7 +557,7 @@ Accelerator::Ticket CudaAccelerator::Reduce(DataType type, ReduceOp op,
   if (!error_.ok()) {
     return {Lane::kReduce, lane(Lane::kReduce).next()};
   }
-  const ScopedDevice current(device_);
+  const ScopedContext current(context_);
   cudaError_t result = current.error();
   if (result == cudaSuccess && count > 0) {
     const LaunchFunction launch = FindLaunch(type, op);
@@ -540,12 +594,20 @@ std::byte* CudaAccelerator::OnDevice(const void* pointer) const {
 
 void CudaAccelerator::Fail(const char* what, cudaError_t error) {
   if (error != cudaSuccess && error_.ok()) {
-    static_cast<void>(error_ = CudaStatus(name_ + ": " + what, error));
+    static_cast<void>(error_ = CudaStatus(name() + ": " + what, error));
   }
 }
 
 Accelerator::Progress CudaAccelerator::Poll(Ticket ticket) {
   if (!error_.ok()) {
+    return Progress::kFailed;
+  }
+  if (lane(ticket.lane).SeenDone(ticket.sequence)) {
+    return Progress::kDone;
+  }
+  const ScopedContext current(context_);
+  if (current.error() != cudaSuccess) {
+    Fail("making the context current", current.error());
     return Progress::kFailed;
   }
   const cudaError_t result = lane(ticket.lane).Query(ticket.sequence);
@@ -562,6 +624,7 @@ Accelerator::Progress CudaAccelerator::Poll(Ticket ticket) {
 }
 
 void CudaAccelerator::Drain() {
+  const ScopedContext current(context_);
   for (LaneStream& lane : lanes_) {
     if (lane.stream() != nullptr) {
       Fail("waiting for a stream", lane.Synchronize());
@@ -572,7 +635,13 @@ void CudaAccelerator::Drain() {
 }  // namespace
 
 Result<std::unique_ptr<Accelerator>> CreateCudaAccelerator() {
-  return CudaAccelerator::Create();
+  RINGPIPE_ASSIGN_OR_RETURN(const CudaDriver driver, CudaDriver::Load());
+  return CreateCudaAccelerator(driver);
+}
+
+Result<std::unique_ptr<Accelerator>> CreateCudaAccelerator(
+    const CudaDriver& driver) {
+  return std::unique_ptr<Accelerator>(new CudaAccelerator(driver));
 }
 
 }  // namespace ringpipe

@@ -1,18 +1,22 @@
 // What a GPU does is tested where there is one, and visibly skipped elsewhere.
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "cuda/accelerator.h"
+#include "cuda/cuda_driver.h"
 #include "gtest/gtest.h"
 
 #ifdef RINGPIPE_WITH_CUDA
+#include <cuda.h>
 #include <cuda_runtime_api.h>
+#include <dlfcn.h>
 
 #include <chrono>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <thread>
-#include <vector>
 
 #include "base/deadline.h"
 #include "reduction/host_reduction.h"
@@ -22,20 +26,143 @@ namespace ringpipe {
 namespace {
 
 TEST(CudaAcceleratorTest, WithoutADeviceTheReasonAndAdviceAreGiven) {
-  const auto accelerator = CreateCudaAccelerator();
-  if (accelerator.ok()) {
+  std::vector<char> slots(4096);
+  auto accelerator = CreateCudaAccelerator();
+  const Status status = accelerator.ok() ? accelerator.value()->PrepareSlots(
+                                               slots.data(), slots.size())
+                                         : accelerator.status();
+  if (status.ok()) {
     GTEST_SKIP() << "there is a device: " << accelerator.value()->name();
   }
-  EXPECT_EQ(accelerator.status().code(), StatusCode::kUnavailable);
-  const std::string& message = accelerator.status().message();
-  EXPECT_EQ(message.find("CUDA: "), 0u) << message;
+  EXPECT_EQ(status.code(), StatusCode::kUnavailable) << status.ToString();
+  const std::string& message = status.message();
+  EXPECT_NE(message.find("CUDA: "), std::string::npos) << message;
   EXPECT_NE(message.find("; "), std::string::npos) << "no advice: " << message;
 }
 
 #ifdef RINGPIPE_WITH_CUDA
 
+// A driver that counts, of a machine with memory of GPU 1 at any address.
+struct Calls {
+  int asked = 0;
+  int initialised = 0;
+  std::vector<int> contexts;
+  int pushed = 0;
+  int popped = 0;
+};
+Calls calls;
+
+CudaDriver CountingDriver() {
+  calls = {};
+  CudaDriver driver;
+  driver.pointer_get_attributes = [](unsigned, int*, void** values,
+                                     unsigned long long) {
+    ++calls.asked;
+    *static_cast<unsigned*>(values[0]) = CudaDriver::kMemoryTypeDevice;
+    *static_cast<int*>(values[2]) = 1;
+    return CudaDriver::kSuccess;
+  };
+  driver.init = [](unsigned) {
+    ++calls.initialised;
+    return CudaDriver::kSuccess;
+  };
+  driver.device_get = [](int* device, int ordinal) {
+    *device = ordinal;
+    return CudaDriver::kSuccess;
+  };
+  driver.primary_context_retain = [](void** context, int device) {
+    calls.contexts.push_back(device);
+    *context = &calls;
+    return CudaDriver::kSuccess;
+  };
+  driver.primary_context_release = [](int device) {
+    EXPECT_EQ(calls.contexts, std::vector<int>{device});
+    calls.contexts.clear();
+    return CudaDriver::kSuccess;
+  };
+  driver.context_push = [](void* context) {
+    EXPECT_EQ(context, &calls);
+    ++calls.pushed;
+    return CudaDriver::kSuccess;
+  };
+  driver.context_pop = [](void**) {
+    ++calls.popped;
+    return CudaDriver::kSuccess;
+  };
+  driver.get_error_name = [](int, const char**) { return 1; };
+  return driver;
+}
+
+TEST(CudaAcceleratorTest, NoContextIsMadeBeforeTheFirstSlots) {
+  const CudaDriver driver = CountingDriver();
+  std::vector<char> slots(4096);
+  {
+    auto accelerator = CreateCudaAccelerator(driver);
+    ASSERT_TRUE(accelerator.ok()) << accelerator.status().ToString();
+    EXPECT_TRUE((*accelerator)->Owns(slots.data()).value());
+    EXPECT_EQ((*accelerator)->name(), "cuda:1");
+    EXPECT_EQ(calls.asked, 1);
+    EXPECT_EQ(calls.initialised, 0);
+    EXPECT_TRUE(calls.contexts.empty());
+    EXPECT_EQ(calls.pushed, 0);
+    // Whether the runtime, which is the real one, can go on depends on the
+    // machine.
+    static_cast<void>((*accelerator)->PrepareSlots(slots.data(), slots.size()));
+    EXPECT_EQ(calls.contexts, std::vector<int>{1}) << "the buffer's device";
+    EXPECT_GT(calls.pushed, 0);
+    EXPECT_EQ(calls.pushed, calls.popped) << "left current";
+  }
+  EXPECT_TRUE(calls.contexts.empty()) << "not released";
+  EXPECT_EQ(calls.pushed, calls.popped);
+}
+
+TEST(CudaAcceleratorTest, AContextThatCannotBeMadeIsAnErrorThatNamesTheDevice) {
+  CudaDriver driver = CountingDriver();
+  driver.primary_context_retain = [](void**, int) { return 2; };
+  std::vector<char> slots(4096);
+  auto accelerator = CreateCudaAccelerator(driver);
+  ASSERT_TRUE(accelerator.ok()) << accelerator.status().ToString();
+  ASSERT_TRUE((*accelerator)->Owns(slots.data()).value());
+  const Status status =
+      (*accelerator)->PrepareSlots(slots.data(), slots.size());
+  EXPECT_EQ(status.code(), StatusCode::kUnavailable);
+  EXPECT_EQ(status.message().find("cuda:1: CUDA: making the context: "), 0U)
+      << status.ToString();
+}
+
 using Progress = Accelerator::Progress;
 using Ticket = Accelerator::Ticket;
+
+using ContextFunction = CUresult (*)(CUcontext*);
+
+template <typename Function>
+Function FindInDriver(const char* name) {
+  return reinterpret_cast<Function>(
+      dlsym(dlopen("libcuda.so.1", RTLD_NOW), name));
+}
+
+ContextFunction CurrentContextFunction() {
+  return FindInDriver<ContextFunction>("cuCtxGetCurrent");
+}
+
+// Whether any device has a primary context in this process.
+bool HasContext() {
+  const auto count = FindInDriver<CUresult (*)(int*)>("cuDeviceGetCount");
+  const auto state = FindInDriver<CUresult (*)(CUdevice, unsigned*, int*)>(
+      "cuDevicePrimaryCtxGetState");
+  int devices = 0;
+  // That the driver is not even initialised is best.
+  static_cast<void>(count(&devices));
+  for (CUdevice device = 0; device < devices; ++device) {
+    unsigned flags = 0;
+    int active = 0;
+    static_cast<void>(state(device, &flags, &active));
+    if (active != 0) {
+      return true;
+    }
+  }
+  return false;
+}
 
 // Memory of the device.
 class DeviceMemory {
@@ -52,6 +179,9 @@ class DeviceMemory {
   void Set(const void* host) {
     EXPECT_EQ(cudaMemcpy(data_, host, bytes_, cudaMemcpyHostToDevice),
               cudaSuccess);
+    // The copy of memory that is not pinned may still be on its way, and the
+    // accelerator's streams wait for no other.
+    EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
   }
   std::vector<std::uint8_t> Get() const {
     std::vector<std::uint8_t> host(bytes_);
@@ -77,6 +207,9 @@ class CudaDeviceTest : public testing::Test {
     accelerator_ = std::move(accelerator).value();
     const Status prepared =
         accelerator_->PrepareSlots(slots_.data(), slots_.size());
+    if (prepared.code() == StatusCode::kUnavailable) {
+      GTEST_SKIP() << prepared.ToString();
+    }
     ASSERT_TRUE(prepared.ok()) << prepared.ToString();
   }
 
@@ -209,11 +342,54 @@ TEST_F(CudaDeviceTest, OwnsDeviceAndManagedMemoryOnly) {
   void* managed = nullptr;
   ASSERT_EQ(cudaMallocManaged(&managed, 64), cudaSuccess);
   std::vector<std::uint8_t> host(64);
-  EXPECT_TRUE(accelerator_->Owns(device.get()));
-  EXPECT_TRUE(accelerator_->Owns(managed));
-  EXPECT_FALSE(accelerator_->Owns(host.data()));
-  EXPECT_FALSE(accelerator_->Owns(slot(0)));
+  EXPECT_TRUE(accelerator_->Owns(device.get()).value());
+  EXPECT_TRUE(accelerator_->Owns(managed).value());
+  EXPECT_FALSE(accelerator_->Owns(host.data()).value());
+  EXPECT_FALSE(accelerator_->Owns(slot(0)).value());
   cudaFree(managed);
+}
+
+TEST(CudaContextTest, AskingForHostMemoryMakesNoContextOnAnyDevice) {
+  // In a process of its own: the other tests have made contexts.
+  if (!CudaDriver::Load().ok()) {
+    GTEST_SKIP() << CudaDriver::Load().status().ToString();
+  }
+  ::testing::GTEST_FLAG(death_test_style) = "threadsafe";
+  EXPECT_EXIT(
+      {
+        auto accelerator = CreateCudaAccelerator();
+        int value = 0;
+        const bool owned = (*accelerator)->Owns(&value).value();
+        std::_Exit(owned ? 1 : HasContext() ? 2 : 0);
+      },
+      ::testing::ExitedWithCode(0), "");
+}
+
+TEST_F(CudaDeviceTest, LeavesTheThreadWithTheContextThatItHad) {
+  CUcontext before = nullptr;
+  CUcontext after = nullptr;
+  const auto current = CurrentContextFunction();
+  ASSERT_EQ(current(&before), CUDA_SUCCESS);
+  DeviceMemory source(kBytes);
+  ASSERT_EQ(current(&before), CUDA_SUCCESS);
+  ASSERT_EQ(Await(accelerator_->CopyIn(slot(0), source.get(), kBytes)),
+            Progress::kDone);
+  accelerator_->Drain();
+  ASSERT_EQ(current(&after), CUDA_SUCCESS);
+  EXPECT_EQ(before, after);
+}
+
+TEST_F(CudaDeviceTest, AnotherThreadWithoutAContextMayDriveIt) {
+  DeviceMemory source(kBytes);
+  std::thread([&] {
+    const auto current = CurrentContextFunction();
+    CUcontext context = nullptr;
+    EXPECT_EQ(Await(accelerator_->CopyIn(slot(0), source.get(), kBytes)),
+              Progress::kDone)
+        << accelerator_->error().ToString();
+    EXPECT_EQ(current(&context), CUDA_SUCCESS);
+    EXPECT_EQ(context, nullptr) << "made one current";
+  }).join();
 }
 
 TEST_F(CudaDeviceTest, NothingIsDoneForNoBytes) {

@@ -10,8 +10,8 @@ namespace {
 // is done before the caller has it.
 class HostAccelerator final : public Accelerator {
  public:
-  std::string_view name() const override { return "host"; }
-  bool Owns(const void* /*pointer*/) const override { return true; }
+  std::string name() const override { return "host"; }
+  Result<bool> Owns(const void* /*pointer*/) override { return true; }
 
   Status PrepareSlots(void* /*slots*/, std::size_t /*bytes*/) override {
     return Status::Ok();

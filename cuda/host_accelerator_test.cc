@@ -65,7 +65,7 @@ TEST_F(HostAcceleratorTest, NullPointersOfNoElementsAreFine) {
 
 TEST_F(HostAcceleratorTest, OwnsEveryPointerAndPreparesAnySlots) {
   int value = 0;
-  EXPECT_TRUE(accelerator_->Owns(&value));
+  EXPECT_TRUE(accelerator_->Owns(&value).value());
   EXPECT_TRUE(accelerator_->PrepareSlots(&value, sizeof(value)).ok());
   accelerator_->ReleaseSlots(&value);
 }

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <random>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "reduction/host_reduction.h"
@@ -197,7 +198,8 @@ class ThreadAccelerator::Worker {
   std::thread thread_;  // last: it uses all of the above
 };
 
-ThreadAccelerator::ThreadAccelerator(const Options& options) {
+ThreadAccelerator::ThreadAccelerator(const Options& options)
+    : name_(options.name), neighbour_(options.neighbour) {
   std::uint64_t seed = options.seed * workers_.size();
   for (std::unique_ptr<Worker>& worker : workers_) {
     worker = std::make_unique<Worker>(seed++, options.max_delay);
@@ -231,17 +233,38 @@ void ThreadAccelerator::FailAfter(std::uint64_t count) {
   operations_left_ = count;
 }
 
+void ThreadAccelerator::FailToPrepare(const Status& status) {
+  const std::lock_guard lock(mutex_);
+  preparation_ = status;
+}
+
+std::size_t ThreadAccelerator::prepared() const {
+  const std::lock_guard lock(mutex_);
+  return slots_.size();
+}
+
 void ThreadAccelerator::Hold(Lane lane) { worker(lane).SetHeld(true); }
 
 void ThreadAccelerator::Resume(Lane lane) { worker(lane).SetHeld(false); }
 
-bool ThreadAccelerator::Owns(const void* pointer) const {
+Result<bool> ThreadAccelerator::Owns(const void* pointer) {
+  if (neighbour_ != nullptr && neighbour_->Allocated(pointer)) {
+    return Status(StatusCode::kInvalidArgument,
+                  "memory of " + neighbour_->name() + ", not of " + name());
+  }
+  return Allocated(pointer);
+}
+
+bool ThreadAccelerator::Allocated(const void* pointer) const {
   const std::lock_guard lock(mutex_);
   return Contains(owned_, pointer, 1);
 }
 
 Status ThreadAccelerator::PrepareSlots(void* slots, std::size_t bytes) {
   const std::lock_guard lock(mutex_);
+  if (!preparation_.ok()) {
+    return std::exchange(preparation_, Status());
+  }
   slots_.push_back({static_cast<const std::byte*>(slots), bytes});
   return Status::Ok();
 }

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <vector>
 
 #include "base/status.h"
@@ -24,8 +25,8 @@ namespace ringpipe {
 // Stricter than it has to be, as a GPU is: an operation whose slot was not
 // prepared, or whose user memory is not this accelerator's, fails.
 //
-// Thread-safety as for every Accelerator; Allocate, Free, Owns, FailAfter,
-// Hold and Resume may be called from any thread.
+// Thread-safety as for every Accelerator; all that Accelerator does not have
+// may be called from any thread.
 class ThreadAccelerator final : public Accelerator {
  public:
   struct Options {
@@ -33,6 +34,9 @@ class ThreadAccelerator final : public Accelerator {
     std::uint64_t seed = 1;
     // The longest wait at one point; 0 only yields.
     std::chrono::microseconds max_delay{100};
+    std::string name = "thread";
+    // Another device, whose memory this one cannot use; not owned, outlives it.
+    const ThreadAccelerator* neighbour = nullptr;
   };
 
   explicit ThreadAccelerator(const Options& options);
@@ -55,12 +59,18 @@ class ThreadAccelerator final : public Accelerator {
   // touching memory.
   void FailAfter(std::uint64_t count);
 
+  // The next PrepareSlots returns this.
+  void FailToPrepare(const Status& status);
+
+  // How many pieces of slot memory are prepared.
+  std::size_t prepared() const;
+
   // Nothing in `lane` that has not begun begins before Resume. Drain resumes.
   void Hold(Lane lane);
   void Resume(Lane lane);
 
-  std::string_view name() const override { return "thread"; }
-  bool Owns(const void* pointer) const override;
+  std::string name() const override { return name_; }
+  Result<bool> Owns(const void* pointer) override;
   Status PrepareSlots(void* slots, std::size_t bytes) override;
   void ReleaseSlots(void* slots) override;
   Ticket CopyIn(void* slot, const void* user, std::size_t bytes) override;
@@ -82,6 +92,8 @@ class ThreadAccelerator final : public Accelerator {
     std::size_t bytes;
   };
 
+  bool Allocated(const void* pointer) const;
+
   // Checks the memory, applies FailAfter, queues.
   Ticket Start(Lane lane, const Operation& operation);
   // Why `operation` must fail; nullptr if it need not.
@@ -94,12 +106,16 @@ class ThreadAccelerator final : public Accelerator {
     return *workers_[static_cast<std::size_t>(lane)];
   }
 
+  const std::string name_;
+  const ThreadAccelerator* const neighbour_;
+
   // Guards what follows. No worker thread takes it.
   mutable std::mutex mutex_;
   std::vector<std::unique_ptr<std::byte[]>> memory_;
   std::vector<Range> owned_;  // parallel to memory_
   std::vector<Range> slots_;
   std::uint64_t operations_left_ = UINT64_MAX;  // until FailAfter strikes
+  Status preparation_;                          // FailToPrepare's
 
   std::array<std::unique_ptr<Worker>, 3> workers_;  // by Lane
 };

@@ -218,15 +218,15 @@ TEST_F(ThreadAcceleratorTest, DrainLiftsAHold) {
 
 TEST_F(ThreadAcceleratorTest, OwnsWhatItAllocatedUntilItIsFreed) {
   auto* const memory = static_cast<std::byte*>(accelerator_.Allocate(100));
-  EXPECT_TRUE(accelerator_.Owns(memory));
-  EXPECT_TRUE(accelerator_.Owns(memory + 99));
-  EXPECT_FALSE(accelerator_.Owns(memory + 100));
-  EXPECT_FALSE(accelerator_.Owns(slot(0)));
-  EXPECT_FALSE(accelerator_.Owns(nullptr));
+  EXPECT_TRUE(accelerator_.Owns(memory).value());
+  EXPECT_TRUE(accelerator_.Owns(memory + 99).value());
+  EXPECT_FALSE(accelerator_.Owns(memory + 100).value());
+  EXPECT_FALSE(accelerator_.Owns(slot(0)).value());
+  EXPECT_FALSE(accelerator_.Owns(nullptr).value());
   const void* const empty = accelerator_.Allocate(0);
-  EXPECT_TRUE(accelerator_.Owns(empty));
+  EXPECT_TRUE(accelerator_.Owns(empty).value());
   accelerator_.Free(memory);
-  EXPECT_FALSE(accelerator_.Owns(memory));
+  EXPECT_FALSE(accelerator_.Owns(memory).value());
 }
 
 TEST_F(ThreadAcceleratorTest, ASlotThatWasNotPreparedFails) {
@@ -277,8 +277,8 @@ TEST_F(ThreadAcceleratorTest, OtherThreadsMayAskForOwnershipMeanwhile) {
     threads.emplace_back([this, user] {
       for (int j = 0; j < 200; ++j) {
         void* const mine = accelerator_.Allocate(16);
-        EXPECT_TRUE(accelerator_.Owns(mine));
-        EXPECT_TRUE(accelerator_.Owns(user));
+        EXPECT_TRUE(accelerator_.Owns(mine).value());
+        EXPECT_TRUE(accelerator_.Owns(user).value());
         accelerator_.Free(mine);
       }
     });

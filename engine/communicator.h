@@ -11,6 +11,15 @@
 // for it) returns. After a failed call, or an expired one, `receive` holds
 // anything; both are safe to reuse once the call has returned.
 //
+// CUDA streams. A call is NOT ordered after work in the caller's streams: it
+// reads and writes its buffers at once, in streams of its own. Synchronise
+// first (cudaStreamSynchronize, or wait for an event) with all work that writes
+// `send`, or that reads or writes `receive`: before the call is made, also
+// before an asynchronous one. Once the call (or the wait for it) has returned,
+// the result is complete in device memory, and none of ringpipe's work on
+// either buffer is left: work that the caller then starts, in any stream, sees
+// it.
+//
 // Thread-safety. A Communicator is thread-safe; calls from several threads run
 // one after another, so all ranks must order them alike by other means. Two
 // communicators do not meet, and may be used at the same time.
@@ -59,8 +68,12 @@ struct CommunicatorOptions {
   // Where log lines go; unset: to stderr.
   LogCallback log;
 
-  // Memory that buffers may be in besides the host's: unset, that of the
-  // current CUDA device, where there is one.
+  // Memory that buffers may be in besides the host's. Unset: that of one CUDA
+  // device, the one whose memory the first device buffer of a call is; memory
+  // of another is refused. Nothing is made on a device before that call, which
+  // therefore takes longer (a context, streams, pinned slots). Where that
+  // cannot be done the call fails, and with it the communicator; calls on host
+  // memory never do any of it.
   std::shared_ptr<Accelerator> accelerator;
 
   // The environment's values and nothing else.

@@ -77,13 +77,11 @@ Result<std::unique_ptr<Engine>> Engine::Create(
   if (status.ok()) {
     status = engine->ConnectAll(deadline);
   }
-  if (status.ok()) {
-    status = engine->PrepareAccelerators();
-  }
   if (!status.ok()) {
     engine->Fail(status);
     return engine->failure();
   }
+  engine->FindAccelerator();
   return engine;
 }
 
@@ -259,19 +257,33 @@ Status Engine::ConnectAll(Deadline deadline) {
   return bootstrap_->Barrier(deadline);
 }
 
-Status Engine::PrepareAccelerators() {
-  if (accelerator_ == nullptr) {
-    auto cuda = CreateCudaAccelerator();
-    if (!cuda.ok()) {
-      logger_.Debug("host memory only: " + cuda.status().ToString());
-      return Status::Ok();
-    }
+void Engine::FindAccelerator() {
+  if (accelerator_ != nullptr) {
+    return;
+  }
+  auto cuda = CreateCudaAccelerator();
+  if (cuda.ok()) {
     accelerator_ = std::move(cuda).value();
+  } else {
+    logger_.Debug("host memory only: " + cuda.status().ToString());
+  }
+}
+
+Status Engine::Prepare(Accelerator& accelerator) {
+  if (accelerator_prepared_ || &accelerator != accelerator_.get()) {
+    return Status::Ok();
   }
   const SlotPool& pool = executor_->pool();
-  RINGPIPE_RETURN_IF_ERROR(
-      accelerator_->PrepareSlots(pool.memory(), pool.memory_bytes()));
+  const Status prepared =
+      accelerator.PrepareSlots(pool.memory(), pool.memory_bytes());
+  if (!prepared.ok()) {
+    // Not copied through memory that is not pinned: the reductions work on the
+    // slots where they are.
+    return prepared.WithContext("rank " + std::to_string(rank()) +
+                                " cannot use device memory");
+  }
   accelerator_prepared_ = true;
+  logger_.Info("device memory: " + accelerator.name());
   return Status::Ok();
 }
 
@@ -314,14 +326,20 @@ Result<Accelerator*> Engine::ChooseAccelerator(
   if (accelerator_ == nullptr || call.count == 0) {
     return host_.get();
   }
-  const bool receive = accelerator_->Owns(call.receive);
-  const bool send =
-      buffers.reads_send ? accelerator_->Owns(call.send) : receive;
+  const std::string name(CollectiveName(call.collective));
+  const auto receive_owned = accelerator_->Owns(call.receive);
+  const auto send_owned =
+      buffers.reads_send ? accelerator_->Owns(call.send) : receive_owned;
+  for (const auto* const owned : {&receive_owned, &send_owned}) {
+    if (!owned->ok()) {
+      return owned->status().WithContext(name);
+    }
+  }
+  const bool receive = receive_owned.value();
+  const bool send = send_owned.value();
   if (send != receive) {
     return Status(StatusCode::kInvalidArgument,
-                  std::string(CollectiveName(call.collective)) +
-                      ": one buffer is memory of " +
-                      std::string(accelerator_->name()) +
+                  name + ": one buffer is memory of " + accelerator_->name() +
                       " and the other is not; use one kind for both");
   }
   return receive ? accelerator_.get() : host_.get();
@@ -421,6 +439,7 @@ Operation Engine::MakeOperation(const CheckedCall& checked, const Turn& turn,
 
 Status Engine::Execute(const CheckedCall& checked, const Turn& turn) {
   const auto& [call, buffers, accelerator] = checked;
+  RINGPIPE_RETURN_IF_ERROR(Prepare(*accelerator));
   // Device memory is reached by the accelerator, not by the RDMA device.
   const bool host = accelerator == host_.get();
   Registration temporary;

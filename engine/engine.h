@@ -52,7 +52,8 @@ class Engine {
     Accelerator* accelerator = nullptr;
   };
 
-  // kInvalidArgument (see CheckCall; also buffers of two kinds of memory)
+  // kInvalidArgument (see CheckCall; also buffers of two kinds of memory, or
+  // of another device than the accelerator's)
   // before anything has begun. Any thread.
   Result<CheckedCall> Check(const Call& call) const;
 
@@ -92,7 +93,10 @@ class Engine {
   bool RegistersSends(const CheckedCall& checked) const;
   Status Agree(Deadline deadline);
   Status ConnectAll(Deadline deadline);
-  Status PrepareAccelerators();
+  void FindAccelerator();
+  // At the first call on `accelerator`'s memory: lets it pin the slots. Other
+  // ranks may do so at another call, or never.
+  Status Prepare(Accelerator& accelerator);
 
   Status Execute(const CheckedCall& checked, const Turn& turn);
   // All but the memory and the plan, which has `chunks`.
@@ -122,7 +126,7 @@ class Engine {
   std::unique_ptr<RegisteredMemory> memory_;
   std::unique_ptr<Accelerator> host_;
   std::shared_ptr<Accelerator> accelerator_;  // besides the host's; may be null
-  bool accelerator_prepared_ = false;
+  bool accelerator_prepared_ = false;         // Run's alone
   std::unique_ptr<Executor> executor_;
 
   // Whether registering costs next to nothing, because no rail pins memory.

@@ -2,6 +2,7 @@
 // accelerator memory, and the C functions.
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cstring>
 #include <memory>
 #include <mutex>
@@ -243,6 +244,107 @@ TEST(AcceleratorMemoryTest, IsNotMixedWithHostMemory) {
   EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << status.ToString();
   EXPECT_NE(status.message().find("thread"), std::string::npos);
   // As for every refused argument, the communicator is as before.
+  EXPECT_TRUE((*communicator)->Barrier().ok());
+}
+
+TEST(AcceleratorMemoryTest, TheDeviceIsPreparedAtTheFirstCallThatUsesIt) {
+  std::vector<std::shared_ptr<ThreadAccelerator>> devices;
+  for (int rank = 0; rank < 2; ++rank) {
+    devices.push_back(std::make_shared<ThreadAccelerator>());
+  }
+  ExpectRanks(
+      2,
+      [&](Communicator& c) -> Status {
+        ThreadAccelerator& device = *devices[c.rank()];
+        EXPECT_EQ(device.prepared(), 0U) << "at creation";
+        std::vector<float> host(100, 1);
+        RINGPIPE_RETURN_IF_ERROR(c.AllReduce(
+            host.data(), host.data(), 100, DataType::kFloat32, ReduceOp::kSum));
+        EXPECT_EQ(device.prepared(), 0U) << "by a call on host memory";
+        // Rank 0 alone uses its device, so that the ranks do not do it alike.
+        auto* const memory =
+            c.rank() == 0
+                ? static_cast<float*>(device.Allocate(100 * sizeof(float)))
+                : host.data();
+        std::fill_n(memory, 100, 1.0F);
+        for (int call = 0; call < 2; ++call) {
+          RINGPIPE_RETURN_IF_ERROR(c.AllReduce(
+              memory, memory, 100, DataType::kFloat32, ReduceOp::kSum));
+          EXPECT_EQ(device.prepared(), c.rank() == 0 ? 1U : 0U);
+        }
+        EXPECT_EQ(memory[99], 4.0F);
+        return Status::Ok();
+      },
+      [&](int rank, CommunicatorOptions& options) {
+        options.accelerator = devices[rank];
+      });
+  EXPECT_EQ(devices[0]->prepared(), 0U) << "released with the communicator";
+}
+
+TEST(AcceleratorMemoryTest, SlotsThatCannotBePinnedFailNoCallOnHostMemory) {
+  const auto device = std::make_shared<ThreadAccelerator>();
+  device->FailToPrepare({StatusCode::kResourceExhausted, "cannot be pinned"});
+  CommunicatorOptions options = RankOptions(0, 1, NewJob());
+  options.accelerator = device;
+  auto communicator = Communicator::Create(options);
+  ASSERT_TRUE(communicator.ok()) << communicator.status().ToString();
+  std::vector<float> host(10, 1);
+  EXPECT_TRUE((*communicator)
+                  ->AllReduce(host.data(), host.data(), 10, DataType::kFloat32,
+                              ReduceOp::kSum)
+                  .ok());
+  void* const memory = device->Allocate(40);
+  const Status status =
+      (*communicator)
+          ->AllReduce(memory, memory, 10, DataType::kFloat32, ReduceOp::kSum);
+  EXPECT_EQ(status.code(), StatusCode::kResourceExhausted) << status.ToString();
+  EXPECT_NE(status.message().find("cannot be pinned"), std::string::npos);
+}
+
+TEST(AcceleratorMemoryTest, SlotsThatOneRankCannotPinEndTheCallOnAllRanks) {
+  std::vector<std::shared_ptr<ThreadAccelerator>> devices;
+  for (int rank = 0; rank < 2; ++rank) {
+    devices.push_back(std::make_shared<ThreadAccelerator>());
+  }
+  devices[1]->FailToPrepare(
+      {StatusCode::kResourceExhausted, "cannot be pinned"});
+  const auto statuses = RunRanks(
+      2,
+      [&](Communicator& c) -> Status {
+        void* const memory = devices[c.rank()]->Allocate(40);
+        return c.AllReduce(memory, memory, 10, DataType::kFloat32,
+                           ReduceOp::kSum);
+      },
+      [&](int rank, CommunicatorOptions& options) {
+        options.accelerator = devices[rank];
+      });
+  for (const Status& status : statuses) {
+    EXPECT_EQ(status.code(), StatusCode::kResourceExhausted)
+        << status.ToString();
+    EXPECT_NE(status.message().find("rank 1"), std::string::npos)
+        << status.ToString();
+  }
+}
+
+TEST(AcceleratorMemoryTest, MemoryOfAnotherDeviceIsRefusedByName) {
+  ThreadAccelerator other;
+  ThreadAccelerator::Options device_options;
+  device_options.name = "thread:1";
+  device_options.neighbour = &other;
+  const auto device = std::make_shared<ThreadAccelerator>(device_options);
+  CommunicatorOptions options = RankOptions(0, 1, NewJob());
+  options.accelerator = device;
+  auto communicator = Communicator::Create(options);
+  ASSERT_TRUE(communicator.ok()) << communicator.status().ToString();
+  void* const memory = other.Allocate(40);
+  const Status status =
+      (*communicator)
+          ->AllReduce(memory, memory, 10, DataType::kFloat32, ReduceOp::kSum);
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << status.ToString();
+  EXPECT_NE(status.message().find("allreduce"), std::string::npos)
+      << status.ToString();
+  EXPECT_NE(status.message().find("thread:1"), std::string::npos)
+      << status.ToString();
   EXPECT_TRUE((*communicator)->Barrier().ok());
 }
 

@@ -1,0 +1,254 @@
+// How fast this GPU copies and reduces between its memory and pinned slots, as
+// the pipeline lets it: operations of one sub-chunk, a few in flight. A part of
+// bench/gpu_suite.
+//
+//   gpu_bandwidth             rows of a markdown table: what, bytes, GB/s
+//   gpu_bandwidth --device    the GPU in a line; exit status 77 without one
+#ifdef RINGPIPE_WITH_CUDA
+#include <cuda_runtime_api.h>
+#endif
+
+#include <chrono>
+#include <cstdio>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "CLI/CLI.hpp"
+#include "base/status.h"
+#include "cuda/accelerator.h"
+#include "tests/gpu/test_memory.h"
+
+namespace ringpipe {
+namespace {
+
+using Seconds = std::chrono::duration<double>;
+using testing::TestBuffer;
+using testing::TestMemory;
+
+constexpr int kNoGpu = 77;
+constexpr std::size_t kSizes[] = {128 << 10, 1 << 20, 16 << 20};
+constexpr std::size_t kInFlight = 4;
+constexpr auto kBound = std::chrono::seconds(10);  // on one operation
+
+struct Arguments {
+  bool device = false;
+  std::string memory = "cuda";
+  double seconds = 0.2;  // for each row
+};
+
+// Prints which GPU it would be.
+int PrintDevice() {
+  // The runtime says that the driver is too old where there is none.
+  if (const auto driver = CreateCudaAccelerator(); !driver.ok()) {
+    std::printf("no GPU: %s\n", driver.status().message().c_str());
+    return kNoGpu;
+  }
+#ifdef RINGPIPE_WITH_CUDA
+  int count = 0;
+  cudaError_t error = cudaGetDeviceCount(&count);
+  if (error == cudaSuccess && count == 0) {
+    error = cudaErrorNoDevice;
+  }
+  cudaDeviceProp properties{};
+  if (error == cudaSuccess) {
+    error = cudaGetDeviceProperties(&properties, 0);
+  }
+  // Makes the context: a device that is there may yet be unusable.
+  if (error == cudaSuccess) {
+    error = cudaFree(nullptr);
+  }
+  if (error != cudaSuccess) {
+    std::printf("no GPU: %s (%s)\n", cudaGetErrorString(error),
+                cudaGetErrorName(error));
+    return kNoGpu;
+  }
+  int driver = 0;
+  int runtime = 0;
+  static_cast<void>(cudaDriverGetVersion(&driver));
+  static_cast<void>(cudaRuntimeGetVersion(&runtime));
+  std::printf(
+      "%s (compute capability %d.%d, %.0f GiB), CUDA %d.%d of the driver, "
+      "%d.%d of the runtime\n",
+      properties.name, properties.major, properties.minor,
+      static_cast<double>(properties.totalGlobalMem) / (1 << 30), driver / 1000,
+      driver % 100 / 10, runtime / 1000, runtime % 100 / 10);
+#endif
+  return 0;
+}
+
+class Bandwidth {
+ public:
+  Bandwidth(Accelerator& accelerator, const Arguments& arguments)
+      : accelerator_(accelerator), arguments_(arguments) {}
+
+  Status Run(TestMemory& memory) {
+    constexpr std::size_t kLargest = kSizes[std::size(kSizes) - 1];
+    // Zero stays zero, however often it is added or multiplied.
+    std::vector<char> slots(2 * kInFlight * kLargest);
+    RINGPIPE_ASSIGN_OR_RETURN(const TestBuffer user,
+                              TestBuffer::Create(memory, slots.size()));
+    RINGPIPE_RETURN_IF_ERROR(
+        memory.Write(user.data(), slots.data(), slots.size()));
+    // Decides for the device.
+    RINGPIPE_RETURN_IF_ERROR(accelerator_.Owns(user.data()).status());
+    RINGPIPE_RETURN_IF_ERROR(
+        accelerator_.PrepareSlots(slots.data(), slots.size()));
+    slots_ = slots.data();
+    user_ = static_cast<char*>(user.data());
+    Status status;
+    for (const std::size_t bytes : kSizes) {
+      status = Rows(bytes);
+      if (!status.ok()) {
+        break;
+      }
+    }
+    accelerator_.Drain();
+    accelerator_.ReleaseSlots(slots.data());
+    return status;
+  }
+
+ private:
+  using Start = std::function<Accelerator::Ticket(std::size_t offset)>;
+
+  Status Rows(std::size_t bytes) {
+    const Start in = [&](std::size_t at) {
+      return accelerator_.CopyIn(slots_ + at, user_ + at, bytes);
+    };
+    const Start out = [&](std::size_t at) {
+      return accelerator_.CopyOut(user_ + at, slots_ + at, bytes);
+    };
+    RINGPIPE_RETURN_IF_ERROR(Row("copy to the host", bytes, {in}));
+    RINGPIPE_RETURN_IF_ERROR(Row("copy to the device", bytes, {out}));
+    RINGPIPE_RETURN_IF_ERROR(Row("copy both ways at once", bytes, {in, out}));
+    RINGPIPE_RETURN_IF_ERROR(
+        Row("copy on the device", bytes, {[&](std::size_t at) {
+              // From the other half, so that they do not overlap.
+              return accelerator_.CopyWithin(
+                  user_ + at, user_ + at + kInFlight * bytes, bytes);
+            }}));
+    for (const DataType type : kDataTypes) {
+      RINGPIPE_RETURN_IF_ERROR(Reduce(type, ReduceOp::kSum, user_, bytes));
+    }
+    for (const ReduceOp op : {ReduceOp::kMin, ReduceOp::kMax, ReduceOp::kProd,
+                              ReduceOp::kAverage}) {
+      RINGPIPE_RETURN_IF_ERROR(Reduce(DataType::kFloat32, op, user_, bytes));
+    }
+    return Reduce(DataType::kFloat32, ReduceOp::kSum, slots_, bytes);
+  }
+
+  Status Reduce(DataType type, ReduceOp op, const char* source,
+                std::size_t bytes) {
+    const std::string name =
+        "slot = slot " + std::string(Name(op)) +
+        (source == slots_ ? " another slot, " : " device memory, ") +
+        std::string(Name(type));
+    return Row(name, bytes, {[&](std::size_t at) {
+                 return accelerator_.Reduce(
+                     type, op, slots_ + at, source + at + kInFlight * bytes,
+                     bytes / SizeOf(type), op == ReduceOp::kAverage ? 8 : 0);
+               }});
+  }
+
+  // Runs all of `starts` for a while, with kInFlight of each in flight, and
+  // prints how many bytes each handled a second, together.
+  Status Row(const std::string& what, std::size_t bytes,
+             const std::vector<Start>& starts) {
+    RINGPIPE_RETURN_IF_ERROR(Cycle(bytes, starts, kInFlight).status());
+    std::size_t operations = 0;
+    Seconds elapsed{0};
+    for (std::size_t count = kInFlight; elapsed.count() < arguments_.seconds;
+         count *= 2) {
+      RINGPIPE_ASSIGN_OR_RETURN(elapsed, Cycle(bytes, starts, count));
+      operations = count * starts.size();
+    }
+    std::printf("| %s | %zu | %.2f |\n", what.c_str(), bytes,
+                static_cast<double>(operations) * static_cast<double>(bytes) /
+                    elapsed.count() / 1e9);
+    std::fflush(stdout);
+    return Status::Ok();
+  }
+
+  // How long `count` operations of each take.
+  Result<Seconds> Cycle(std::size_t bytes, const std::vector<Start>& starts,
+                        std::size_t count) {
+    const auto begin = std::chrono::steady_clock::now();
+    std::deque<Accelerator::Ticket> tickets;
+    for (std::size_t i = 0; i < count; ++i) {
+      for (const Start& start : starts) {
+        tickets.push_back(start(i % kInFlight * bytes));
+      }
+      while (tickets.size() >= kInFlight * starts.size()) {
+        RINGPIPE_RETURN_IF_ERROR(AwaitFront(tickets));
+      }
+    }
+    while (!tickets.empty()) {
+      RINGPIPE_RETURN_IF_ERROR(AwaitFront(tickets));
+    }
+    return Seconds(std::chrono::steady_clock::now() - begin);
+  }
+
+  Status AwaitFront(std::deque<Accelerator::Ticket>& tickets) {
+    const auto deadline = std::chrono::steady_clock::now() + kBound;
+    while (true) {
+      switch (accelerator_.Poll(tickets.front())) {
+        case Accelerator::Progress::kDone:
+          tickets.pop_front();
+          return Status::Ok();
+        case Accelerator::Progress::kFailed:
+          return accelerator_.error();
+        case Accelerator::Progress::kPending:
+          break;
+      }
+      if (std::chrono::steady_clock::now() > deadline) {
+        return {StatusCode::kTimeout, "an operation has not ended after 10 s"};
+      }
+    }
+  }
+
+  Accelerator& accelerator_;
+  const Arguments& arguments_;
+  char* slots_ = nullptr;
+  char* user_ = nullptr;
+};
+
+Status Measure(const Arguments& arguments) {
+  RINGPIPE_ASSIGN_OR_RETURN(const auto memory,
+                            TestMemory::Create(arguments.memory));
+  std::unique_ptr<Accelerator> accelerator;
+  if (arguments.memory == "host") {
+    accelerator = CreateHostAccelerator();
+  } else {
+    RINGPIPE_ASSIGN_OR_RETURN(accelerator, CreateCudaAccelerator());
+  }
+  return Bandwidth(*accelerator, arguments).Run(*memory);
+}
+
+int Main(int argc, char** argv) {
+  Arguments arguments;
+  CLI::App app("Bandwidth of a GPU's copies and reductions");
+  app.add_flag("--device", arguments.device, "print which GPU, and end");
+  app.add_option("--memory", arguments.memory,
+                 "cuda, or host (to try this program)")
+      ->check(CLI::IsMember({"cuda", "host"}));
+  app.add_option("--seconds", arguments.seconds, "at least, for each row")
+      ->check(CLI::Range(0.0001, 10.0));
+  CLI11_PARSE(app, argc, argv);
+  if (arguments.device) {
+    return PrintDevice();
+  }
+  const Status status = Measure(arguments);
+  if (!status.ok()) {
+    std::fprintf(stderr, "gpu_bandwidth: %s\n", status.ToString().c_str());
+    return 1;
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace ringpipe
+
+int main(int argc, char** argv) { return ringpipe::Main(argc, argv); }

@@ -1,0 +1,126 @@
+#!/bin/bash
+# gpu_suite_test.sh SCRIPT COLLECTIVES BANDWIDTH: what bench/gpu_suite does with
+# the outcome of its programs, with stand-ins for them; and the programs
+# themselves, on host memory.
+set -euo pipefail
+
+script=$1
+collectives=$2
+bandwidth=$3
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+# A pack of stand-ins: a GPU is there, and every program passes.
+new_pack() {
+  rm -rf "$work/pack"
+  mkdir -p "$work/pack/programs"
+  cp "$script" "$work/pack/run"
+  local program
+  for program in cuda_memory_test host_accelerator_test thread_accelerator_test \
+    cuda_accelerator_test; do
+    stand_in "$program" 'echo "[  PASSED  ] 3 tests."'
+  done
+  # shellcheck disable=SC2016  # for the stand-in
+  stand_in gpu_collectives '[[ $RINGPIPE_DEVICE == soft && -z ${RINGPIPE_DEPTH:-} ]] || exit 3
+    if [[ $* == *--time* ]]; then echo "| $2 | 268435456 | 10 | 9 | 11 | 5 | 99 |"
+    else echo "| allreduce | $2 | 360 | right |"; fi'
+  # shellcheck disable=SC2016
+  stand_in gpu_bandwidth '[[ ${1:-} != --device ]] || { echo "Fake GPU 9000"; exit; }
+    echo "| copy to the host | 131072 | 20.5 |"'
+  printf 'v1.2-3\nCUDA 13.0\n' >"$work/pack/programs/built_from"
+}
+
+stand_in() {
+  printf '#!/bin/bash\n%s\n' "$2" >"$work/pack/programs/$1"
+  chmod +x "$work/pack/programs/$1"
+}
+
+# expect STATUS ARGUMENT...: runs the pack; its output is in $work/log, its
+# tables are in $work/results.md.
+expect() {
+  local expected=$1 status=0
+  shift
+  rm -f "$work/results.md"
+  RINGPIPE_DEPTH=2 "$work/pack/run" --output "$work/results.md" "$@" >"$work/log" 2>&1 || status=$?
+  ((status == expected)) || bad "exit status $status, not $expected"
+}
+
+bad() {
+  echo "$*; the output was:"
+  cat "$work/log"
+  [[ ! -e $work/results.md ]] || cat "$work/results.md"
+  exit 1
+}
+
+has() { grep -qE -- "$1" "$work/results.md" || bad "no \"$1\" in the results"; }
+
+echo "everything passes"
+new_pack
+expect 0
+has "^Measured on $(date -u +%Y)-[0-9-]+ [0-9:]+ UTC"
+has "^\| $(date -u +%Y)-[0-9-]+ \| Fake GPU 9000 \| .* \| v1.2-3, CUDA 13.0 \| "
+has '^\| cuda_accelerator_test \| passed \| [0-9]+ \|$'
+for ranks in 2 4 8; do
+  has "^\| allreduce \| $ranks \| 360 \| right \|$"
+  has "^\| $ranks \| 268435456 \| 10 "
+done
+has '^\| copy to the host \| 131072 \| 20.5 \|$'
+has 'cut because of time: nothing'
+
+echo "a program that fails is a failure, and the others run"
+new_pack
+stand_in thread_accelerator_test 'echo broken; exit 5'
+expect 1
+has '^\| thread_accelerator_test \| FAILED, exit status 5 '
+has '^\| copy to the host '
+grep -q broken "$work/log" || bad "the failed program's output is not shown"
+
+echo "tests on the GPU that were skipped are a failure"
+new_pack
+stand_in cuda_accelerator_test 'echo "[  SKIPPED ] CudaDeviceTest.CopiesInWithinAndOut (0 ms)"'
+expect 1
+has '^\| cuda_accelerator_test \| FAILED, tests were skipped '
+
+echo "a program that hangs is cut, and what there is no time for is named"
+new_pack
+stand_in host_accelerator_test 'sleep 300'
+SECONDS=0
+expect 1 --seconds 2
+((SECONDS < 60)) || bad "took $SECONDS s"
+has '^- host_accelerator_test: cut after [12] s$'
+has '^- allreduce_256MiB_8: not begun'
+
+echo "without a GPU nothing is written"
+new_pack
+stand_in gpu_bandwidth 'echo "no GPU: none here"; exit 77'
+expect 77
+[[ ! -e $work/results.md ]] || bad "results without a GPU"
+grep -q 'stopped at the device check: no GPU: none here' "$work/log" || bad "no reason"
+expect 0 --allow-no-gpu
+[[ ! -e $work/results.md ]] || bad "results without a GPU"
+
+echo "a device check that ends in another way is no lack of a GPU"
+new_pack
+stand_in gpu_bandwidth 'exit 139'
+expect 1 --allow-no-gpu
+
+echo "without a toolkit there is nothing to build with"
+status=0
+CUDA_HOME=$work/nothing "$script" --pack "$work/other" >"$work/log" 2>&1 || status=$?
+((status == 77)) || bad "exit status $status, not 77"
+grep -q 'no CUDA toolkit in .*/nothing' "$work/log" || bad "no reason"
+
+echo "wrong arguments"
+expect 2 --seconds soon
+expect 2 --nonsense
+
+echo "the programs, on host memory"
+"$collectives" --ranks 2 --memory host >"$work/log" 2>&1 || bad "gpu_collectives"
+for name in allreduce reduce-scatter all-gather broadcast barrier; do
+  grep -qE "^\| $name \| 2 \| [0-9]+ \| right \|$" "$work/log" || bad "no $name"
+done
+"$collectives" --ranks 3 --memory host --time 1048576 --iterations 2 >"$work/log" 2>&1 ||
+  bad "gpu_collectives --time"
+grep -qE '^\| 3 \| 1048576 \| [0-9.]+ \|' "$work/log" || bad "no time"
+"$bandwidth" --memory host --seconds 0.0001 >"$work/log" 2>&1 || bad "gpu_bandwidth"
+(($(grep -c '^| ' "$work/log") == 45)) || bad "not 45 rows"

@@ -1,14 +1,18 @@
 // bench/allreduce: measures and verifies an allreduce. See --help.
-#include <cstdio>
+#include <unistd.h>
+
 #include <cstdlib>
 #include <string>
 #include <vector>
 
 #include "bench/atomic_file.h"
 #include "bench/available_memory.h"
+#include "bench/interruption.h"
 #include "bench/local_ranks.h"
 #include "bench/options.h"
 #include "bench/rank_main.h"
+#include "bench/text_output.h"
+#include "engine/communicator.h"
 
 namespace ringpipe {
 namespace {
@@ -23,41 +27,59 @@ Status CheckBeforeStart(const Options& options) {
   if (const auto available = AvailableMemory()) {
     RINGPIPE_RETURN_IF_ERROR(CheckMemory(options, options.ranks, *available));
   }
-  return options.json_path.empty() ? Status()
-                                   : CheckWritable(options.json_path);
+  return options.json_path.empty() || options.JsonToStandardOutput()
+             ? Status()
+             : CheckWritable(options.json_path);
 }
 
-Result<int> StartRanks(const Options& options,
-                       const std::vector<std::string>& arguments) {
+Result<JobEnd> StartRanks(const Options& options,
+                          const std::vector<std::string>& arguments) {
   RINGPIPE_RETURN_IF_ERROR(CheckBeforeStart(options));
   return RunLocalRanks(options.ranks, arguments);
 }
 
-int Main(int argc, char** argv) {
+// For --help and --version. SIGPIPE has its default action here.
+Status Print(const std::string& text) {
+  return TextOutput(STDOUT_FILENO, "standard output", /*stop_fd=*/-1)
+      .Write(text);
+}
+
+Result<int> Main(int argc, char** argv) {
+  OccupyStandardDescriptors();
   const char* directory = std::getenv("BUILD_WORKING_DIRECTORY");
-  const auto options =
-      ParseOptions(argc, argv, directory == nullptr ? "" : directory);
-  if (!options.ok()) {
-    ReportError(-1, -1, options.status());
-    return 1;
-  }
-  if (!options.value().help.empty()) {
-    std::fputs(options.value().help.c_str(), stdout);
+  RINGPIPE_ASSIGN_OR_RETURN(
+      const Options options,
+      ParseOptions(argc, argv, directory == nullptr ? "" : directory));
+  if (!options.help.empty()) {
+    RINGPIPE_RETURN_IF_ERROR(Print(options.help));
     return 0;
   }
-  if (options.value().ranks == 0 || options.value().error_fd >= 0) {
-    return RankMain(options.value());
+  if (options.version) {
+    RINGPIPE_RETURN_IF_ERROR(
+        Print("ringpipe " + std::string(Version()) + "\n"));
+    return 0;
   }
-  const auto exit_status =
-      StartRanks(options.value(), std::vector<std::string>(argv, argv + argc));
-  if (!exit_status.ok()) {
-    ReportError(-1, -1, exit_status.status());
-    return 1;
+  if (options.ranks == 0 || options.error_fd >= 0) {
+    return RankMain(options);
   }
-  return exit_status.value();
+  RINGPIPE_ASSIGN_OR_RETURN(
+      const JobEnd end,
+      StartRanks(options, std::vector<std::string>(argv, argv + argc)));
+  if (end.stopped_by) {
+    // A shell that runs this in a loop is to see that a signal ended it.
+    DieOf(*end.stopped_by);
+  }
+  return end.exit_status;
 }
 
 }  // namespace
 }  // namespace ringpipe
 
-int main(int argc, char** argv) { return ringpipe::Main(argc, argv); }
+int main(int argc, char** argv) {
+  const auto exit_status = ringpipe::Main(argc, argv);
+  if (!exit_status.ok()) {
+    ringpipe::ReportError(-1, -1, exit_status.status());
+    return 1;
+  }
+  return exit_status.value();
+}

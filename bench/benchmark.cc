@@ -26,21 +26,46 @@ Figures FiguresOf(const Series& series, AcrossRanks average) {
   return figures;
 }
 
+// What a series of calls costs, for the progress bar: its bytes, and what a
+// call of none takes, in bytes that take as long.
+constexpr double kCallCost = 128 << 10;
+
+double Cost(double bytes) { return bytes + kCallCost; }
+
+// Of one series of every size.
+double CostOfAllSizes(const Options& options) {
+  if (options.step_factor != 0) {
+    double cost = 0;
+    for (std::optional<std::uint64_t> bytes = options.min_bytes; bytes;
+         bytes = options.NextSize(*bytes)) {
+      cost += Cost(static_cast<double>(*bytes));
+    }
+    return cost;
+  }
+  // Many sizes at equal distances.
+  const auto sizes = static_cast<double>(options.Sizes());
+  const double first = static_cast<double>(options.min_bytes);
+  const double last =
+      first + (sizes - 1) * static_cast<double>(options.step_bytes);
+  return sizes * Cost((first + last) / 2);
+}
+
 class BenchmarkRun {
  public:
   BenchmarkRun(Job& job, const Options& options, const Buffers& buffers,
-               const std::function<void(const std::string&)>& print)
+               const Print& print, BenchmarkResult& result)
       : job_(job),
         options_(options),
         buffers_(buffers),
         print_(print),
         progress_bar_(job.rank() == 0),
-        all_series_(2.0 * static_cast<double>(options.Sizes()) *
+        whole_cost_(2.0 * CostOfAllSizes(options) *
                     static_cast<double>(options.types.size()) *
-                    static_cast<double>(options.ops.size())) {}
+                    static_cast<double>(options.ops.size())),
+        result_(result) {}
 
-  Result<BenchmarkResult> Run() {
-    Print(FormatTableHeader());
+  Status Run() {
+    RINGPIPE_RETURN_IF_ERROR(Show(FormatTableHeader()));
     for (const DataType type : options_.types) {
       for (const ReduceOp op : options_.ops) {
         for (std::optional<std::uint64_t> bytes = options_.min_bytes; bytes;
@@ -49,19 +74,17 @@ class BenchmarkRun {
         }
       }
     }
-    if (done_series_ > 0) {
-      result_.average_bus_bandwidth = bus_bandwidths_ / done_series_;
-    }
-    Print(FormatTableFooter(result_.wrong, result_.average_bus_bandwidth));
-    return std::move(result_);
+    return Show(
+        FormatTableFooter(result_.wrong, result_.average_bus_bandwidth));
   }
 
  private:
-  void Print(const std::string& text) {
-    if (job_.rank() == 0) {
-      progress_bar_.Clear();
-      print_(text);
+  Status Show(const std::string& text) {
+    if (job_.rank() != 0) {
+      return {};
     }
+    progress_bar_.Clear();
+    return print_(text);
   }
 
   Status MeasureSize(DataType type, ReduceOp op, std::uint64_t bytes) {
@@ -72,17 +95,31 @@ class BenchmarkRun {
     row.type = type;
     row.op = op;
     row.ranks = job_.size();
-    RINGPIPE_ASSIGN_OR_RETURN(measured.out_of_place,
-                              MeasureSeries(row, /*in_place=*/false));
+    auto out_of_place = MeasureSeries(row, /*in_place=*/false);
+    if (!out_of_place.ok()) {
+      Keep({row, {}, std::move(timed_us_)});
+      return out_of_place.status();
+    }
+    measured.out_of_place = std::move(out_of_place).value();
     row.out_of_place = Account(row, measured.out_of_place);
-    RINGPIPE_ASSIGN_OR_RETURN(measured.in_place,
-                              MeasureSeries(row, /*in_place=*/true));
+    auto in_place = MeasureSeries(row, /*in_place=*/true);
+    if (!in_place.ok()) {
+      Keep({row, std::move(measured.out_of_place), std::move(timed_us_)});
+      return in_place.status();
+    }
+    measured.in_place = std::move(in_place).value();
     row.in_place = Account(row, measured.in_place);
-    Print(FormatTableRow(row));
+    const std::string text = FormatTableRow(row);
     if (!options_.json_path.empty()) {
       result_.sizes.push_back(std::move(measured));
     }
-    return {};
+    return Show(text);
+  }
+
+  void Keep(UnfinishedSize unfinished) {
+    if (!options_.json_path.empty()) {
+      result_.unfinished = std::move(unfinished);
+    }
   }
 
   Result<Series> MeasureSeries(const TableRow& row, bool in_place) {
@@ -100,38 +137,44 @@ class BenchmarkRun {
     const std::string what =
         FormatByteSize(row.bytes) + " " + std::string(Name(row.type)) + " " +
         std::string(Name(row.op)) + (in_place ? " in place" : " out of place");
-    return Measure(job_, plan, [this, &what](double part) {
-      progress_bar_.Show((done_series_ + part) / all_series_, what);
-    });
+    const double cost = Cost(static_cast<double>(row.bytes));
+    return Measure(
+        job_, plan,
+        [this, &what, cost](double part) {
+          progress_bar_.Show((done_cost_ + part * cost) / whole_cost_, what);
+        },
+        &timed_us_);
   }
 
   // Adds a series to the totals.
   Figures Account(const TableRow& row, const Series& series) {
     const Figures figures = FiguresOf(series, options_.average);
     result_.wrong += series.wrong.value_or(0);
-    result_.in_calls_us += series.in_calls_us;
     bus_bandwidths_ += BusBandwidth(row.bytes, figures.time_us, row.ranks);
     done_series_ += 1;
+    done_cost_ += Cost(static_cast<double>(row.bytes));
+    result_.average_bus_bandwidth = bus_bandwidths_ / done_series_;
     return figures;
   }
 
   Job& job_;
   const Options& options_;
   const Buffers& buffers_;
-  const std::function<void(const std::string&)>& print_;
+  const Print& print_;
   ProgressBar progress_bar_;
-  const double all_series_;
+  const double whole_cost_;
+  double done_cost_ = 0;
   double done_series_ = 0;
-  double bus_bandwidths_ = 0;  // sum over the series
-  BenchmarkResult result_;
+  double bus_bandwidths_ = 0;     // sum over the series
+  std::vector<double> timed_us_;  // of the running series
+  BenchmarkResult& result_;
 };
 
 }  // namespace
 
-Result<BenchmarkResult> RunBenchmark(
-    Job& job, const Options& options, const Buffers& buffers,
-    const std::function<void(const std::string&)>& print) {
-  return BenchmarkRun(job, options, buffers, print).Run();
+Status RunBenchmark(Job& job, const Options& options, const Buffers& buffers,
+                    const Print& print, BenchmarkResult* result) {
+  return BenchmarkRun(job, options, buffers, print, *result).Run();
 }
 
 }  // namespace ringpipe

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,19 +29,30 @@ struct MeasuredSize {
   Series in_place;
 };
 
-struct BenchmarkResult {
-  std::vector<MeasuredSize> sizes;
-  std::uint64_t wrong = 0;
-  double average_bus_bandwidth = 0;
-  // This rank's time in all calls.
-  double in_calls_us = 0;
+// The size at which a run ended early.
+struct UnfinishedSize {
+  TableRow row;  // row.out_of_place where that series is whole
+  // The whole series out of place; nullopt where the run ended in it.
+  std::optional<Series> out_of_place;
+  // This rank's timed calls of the series in which the run ended.
+  std::vector<double> timed_us;
 };
 
-// The same result on every rank but for in_calls_us. Prints the table, row by
-// row, through `print` on rank 0.
-Result<BenchmarkResult> RunBenchmark(
-    Job& job, const Options& options, const Buffers& buffers,
-    const std::function<void(const std::string&)>& print);
+struct BenchmarkResult {
+  std::vector<MeasuredSize> sizes;
+  std::optional<UnfinishedSize> unfinished;
+  std::uint64_t wrong = 0;
+  double average_bus_bandwidth = 0;
+};
+
+// Prints text; an error ends the run.
+using Print = std::function<Status(const std::string&)>;
+
+// The same result on every rank but for what is unfinished. Prints the table,
+// row by row, through `print` on rank 0. After an error `*result` has what was
+// measured before it.
+Status RunBenchmark(Job& job, const Options& options, const Buffers& buffers,
+                    const Print& print, BenchmarkResult* result);
 
 }  // namespace ringpipe
 

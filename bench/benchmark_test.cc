@@ -83,24 +83,36 @@ class ThreadJob : public Job {
 
 struct Outcome {
   std::vector<Result<BenchmarkResult>> by_rank;
+  // What each had when it ended, well or not.
+  std::vector<BenchmarkResult> left;
   std::string printed;
 };
 
 Outcome RunJob(Room& room, const Options& options) {
   Outcome outcome;
   outcome.by_rank.assign(room.size, Status(StatusCode::kInternal, "not run"));
+  outcome.left.resize(room.size);
   std::vector<std::thread> threads;
   for (int rank = 0; rank < room.size; ++rank) {
     threads.emplace_back([&, rank] {
       std::vector<double> send(options.max_bytes / 8 + 1);
       std::vector<double> receive(options.max_bytes / 8 + 1);
       ThreadJob job(room, rank);
-      outcome.by_rank[rank] =
-          RunBenchmark(job, options, {send.data(), receive.data()},
-                       [&](const std::string& text) {
-                         EXPECT_EQ(rank, 0);
-                         outcome.printed += text;
-                       });
+      BenchmarkResult result;
+      const Status status = RunBenchmark(
+          job, options, {send.data(), receive.data()},
+          [&](const std::string& text) {
+            EXPECT_EQ(rank, 0);
+            outcome.printed += text;
+            return Status();
+          },
+          &result);
+      outcome.left[rank] = result;
+      if (status.ok()) {
+        outcome.by_rank[rank] = std::move(result);
+      } else {
+        outcome.by_rank[rank] = status;
+      }
     });
   }
   for (std::thread& thread : threads) {
@@ -219,6 +231,74 @@ TEST(Benchmark, AFailedCallEndsTheRunWithItsReason) {
     ASSERT_FALSE(result.ok());
     EXPECT_EQ(result.status().message(), "planted");
   }
+}
+
+TEST(Benchmark, WhatWasMeasuredBeforeAFailureIsKept) {
+  // A series is a first call, a warm-up, three timed calls and a check.
+  struct Case {
+    int failing_call;
+    std::size_t sizes;
+    bool out_of_place;
+    std::size_t timed;
+  };
+  for (const Case& of : {Case{1, 0, false, 0}, Case{4, 0, false, 2},
+                         Case{10, 0, true, 2}, Case{15, 1, false, 1}}) {
+    Room room(2);
+    room.failing_call = of.failing_call;
+    const Outcome outcome = RunJob(room, SmallOptions());
+    const BenchmarkResult& left = outcome.left[0];
+    EXPECT_EQ(left.sizes.size(), of.sizes);
+    ASSERT_TRUE(left.unfinished.has_value());
+    EXPECT_EQ(left.unfinished->out_of_place.has_value(), of.out_of_place);
+    EXPECT_EQ(left.unfinished->timed_us.size(), of.timed);
+  }
+}
+
+TEST(Benchmark, OnlyTimedCallsAreCounted) {
+  class CountingJob : public ThreadJob {
+   public:
+    using ThreadJob::ThreadJob;
+    void BeforeTimedCall() override { ++before; }
+    void AfterTimedCall(double us) override {
+      after += 1;
+      in_calls_us += us;
+    }
+    int before = 0, after = 0;
+    double in_calls_us = 0;
+  };
+  Room room(1);
+  CountingJob job(room, 0);
+  std::vector<double> send(1000), receive(1000);
+  BenchmarkResult result;
+  const auto print = [](const std::string&) { return Status(); };
+  ASSERT_TRUE(RunBenchmark(job, SmallOptions(), {send.data(), receive.data()},
+                           print, &result)
+                  .ok());
+  EXPECT_EQ(job.before, 5 * 2 * 3);
+  EXPECT_EQ(job.after, 5 * 2 * 3);
+  double sampled_us = 0;
+  for (const MeasuredSize& size : result.sizes) {
+    for (const Series* series : {&size.out_of_place, &size.in_place}) {
+      for (const double us : series->samples_us[0]) {
+        sampled_us += us;
+      }
+    }
+  }
+  EXPECT_DOUBLE_EQ(job.in_calls_us, sampled_us);
+}
+
+TEST(Benchmark, TextThatCannotBePrintedEndsTheRun) {
+  Room room(1);
+  ThreadJob job(room, 0);
+  std::vector<double> send(1000), receive(1000);
+  BenchmarkResult result;
+  const auto print = [](const std::string&) {
+    return Status(StatusCode::kUnavailable, "no space");
+  };
+  EXPECT_EQ(RunBenchmark(job, SmallOptions(), {send.data(), receive.data()},
+                         print, &result)
+                .message(),
+            "no space");
 }
 
 TEST(Agree, TheLowestRankThatFailedIsNamedOnEveryRank) {

@@ -1,10 +1,10 @@
 #include "bench/communicator_job.h"
 
+#include <sched.h>
+#include <time.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <cstdio>
-#include <map>
+#include <cstdlib>
 
 #include "nlohmann/json.hpp"
 
@@ -38,28 +38,43 @@ Result<std::vector<Json>> ExchangeJson(Job& job, const Json& mine) {
   return all;
 }
 
-struct StageTime {
-  double busy_ns = 0;
-  double wait_ns = 0;
-};
+double Number(const Json& json, const char* key) {
+  const auto at = json.find(key);
+  return at != json.end() && at->is_number() ? at->get<double>() : 0;
+}
 
-std::string Describe(const std::map<std::string, StageTime>& stages,
-                     double in_calls_ns) {
-  if (stages.empty() || in_calls_ns <= 0) {
-    return "nothing that was counted";
+std::vector<int> OwnCores() {
+  cpu_set_t set;
+  std::vector<int> cores;
+  if (sched_getaffinity(0, sizeof set, &set) == 0) {
+    for (int core = 0; core < CPU_SETSIZE; ++core) {
+      if (CPU_ISSET(core, &set)) {
+        cores.push_back(core);
+      }
+    }
   }
-  const auto longest = std::max_element(
-      stages.begin(), stages.end(), [](const auto& a, const auto& b) {
-        return a.second.busy_ns + a.second.wait_ns <
-               b.second.busy_ns + b.second.wait_ns;
-      });
-  char text[160];
-  std::snprintf(text, sizeof text,
-                "%.60s (busy %.0f %%, waited for %.0f %% of the time in calls)",
-                longest->first.c_str(),
-                100 * longest->second.busy_ns / in_calls_ns,
-                100 * longest->second.wait_ns / in_calls_ns);
-  return text;
+  return cores;
+}
+
+RankLoad ParseLoad(const Json& json, const std::string& host) {
+  RankLoad load;
+  load.host = host;
+  load.in_calls_ns = Number(json, "in_calls");
+  load.cpu_ns = Number(json, "cpu");
+  load.queued_ns = Number(json, "queued");
+  if (const auto cores = json.find("cores");
+      cores != json.end() && cores->is_array()) {
+    for (const Json& core : *cores) {
+      load.cores.insert(core.is_number_integer() ? core.get<int>() : 0);
+    }
+  }
+  if (const auto stages = json.find("stages");
+      stages != json.end() && stages->is_object()) {
+    for (const auto& [stage, time] : stages->items()) {
+      load.stages[stage] = {Number(time, "busy"), Number(time, "wait")};
+    }
+  }
+  return load;
 }
 
 }  // namespace
@@ -97,38 +112,57 @@ Result<std::vector<RankPlace>> CommunicatorJob::Places() {
   return places;
 }
 
-Result<std::string> CommunicatorJob::BoundBy(
-    const std::vector<StageCounters>& before, double in_calls_us) {
-  Json mine = {{"calls", in_calls_us * 1e3}, {"stages", Json::object()}};
-  for (const StageCounters& now : communicator_.stage_counters()) {
-    StageCounters past;
-    for (const StageCounters& counters : before) {
-      if (counters.stage == now.stage) {
-        past = counters;
-      }
-    }
-    mine["stages"][now.stage] = {
-        static_cast<double>(now.busy_ns - past.busy_ns),
-        static_cast<double>(now.wait_ns - past.wait_ns)};
+CommunicatorJob::Counters CommunicatorJob::ReadCounters() const {
+  Counters counters;
+  counters.stages = communicator_.stage_counters();
+  timespec cpu = {};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &cpu);
+  counters.cpu_ns =
+      static_cast<double>(cpu.tv_sec) * 1e9 + static_cast<double>(cpu.tv_nsec);
+  // "TIME-ON-CPU TIME-IN-QUEUE TIMESLICES", in nanoseconds.
+  char text[96];
+  const ssize_t size = pread(queue_fd_, text, sizeof text - 1, 0);
+  if (size > 0) {
+    text[size] = '\0';
+    char* rest = nullptr;
+    std::strtoull(text, &rest, 10);
+    counters.queued_ns = static_cast<double>(std::strtoull(rest, nullptr, 10));
+  }
+  return counters;
+}
+
+void CommunicatorJob::BeforeTimedCall() { before_ = ReadCounters(); }
+
+void CommunicatorJob::AfterTimedCall(double us) {
+  const Counters now = ReadCounters();
+  load_.in_calls_ns += us * 1e3;
+  load_.cpu_ns += now.cpu_ns - before_.cpu_ns;
+  load_.queued_ns += now.queued_ns - before_.queued_ns;
+  for (std::size_t i = 0; i < now.stages.size(); ++i) {
+    const StageCounters& stage = now.stages[i];
+    const StageCounters& past = before_.stages[i];
+    StageTime& time = load_.stages[stage.stage];
+    time.busy_ns += static_cast<double>(stage.busy_ns - past.busy_ns);
+    time.wait_ns += static_cast<double>(stage.wait_ns - past.wait_ns);
+  }
+}
+
+Result<std::vector<RankLoad>> CommunicatorJob::Loads(
+    const std::vector<RankPlace>& places) {
+  Json mine = {{"in_calls", load_.in_calls_ns},
+               {"cpu", load_.cpu_ns},
+               {"queued", load_.queued_ns},
+               {"cores", OwnCores()},
+               {"stages", Json::object()}};
+  for (const auto& [stage, time] : load_.stages) {
+    mine["stages"][stage] = {{"busy", time.busy_ns}, {"wait", time.wait_ns}};
   }
   RINGPIPE_ASSIGN_OR_RETURN(const auto all, ExchangeJson(*this, mine));
-  std::map<std::string, StageTime> stages;
-  double in_calls_ns = 0;
-  for (const Json& json : all) {
-    if (!json.contains("calls") || !json["calls"].is_number() ||
-        !json.contains("stages")) {
-      continue;
-    }
-    in_calls_ns += json["calls"].get<double>();
-    for (const auto& [stage, times] : json["stages"].items()) {
-      if (times.is_array() && times.size() == 2 && times[0].is_number() &&
-          times[1].is_number()) {
-        stages[stage].busy_ns += times[0].get<double>();
-        stages[stage].wait_ns += times[1].get<double>();
-      }
-    }
+  std::vector<RankLoad> loads;
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    loads.push_back(ParseLoad(all[rank], places[rank].host));
   }
-  return Describe(stages, in_calls_ns);
+  return loads;
 }
 
 }  // namespace ringpipe

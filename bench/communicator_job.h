@@ -2,10 +2,14 @@
 #ifndef RINGPIPE_BENCH_COMMUNICATOR_JOB_H_
 #define RINGPIPE_BENCH_COMMUNICATOR_JOB_H_
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <string>
 #include <vector>
 
 #include "bench/benchmark.h"
+#include "bench/bound_by.h"
 #include "bench/job.h"
 #include "bench/json_report.h"
 #include "bench/options.h"
@@ -13,12 +17,21 @@
 
 namespace ringpipe {
 
-// Lives no longer than its communicator. One thread.
+// Lives no longer than its communicator. One thread, which made it.
 class CommunicatorJob : public Job {
  public:
   // `blocking`: AllReduce; otherwise AllReduceAsync and Wait.
   CommunicatorJob(Communicator& communicator, bool blocking)
-      : communicator_(communicator), blocking_(blocking) {}
+      : communicator_(communicator),
+        blocking_(blocking),
+        queue_fd_(open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC)) {}
+  ~CommunicatorJob() override {
+    if (queue_fd_ >= 0) {
+      close(queue_fd_);
+    }
+  }
+  CommunicatorJob(const CommunicatorJob&) = delete;
+  CommunicatorJob& operator=(const CommunicatorJob&) = delete;
 
   int rank() const override { return communicator_.rank(); }
   int size() const override { return communicator_.size(); }
@@ -32,15 +45,28 @@ class CommunicatorJob : public Job {
   // Where every rank runs.
   Result<std::vector<RankPlace>> Places();
 
-  // What bounds the run: the stage in which the ranks together spent most time,
-  // as "receive (busy 12 %, waited for 43 % of the time in calls)". Counts from
-  // `before`, over calls that took this rank `in_calls_us`.
-  Result<std::string> BoundBy(const std::vector<StageCounters>& before,
-                              double in_calls_us);
+  void BeforeTimedCall() override;
+  void AfterTimedCall(double us) override;
+
+  // What every rank did in its timed calls so far, by rank. `places` are those
+  // of Places.
+  Result<std::vector<RankLoad>> Loads(const std::vector<RankPlace>& places);
 
  private:
+  // Since the process began.
+  struct Counters {
+    std::vector<StageCounters> stages;
+    double cpu_ns = 0;
+    double queued_ns = 0;
+  };
+  Counters ReadCounters() const;
+
   Communicator& communicator_;
   const bool blocking_;
+  // The calling thread's time in queues for a core; -1: not to be known.
+  const int queue_fd_;
+  Counters before_;
+  RankLoad load_;
 };
 
 }  // namespace ringpipe

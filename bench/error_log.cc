@@ -6,6 +6,9 @@
 namespace ringpipe {
 namespace {
 
+// The beginning of a stop record; other records begin with a number.
+constexpr char kStop = 's';
+
 // What every other rank says when one has failed: one of them is enough.
 bool IsConsequence(StatusCode code) {
   return code == StatusCode::kPeerLost || code == StatusCode::kAborted ||
@@ -26,6 +29,11 @@ std::string ErrorLog::Record(int rank, const Status& status) {
   return record + "\n";
 }
 
+// "sSIGNAL\n".
+std::string ErrorLog::StopRecord(int signal) {
+  return kStop + std::to_string(signal) + "\n";
+}
+
 void ErrorLog::Take(std::string_view bytes) {
   pending_ += bytes;
   for (auto end = pending_.find('\n'); end != pending_.npos;
@@ -41,6 +49,13 @@ void ErrorLog::Print(const std::string& line) {
 }
 
 void ErrorLog::TakeRecord(const std::string& record) {
+  if (stop_signal_ != 0) {
+    return;
+  }
+  if (record.starts_with(kStop)) {
+    stop_signal_ = std::atoi(record.c_str() + 1);
+    return;
+  }
   char* rest = nullptr;
   const long rank = std::strtol(record.c_str(), &rest, 10);
   const auto code = static_cast<StatusCode>(std::strtol(rest, &rest, 10));
@@ -49,7 +64,8 @@ void ErrorLog::TakeRecord(const std::string& record) {
     return;
   }
   if (IsConsequence(code)) {
-    if (consequence_printed_) {
+    // An abort that follows an error has that error for its reason.
+    if (consequence_printed_ || (code == StatusCode::kAborted && !empty())) {
       return;
     }
     consequence_printed_ = true;

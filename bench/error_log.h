@@ -22,6 +22,9 @@ class ErrorLog {
   // A record for the pipe, with its newline.
   static std::string Record(int rank, const Status& status);
 
+  // A record that says that all ranks are to be ended by `signal`.
+  static std::string StopRecord(int signal);
+
   // Takes what was read from the pipe, and prints the new errors in it.
   void Take(std::string_view bytes);
 
@@ -29,6 +32,10 @@ class ErrorLog {
   void Print(const std::string& line);
 
   bool empty() const { return printed_ == 0; }
+
+  // Of the first stop record; 0: there was none. What comes behind it is not
+  // printed.
+  int stop_signal() const { return stop_signal_; }
 
  private:
   void TakeRecord(const std::string& record);
@@ -38,6 +45,7 @@ class ErrorLog {
   std::set<std::string> seen_;
   bool consequence_printed_ = false;
   int printed_ = 0;
+  int stop_signal_ = 0;
 };
 
 }  // namespace ringpipe

@@ -35,6 +35,20 @@ TEST_F(ErrorLogTest, OneRanksLossIsSaidOnceInWhateverWords) {
   EXPECT_EQ(lines_.size(), 2u);
 }
 
+TEST_F(ErrorLogTest, AnAbortAfterAnErrorIsNotPrinted) {
+  Take(0, StatusCode::kUnavailable, "cannot write to standard output");
+  Take(1, StatusCode::kAborted, "rank 0: cannot write to standard output");
+  EXPECT_EQ(lines_.size(), 1u);
+}
+
+TEST_F(ErrorLogTest, NothingIsPrintedAfterAStop) {
+  EXPECT_EQ(log_.stop_signal(), 0);
+  log_.Take(ErrorLog::StopRecord(13) +
+            ErrorLog::Record(1, {StatusCode::kPeerLost, "rank 0 died"}));
+  EXPECT_EQ(log_.stop_signal(), 13);
+  EXPECT_TRUE(lines_.empty());
+}
+
 TEST_F(ErrorLogTest, RecordsComeInPiecesAndTogether) {
   const std::string records =
       ErrorLog::Record(0, {StatusCode::kInternal, "one"}) +

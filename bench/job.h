@@ -25,6 +25,9 @@ class Job {
   virtual Status AllReduce(const void* send, void* receive, std::size_t count,
                            DataType type, ReduceOp op) = 0;
   virtual Status Barrier() = 0;
+  // Called before and after each timed call, outside of its time: for counters.
+  virtual void BeforeTimedCall() {}
+  virtual void AfterTimedCall(double /*us*/) {}
   // Every rank's blob by rank; at most 1 MiB each.
   virtual Result<std::vector<std::string>> Exchange(
       const std::string& blob) = 0;

@@ -1,5 +1,6 @@
 #include "bench/json_report.h"
 
+#include "bench/interruption.h"
 #include "nlohmann/json.hpp"
 
 namespace ringpipe {
@@ -17,24 +18,23 @@ Json Parameters(const Options& options) {
   for (const ReduceOp op : options.ops) {
     ops.push_back(Name(op));
   }
-  Json json = {{"min_bytes", options.min_bytes},
-               {"max_bytes", options.max_bytes}};
-  if (options.step_factor != 0) {
-    json["step_factor"] = options.step_factor;
-  } else {
-    json["step_bytes"] = options.step_bytes;
-  }
-  json["iterations"] =
-      options.iterations ? Json(*options.iterations) : Json(nullptr);
-  json["warmup_iterations"] = options.warmups;
-  json["checks"] = options.checks;
-  json["types"] = types;
-  json["ops"] = ops;
-  json["average"] = static_cast<int>(options.average);
-  json["blocking"] = options.blocking;
-  json["registered_buffers"] = static_cast<int>(options.buffers);
-  json["seed"] = options.seed;
-  return json;
+  const bool factor = options.step_factor != 0;
+  return {
+      {"min_bytes", options.min_bytes},
+      {"max_bytes", options.max_bytes},
+      {"step_factor", factor ? Json(options.step_factor) : Json(nullptr)},
+      {"step_bytes", factor ? Json(nullptr) : Json(options.step_bytes)},
+      {"iterations",
+       options.iterations ? Json(*options.iterations) : Json(nullptr)},
+      {"warmup_iterations", options.warmups},
+      {"checks", options.checks},
+      {"types", types},
+      {"ops", ops},
+      {"average", static_cast<int>(options.average)},
+      {"blocking", options.blocking},
+      {"registered_buffers", static_cast<int>(options.buffers)},
+      {"seed", options.seed},
+  };
 }
 
 Json FormatSeries(const TableRow& row, const Figures& figures,
@@ -61,38 +61,102 @@ Json FormatSeries(const TableRow& row, const Figures& figures,
   };
 }
 
-}  // namespace
+Json FormatSize(const MeasuredSize& size) {
+  const TableRow& row = size.row;
+  return {
+      {"bytes", row.bytes},
+      {"count", row.count},
+      {"type", Name(row.type)},
+      {"op", Name(row.op)},
+      {"out_of_place", FormatSeries(row, row.out_of_place, size.out_of_place)},
+      {"in_place", FormatSeries(row, row.in_place, size.in_place)},
+  };
+}
 
-std::string FormatJsonReport(const std::string& version, const Options& options,
-                             const std::vector<RankPlace>& places,
-                             const BenchmarkResult& result,
-                             const std::string& bound_by) {
+Json FormatUnfinished(const std::optional<UnfinishedSize>& unfinished) {
+  if (!unfinished) {
+    return nullptr;
+  }
+  const TableRow& row = unfinished->row;
+  const auto& out_of_place = unfinished->out_of_place;
+  return {
+      {"bytes", row.bytes},
+      {"count", row.count},
+      {"type", Name(row.type)},
+      {"op", Name(row.op)},
+      {"out_of_place", out_of_place
+                           ? FormatSeries(row, row.out_of_place, *out_of_place)
+                           : Json(nullptr)},
+      {"rank_0_samples_us", unfinished->timed_us},
+  };
+}
+
+Json FormatRanks(const std::vector<RankPlace>& places) {
   Json ranks = Json::array();
   for (const RankPlace& place : places) {
     ranks.push_back(
         {{"host", place.host}, {"pid", place.pid}, {"device", place.device}});
   }
+  return ranks;
+}
+
+Json FormatStages(const std::map<std::string, StageShare>& shares) {
+  Json stages = Json::object();
+  for (const auto& [stage, share] : shares) {
+    stages[stage] = {{"busy", share.busy}, {"waited", share.wait}};
+  }
+  return stages;
+}
+
+const char* Verdict(const Options& options, const Report& report) {
+  if (report.interrupted_by != 0) {
+    return "interrupted";
+  }
+  if (report.result.wrong > 0) {
+    return "wrong";
+  }
+  return options.checks > 0 ? "ok" : "unchecked";
+}
+
+}  // namespace
+
+std::string FormatJsonReport(const Options& options, const Report& report) {
+  const RunFacts& facts = report.facts;
+  const BenchmarkResult& result = report.result;
   Json sizes = Json::array();
   for (const MeasuredSize& size : result.sizes) {
-    const TableRow& row = size.row;
-    sizes.push_back(
-        {{"bytes", row.bytes},
-         {"count", row.count},
-         {"type", Name(row.type)},
-         {"op", Name(row.op)},
-         {"out_of_place",
-          FormatSeries(row, row.out_of_place, size.out_of_place)},
-         {"in_place", FormatSeries(row, row.in_place, size.in_place)}});
+    sizes.push_back(FormatSize(size));
   }
   const Json json = {
-      {"version", version},
+      {"schema",
+       {{"name", "ringpipe-allreduce"}, {"version", kJsonSchemaVersion}}},
+      {"version", facts.version},
+      {"date", facts.date},
+      {"verdict", Verdict(options, report)},
+      {"interrupted_by", report.interrupted_by != 0
+                             ? Json(SignalName(report.interrupted_by))
+                             : Json(nullptr)},
       {"collective", "allreduce"},
+      {"launcher", facts.launcher},
+      {"device", facts.places.empty() ? "" : facts.places.front().device},
+      {"processor",
+       {{"model", facts.processor.model},
+        {"cores", facts.processor.cores},
+        {"usable_cores", facts.processor.usable_cores}}},
+      {"environment", facts.environment},
+      {"chunking",
+       {{"algorithm", facts.chunks.algorithm},
+        {"subchunk_bytes", facts.chunks.subchunk_bytes},
+        {"depth", facts.chunks.depth},
+        {"slots", facts.chunks.slots}}},
       {"parameters", Parameters(options)},
-      {"ranks", ranks},
+      {"ranks", FormatRanks(facts.places)},
       {"sizes", sizes},
+      {"unfinished", FormatUnfinished(result.unfinished)},
       {"wrong", result.wrong},
       {"average_bus_bandwidth_gb_per_s", result.average_bus_bandwidth},
-      {"bound_by", bound_by},
+      {"stages", FormatStages(report.stages)},
+      {"bound_by", report.bound_by ? Json(*report.bound_by) : Json(nullptr)},
   };
   // Bytes that are no UTF-8, as a host name may have, are replaced: the other
   // choice is an exception.

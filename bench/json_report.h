@@ -2,29 +2,32 @@
 #ifndef RINGPIPE_BENCH_JSON_REPORT_H_
 #define RINGPIPE_BENCH_JSON_REPORT_H_
 
+#include <map>
+#include <optional>
 #include <string>
-#include <vector>
 
 #include "bench/benchmark.h"
+#include "bench/bound_by.h"
 #include "bench/options.h"
+#include "bench/run_facts.h"
 
 namespace ringpipe {
 
-// Where a rank runs.
-struct RankPlace {
-  std::string host;
-  int pid = 0;
-  std::string device;  // with the reason for its choice
+// The version of the schema that README.md describes. A field more leaves it;
+// one that goes, or means something else, makes it one larger.
+inline constexpr int kJsonSchemaVersion = 1;
+
+struct Report {
+  RunFacts facts;
+  BenchmarkResult result;
+  std::map<std::string, StageShare> stages;
+  std::optional<std::string> bound_by;
+  // The signal that ended the run early; 0: none did.
+  int interrupted_by = 0;
 };
 
-// An object with "version", "collective", "parameters", "ranks" (a RankPlace
-// each), "sizes" (every sample in "samples_us", [rank][iteration]; "slowest_us"
-// is their maximum over ranks, which the summary is of), "wrong",
-// "average_bus_bandwidth_gb_per_s" and "bound_by". Ends with a newline.
-std::string FormatJsonReport(const std::string& version, const Options& options,
-                             const std::vector<RankPlace>& places,
-                             const BenchmarkResult& result,
-                             const std::string& bound_by);
+// One object, as README.md has it. Ends with a newline.
+std::string FormatJsonReport(const Options& options, const Report& report);
 
 }  // namespace ringpipe
 

@@ -18,6 +18,8 @@
 
 #include "base/deadline.h"
 #include "bench/error_log.h"
+#include "bench/interruption.h"
+#include "bench/terminal.h"
 
 namespace ringpipe {
 namespace {
@@ -27,10 +29,14 @@ namespace {
 constexpr std::chrono::milliseconds kTermAfter(1400);
 constexpr std::chrono::milliseconds kKillAfter(1800);
 
+// After a signal that was passed on to the ranks. Rank 0 gives itself 10 s to
+// save its report.
+constexpr std::chrono::milliseconds kKillStoppedAfter(12'000);
+
 void PrintLine(const std::string& line) {
   // One write, so that it does not mix with the ranks' own lines. On a terminal
   // a progress bar may stand on the line.
-  const std::string text = (isatty(STDERR_FILENO) == 1 ? "\r\033[K" : "") +
+  const std::string text = (TakesEscapes(STDERR_FILENO) ? kClearLine : "") +
                            ("allreduce: " + line) + "\n";
   (void)!write(STDERR_FILENO, text.data(), text.size());
 }
@@ -98,7 +104,7 @@ class LocalRanks {
   LocalRanks(const LocalRanks&) = delete;
   LocalRanks& operator=(const LocalRanks&) = delete;
 
-  Result<int> Run() {
+  Result<JobEnd> Run() {
     RINGPIPE_RETURN_IF_ERROR(Open());
     const Status started = StartAll();
     if (!started.ok()) {
@@ -115,17 +121,14 @@ class LocalRanks {
     if (worst_ != 0 && log_.empty() && !stopped_by_) {
       log_.Print("a rank ended with exit status " + std::to_string(worst_));
     }
-    return stopped_by_ ? 128 + *stopped_by_ : worst_;
+    return JobEnd{worst_, stopped_by_};
   }
 
  private:
   Status Open() {
     // Before the first fork, so that no signal is missed.
-    sigset_t mask;
-    sigemptyset(&mask);
-    for (const int signal : {SIGCHLD, SIGINT, SIGTERM, SIGHUP}) {
-      sigaddset(&mask, signal);
-    }
+    sigset_t mask = EndingSignals();
+    sigaddset(&mask, SIGCHLD);
     sigprocmask(SIG_BLOCK, &mask, &old_mask_);
     signal_fd_ = signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK);
     if (signal_fd_ < 0 || pipe2(pipe_, O_CLOEXEC | O_NONBLOCK) != 0) {
@@ -189,38 +192,53 @@ class LocalRanks {
 
   void WaitForEvent() {
     pollfd fds[] = {{signal_fd_, POLLIN, 0}, {pipe_[0], POLLIN, 0}};
-    int timeout_ms = -1;
-    if (failed_at_) {
-      const auto& next = sent_ == 0         ? kTermAfter
-                         : sent_ == SIGTERM ? kKillAfter
-                                            : std::chrono::milliseconds(60'000);
-      timeout_ms = Deadline::At(*failed_at_ + next).PollTimeoutMs(1000) + 1;
-    }
-    poll(fds, 2, timeout_ms);
-    // What a rank wrote before it ended comes before the news of its end.
-    DrainPipe();
+    poll(fds, 2, MsToNextStep());
+    // First the signals: what ranks say about one is not printed.
     signalfd_siginfo info;
     while (read(signal_fd_, &info, sizeof info) == sizeof info) {
       const int signal = static_cast<int>(info.ssi_signo);
-      if (signal != SIGCHLD && !stopped_by_) {
+      if (signal != SIGCHLD && stopped_by_) {
+        Signal(SIGKILL);  // somebody is losing patience
+      } else if (signal != SIGCHLD) {
         Stop(signal);
       }
     }
+    // What a rank wrote before it ended comes before the news of its end.
+    DrainPipe();
     Reap();
+  }
+
+  int MsToNextStep() const {
+    if (!failed_at_ || sent_ == SIGKILL) {
+      return -1;
+    }
+    const auto next = stopped_by_  ? kKillStoppedAfter
+                      : sent_ == 0 ? kTermAfter
+                                   : kKillAfter;
+    return Deadline::At(*failed_at_ + next).PollTimeoutMs(60'000) + 1;
   }
 
   void DrainPipe() {
     char bytes[PIPE_BUF];
     ssize_t count;
     while ((count = read(pipe_[0], bytes, sizeof bytes)) > 0) {
-      log_.Take({bytes, static_cast<std::size_t>(count)});
+      if (!stopped_by_) {
+        log_.Take({bytes, static_cast<std::size_t>(count)});
+      }
+      if (log_.stop_signal() != 0 && !stopped_by_) {
+        Stop(log_.stop_signal());
+      }
     }
   }
 
-  // Somebody wants an end: at once, and no complaints about it.
+  // Somebody wants an end, and no complaints about it. Ranks ignore SIGPIPE.
   void Stop(int signal) {
     stopped_by_ = signal;
-    failed_at_ = Clock::now() - kTermAfter;
+    if (sent_ == SIGKILL) {
+      return;
+    }
+    failed_at_ = Clock::now();
+    Signal(signal == SIGPIPE ? SIGTERM : signal);
   }
 
   void Reap() {
@@ -242,16 +260,18 @@ class LocalRanks {
     int exit_status = WEXITSTATUS(status);
     if (WIFSIGNALED(status)) {
       const int signal = WTERMSIG(status);
-      if (sent_ != 0 && (signal == SIGTERM || signal == SIGKILL)) {
+      if (sent_ != 0 && (signal == sent_ || signal == SIGKILL)) {
         return;  // our doing
+      }
+      // A terminal sends SIGINT to all; this one was a little faster.
+      if (signal == SIGINT && !stopped_by_) {
+        Stop(signal);
       }
       exit_status = 128 + signal;
       if (!stopped_by_) {
-        log_.Print(
-            "rank " + std::to_string(rank) + " (pid " + std::to_string(pid) +
-            ") was killed by signal " + std::to_string(signal) + " (SIG" +
-            std::string(sigabbrev_np(signal) ? sigabbrev_np(signal) : "?") +
-            ")");
+        log_.Print("rank " + std::to_string(rank) + " (pid " +
+                   std::to_string(pid) + ") was killed by signal " +
+                   std::to_string(signal) + " (" + SignalName(signal) + ")");
       }
     }
     if (exit_status != 0) {
@@ -265,7 +285,8 @@ class LocalRanks {
       return;
     }
     const auto since = Clock::now() - *failed_at_;
-    if (since >= kKillAfter && sent_ != SIGKILL) {
+    if (since >= (stopped_by_ ? kKillStoppedAfter : kKillAfter) &&
+        sent_ != SIGKILL) {
       Signal(SIGKILL);
     } else if (since >= kTermAfter && sent_ == 0) {
       Signal(SIGTERM);
@@ -290,15 +311,15 @@ class LocalRanks {
   std::vector<pid_t> pids_;  // by rank; -1: ended
   int running_ = 0;
   int worst_ = 0;
-  std::optional<int> stopped_by_;  // a signal to this process
+  std::optional<int> stopped_by_;  // as JobEnd's
   std::optional<Clock::time_point> failed_at_;
   int sent_ = 0;  // the last signal that was sent to the ranks
 };
 
 }  // namespace
 
-Result<int> RunLocalRanks(int ranks,
-                          const std::vector<std::string>& arguments) {
+Result<JobEnd> RunLocalRanks(int ranks,
+                             const std::vector<std::string>& arguments) {
   return LocalRanks(ranks, arguments).Run();
 }
 
@@ -313,6 +334,13 @@ void ReportError(int error_fd, int rank, const Status& status) {
   }
   PrintLine((rank < 0 ? "" : "rank " + std::to_string(rank) + ": ") +
             status.ToString());
+}
+
+void ReportStop(int error_fd, int signal) {
+  if (error_fd >= 0) {
+    const std::string record = ErrorLog::StopRecord(signal);
+    (void)!write(error_fd, record.data(), record.size());
+  }
 }
 
 }  // namespace ringpipe

@@ -2,6 +2,7 @@
 #ifndef RINGPIPE_BENCH_LOCAL_RANKS_H_
 #define RINGPIPE_BENCH_LOCAL_RANKS_H_
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -9,29 +10,46 @@
 
 namespace ringpipe {
 
+// How a job ended.
+struct JobEnd {
+  // 0, or the largest of the ranks', where one that was killed by signal S
+  // counts as 128 + S.
+  int exit_status = 0;
+  // The signal that ended the job, where one did that was meant for all of it:
+  // to this process, or to a rank that said so (ReportStop) or that died of
+  // SIGINT. This process is to die of it too.
+  std::optional<int> stopped_by;
+};
+
 // Runs `arguments` (a program's path and its arguments) once for each of
 // `ranks` ranks, with RINGPIPE_RANK, RINGPIPE_SIZE, RINGPIPE_ROOT and
-// RINGPIPE_JOB_ID set and "--error-fd=N" appended, and returns the exit status:
-// 0, or the largest of the ranks', where one that was killed by signal S counts
-// as 128 + S.
+// RINGPIPE_JOB_ID set and "--error-fd=N" appended, to the end of all of them.
 //
 // The ranks share this process's group, session, standard output and error. (No
 // setsid: where the kernel groups processes by session for scheduling,
 // sched_yield does nothing between ranks in different ones.) They die with this
-// process. SIGINT, SIGTERM and SIGHUP end all of them. When a rank fails, the
-// others have 1.4 s to end by themselves before they are ended.
+// process. SIGINT, SIGTERM and SIGHUP (unless they are ignored) are passed on
+// to all of them, which have 12 s to save what they have before they are
+// killed; a second signal kills them at once. When a rank fails, the others
+// have 1.4 s to end by themselves before they are ended.
 //
 // Errors that ranks report through ReportError are printed to stderr, each
 // once, however many ranks report it.
 //
 // Call it in a process with one thread, no child processes and the default
 // actions for signals.
-Result<int> RunLocalRanks(int ranks, const std::vector<std::string>& arguments);
+Result<JobEnd> RunLocalRanks(int ranks,
+                             const std::vector<std::string>& arguments);
 
 // Tells the user that this rank failed. With `error_fd` >= 0 (a rank of
 // RunLocalRanks), through the launcher; otherwise on stderr. rank < 0: not
 // known.
 void ReportError(int error_fd, int rank, const Status& status);
+
+// Tells the launcher, where there is one (`error_fd` >= 0), that this rank is
+// about to die of `signal`, which is meant for the whole job: the other ranks
+// are to be ended, and what they say about it is not worth printing.
+void ReportStop(int error_fd, int signal);
 
 }  // namespace ringpipe
 

@@ -19,6 +19,7 @@
 #include <sstream>
 
 #include "base/deadline.h"
+#include "bench/interruption.h"
 
 namespace ringpipe {
 namespace {
@@ -53,6 +54,22 @@ int RankRole(const std::string& what, int error_fd) {
       raise(SIGKILL);
     }
     pause_forever();
+  } else if (what == "stop") {
+    if (rank == 1) {
+      ReportStop(error_fd, SIGPIPE);
+      ReportError(error_fd, -1, {StatusCode::kUnavailable, "not printed"});
+    }
+    pause_forever();
+  } else if (what == "interrupted") {
+    if (rank == 1) {
+      DieOf(SIGINT);
+    }
+    pause_forever();
+  } else if (what == "hang-stubbornly") {
+    signal(SIGTERM, [](int) { (void)!write(STDOUT_FILENO, "got it\n", 7); });
+    std::printf("%d\n", static_cast<int>(getpid()));
+    std::fflush(stdout);
+    pause_forever();
   } else if (what == "hang") {
     std::printf("%d\n", static_cast<int>(getpid()));
     std::fflush(stdout);
@@ -64,15 +81,22 @@ int RankRole(const std::string& what, int error_fd) {
 // A launcher in a process of its own, and what it and its ranks print.
 class Launcher {
  public:
-  Launcher(int ranks, const std::string& what) {
+  // The launcher begins with `ignored` ignored, where that is a signal.
+  Launcher(int ranks, const std::string& what, int ignored = 0) {
     EXPECT_EQ(pipe2(pipe_, O_CLOEXEC), 0);
     pid_ = fork();
     if (pid_ == 0) {
       prctl(PR_SET_PDEATHSIG, SIGKILL);
+      if (ignored != 0) {
+        signal(ignored, SIG_IGN);
+      }
       dup2(pipe_[1], STDOUT_FILENO);
       dup2(pipe_[1], STDERR_FILENO);
-      const auto status = RunLocalRanks(ranks, {"rank", what});
-      _exit(status.ok() ? status.value() : 99);
+      const auto end = RunLocalRanks(ranks, {"rank", what});
+      if (end.ok() && end.value().stopped_by) {
+        DieOf(*end.value().stopped_by);
+      }
+      _exit(end.ok() ? end.value().exit_status : 99);
     }
     close(pipe_[1]);
   }
@@ -203,8 +227,42 @@ TEST(LocalRanks, AnInterruptedLauncherEndsItsRanksQuietly) {
     kill(launcher.pid(), signal);
     // The end of the pipe: nobody holds it any more.
     EXPECT_EQ(Occurrences(launcher.Read(), "\n"), 3);
-    EXPECT_EQ(launcher.Wait(), 128 + signal);
+    EXPECT_EQ(launcher.Wait(), 1000 + signal);
   }
+}
+
+TEST(LocalRanks, ASecondSignalKillsRanksThatDoNotEnd) {
+  const auto start = Clock::now();
+  Launcher launcher(3, "hang-stubbornly");
+  launcher.Read(3);
+  kill(launcher.pid(), SIGTERM);
+  // Each rank says that it got the first.
+  launcher.Read(6);
+  kill(launcher.pid(), SIGTERM);
+  launcher.Read();
+  EXPECT_LT(Clock::now() - start, std::chrono::seconds(8));
+  EXPECT_EQ(launcher.Wait(), 1000 + SIGTERM);
+}
+
+TEST(LocalRanks, WhereHangupIsIgnoredItEndsNobody) {
+  Launcher launcher(2, "hang", SIGHUP);
+  launcher.Read(2);
+  kill(launcher.pid(), SIGHUP);
+  kill(launcher.pid(), SIGTERM);
+  launcher.Read();
+  EXPECT_EQ(launcher.Wait(), 1000 + SIGTERM);
+}
+
+TEST(LocalRanks, ARankThatSaysStopEndsAllOfThemQuietly) {
+  Launcher launcher(3, "stop");
+  EXPECT_EQ(launcher.Read(), "");
+  EXPECT_EQ(launcher.Wait(), 1000 + SIGPIPE);
+}
+
+TEST(LocalRanks, ARankThatDiesOfSigintEndsAllOfThemQuietly) {
+  Launcher launcher(3, "interrupted");
+  EXPECT_EQ(launcher.Read(), "");
+  EXPECT_EQ(launcher.Wait(), 1000 + SIGINT);
 }
 
 TEST(LocalRanks, RanksDieWithALauncherThatIsKilled) {

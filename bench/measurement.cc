@@ -42,10 +42,12 @@ Result<std::vector<std::vector<double>>> ExchangeDoubles(
 
 class SeriesRun {
  public:
-  SeriesRun(Job& job, const SeriesPlan& plan, const SeriesProgress& progress)
-      : job_(job), plan_(plan), progress_(progress) {}
+  SeriesRun(Job& job, const SeriesPlan& plan, const SeriesProgress& progress,
+            std::vector<double>& timed_us)
+      : job_(job), plan_(plan), progress_(progress), timed_us_(timed_us) {}
 
   Result<Series> Run() {
+    timed_us_.clear();
     // What is not known yet is taken for the default.
     planned_ = 1.0 + plan_.warmups + plan_.checks +
                plan_.iterations.value_or(kDefaultIterations);
@@ -59,14 +61,9 @@ class SeriesRun {
     }
     RINGPIPE_ASSIGN_OR_RETURN(const int iterations, Iterations(fastest_us));
     planned_ = done_ + iterations + plan_.checks;
-    std::vector<double> mine;
-    mine.reserve(iterations + 1);
-    mine.push_back(first_us);
-    for (int i = 0; i < iterations; ++i) {
-      RefillIfDue();
-      RINGPIPE_ASSIGN_OR_RETURN(const double us, Call());
-      mine.push_back(us);
-    }
+    RINGPIPE_RETURN_IF_ERROR(TimedCalls(iterations));
+    std::vector<double> mine = timed_us_;
+    mine.insert(mine.begin(), first_us);
     RINGPIPE_ASSIGN_OR_RETURN(series_.samples_us, ExchangeDoubles(job_, mine));
     for (std::vector<double>& samples : series_.samples_us) {
       series_.first_us.push_back(samples.front());
@@ -106,18 +103,33 @@ class SeriesRun {
     }
   }
 
+  Status TimedCalls(int calls) {
+    timed_us_.reserve(calls);
+    for (int i = 0; i < calls; ++i) {
+      RefillIfDue();
+      RINGPIPE_ASSIGN_OR_RETURN(const double us, Call(/*timed=*/true));
+      timed_us_.push_back(us);
+    }
+    return {};
+  }
+
   // Returns the time of one call, in microseconds.
-  Result<double> Call() {
+  Result<double> Call(bool timed = false) {
     if (progress_) {
       progress_(done_ / planned_);
     }
     RINGPIPE_RETURN_IF_ERROR(job_.Barrier());
+    if (timed) {
+      job_.BeforeTimedCall();
+    }
     const auto start = Clock::now();
     RINGPIPE_RETURN_IF_ERROR(job_.AllReduce(Input(), plan_.receive, plan_.count,
                                             plan_.type, plan_.op));
     const double us =
         std::chrono::duration<double, std::micro>(Clock::now() - start).count();
-    series_.in_calls_us += us;
+    if (timed) {
+      job_.AfterTimedCall(us);
+    }
     done_ += 1;
     since_fill_ += 1;
     return us;
@@ -180,6 +192,7 @@ class SeriesRun {
   Job& job_;
   const SeriesPlan& plan_;
   const SeriesProgress& progress_;
+  std::vector<double>& timed_us_;
   Series series_;
   double done_ = 0;  // calls
   double planned_ = 1;
@@ -189,8 +202,9 @@ class SeriesRun {
 }  // namespace
 
 Result<Series> Measure(Job& job, const SeriesPlan& plan,
-                       const SeriesProgress& progress) {
-  return SeriesRun(job, plan, progress).Run();
+                       const SeriesProgress& progress,
+                       std::vector<double>* timed_us) {
+  return SeriesRun(job, plan, progress, *timed_us).Run();
 }
 
 std::vector<double> SlowestRank(

@@ -37,8 +37,6 @@ struct Series {
   std::vector<double> first_us;
   // Over all ranks and all checked calls; nullopt where none was checked.
   std::optional<std::uint64_t> wrong;
-  // This rank's time in all calls.
-  double in_calls_us = 0;
 };
 
 // Called between calls with the part of the series that is done, 0 to 1.
@@ -46,9 +44,12 @@ using SeriesProgress = std::function<void(double part)>;
 
 // The order: first call, warm-ups, timed calls, checked calls. A barrier
 // before each, so that calls do not overlap and samples are independent.
-// Times are exchanged after the last timed call.
+// Times are exchanged after the last timed call. `timed_us` gets this rank's
+// times of the timed calls, one by one, so that they are there also where an
+// error ends the series.
 Result<Series> Measure(Job& job, const SeriesPlan& plan,
-                       const SeriesProgress& progress);
+                       const SeriesProgress& progress,
+                       std::vector<double>* timed_us);
 
 // The slowest rank's time of each call.
 std::vector<double> SlowestRank(

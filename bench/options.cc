@@ -1,7 +1,10 @@
 #include "bench/options.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <span>
+#include <string_view>
+#include <vector>
 
 #include "CLI/CLI.hpp"
 #include "bench/byte_size.h"
@@ -20,8 +23,10 @@ constexpr char kDescription[] =
 constexpr char kFooter[] =
     "Sizes are bytes, with K, M, G or T for powers of 1024. Bandwidths are in "
     "GB/s, GB = 1e9 bytes.\n"
-    "Exit status: 0; 1 where an argument or a result is wrong or a rank "
-    "failed; 128 + signal where a rank was killed.\n"
+    "Exit status: 0; 1 where an argument or a result is wrong, the output "
+    "cannot be written or a rank failed; 128 + signal where a rank was "
+    "killed. Ctrl-C and SIGTERM end the program by that signal; with -J what "
+    "was measured so far is written before.\n"
     "\n"
     "A size is measured in this order, out of place and then in place: the "
     "first call, the warm-ups, the timed calls, the checked calls. The table "
@@ -91,13 +96,77 @@ void AddOptions(CLI::App& app, Options& options, Texts& texts) {
                  "to Communicator::Register; 0: any memory [0]")
       ->check(CLI::Range(0, 2));
   app.add_option("-J,--json,--output_file", options.json_path,
-                 "write every sample to this file, as JSON");
+                 "write every sample to this file, as JSON; -: to standard "
+                 "output, and the table to standard error");
   app.add_option("--seed", options.seed, "of the input data [1]");
+  app.add_flag("--version", options.version, "print the version");
   app.add_option("--error-fd", options.error_fd)->group("");  // not in the help
 }
 
 Status Invalid(std::string message) {
   return {StatusCode::kInvalidArgument, std::move(message)};
+}
+
+// How many characters have to be inserted, deleted, replaced or swapped with
+// their neighbour to make one of the other (optimal string alignment).
+int EditDistance(std::string_view from, std::string_view to) {
+  std::vector<std::vector<int>> distance(from.size() + 1,
+                                         std::vector<int>(to.size() + 1));
+  for (std::size_t i = 0; i <= from.size(); ++i) {
+    for (std::size_t j = 0; j <= to.size(); ++j) {
+      if (i == 0 || j == 0) {
+        distance[i][j] = static_cast<int>(i + j);
+        continue;
+      }
+      const bool same = from[i - 1] == to[j - 1];
+      int best = std::min({distance[i - 1][j] + 1, distance[i][j - 1] + 1,
+                           distance[i - 1][j - 1] + (same ? 0 : 1)});
+      if (i > 1 && j > 1 && from[i - 1] == to[j - 2] &&
+          from[i - 2] == to[j - 1]) {
+        best = std::min(best, distance[i - 2][j - 2] + 1);
+      }
+      distance[i][j] = best;
+    }
+  }
+  return distance[from.size()][to.size()];
+}
+
+// "; did you mean --ranks?", or nothing where no long option is near.
+std::string NearMiss(const CLI::App& app, std::string_view typed) {
+  const std::string_view name = typed.substr(0, typed.find('='));
+  std::string nearest;
+  // More than two mistakes, or one in three letters, make another word.
+  int least = std::min(3, (static_cast<int>(name.size()) - 2) / 3 + 1);
+  if (name.size() > 4 && name.starts_with("--")) {
+    for (const CLI::Option* option : app.get_options()) {
+      for (const std::string& known : option->get_lnames()) {
+        const int distance = EditDistance(name.substr(2), known);
+        if (distance < least && !option->get_group().empty()) {
+          least = distance;
+          nearest = known;
+        }
+      }
+    }
+  }
+  return nearest.empty() ? "" : "; did you mean --" + nearest + "?";
+}
+
+// Names the first argument that nobody knows, in the words of whoever typed it.
+// CLI11 has them in another order, and an option apart from its value.
+Status UnknownArgument(const CLI::App& app, int argc, const char* const* argv) {
+  const std::vector<std::string> unknown = app.remaining();
+  for (int i = 1; i < argc; ++i) {
+    const std::string typed = argv[i];
+    if (std::find(unknown.begin(), unknown.end(), typed) != unknown.end()) {
+      return Invalid((typed.starts_with("-") ? "there is no option "
+                                             : "an argument too much: ") +
+                     typed + NearMiss(app, typed) + "; see --help");
+    }
+  }
+  // Part of an argument: "-cZ" is -c and -Z.
+  return Invalid("there is no option " +
+                 (unknown.empty() ? std::string("like this") : unknown.back()) +
+                 "; see --help");
 }
 
 Status ParseSize(const char* option, const std::string& text,
@@ -200,6 +269,8 @@ Result<Options> ParseOptions(int argc, const char* const* argv,
   } catch (const CLI::CallForHelp&) {
     options.help = app.help();
     return options;
+  } catch (const CLI::ExtrasError&) {
+    return UnknownArgument(app, argc, argv);
   } catch (const CLI::ParseError& error) {
     return Invalid(std::string(error.what()) + "; see --help");
   }
@@ -211,7 +282,8 @@ Result<Options> ParseOptions(int argc, const char* const* argv,
   options.buffers = static_cast<BufferKind>(texts.registered);
   RINGPIPE_RETURN_IF_ERROR(ParseSizes(texts, options));
   RINGPIPE_RETURN_IF_ERROR(ParseTypeAndOp(texts, options));
-  if (!options.json_path.empty() && !invocation_directory.empty()) {
+  if (!options.json_path.empty() && !options.JsonToStandardOutput() &&
+      !invocation_directory.empty()) {
     options.json_path =
         (std::filesystem::path(invocation_directory) / options.json_path)
             .string();

@@ -47,7 +47,8 @@ struct Options {
   AcrossRanks average = AcrossRanks::kAverage;
   bool blocking = true;
   BufferKind buffers = BufferKind::kPrivate;
-  // -J, as an absolute path or relative to the working directory; empty: none.
+  // -J, as an absolute path or relative to the working directory; empty: none;
+  // "-": standard output, and the table goes to standard error.
   std::string json_path;
   std::uint64_t seed = 1;
   // --ranks; 0: one process of a job that some launcher has started.
@@ -57,6 +58,10 @@ struct Options {
 
   // Not empty: print this and exit with status 0.
   std::string help;
+  // --version: the same with the version.
+  bool version = false;
+
+  bool JsonToStandardOutput() const { return json_path == "-"; }
 
   // The size after `bytes`, or nullopt after the last one.
   std::optional<std::uint64_t> NextSize(std::uint64_t bytes) const;

@@ -1,29 +1,34 @@
 #include "bench/rank_main.h"
 
+#include <signal.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <map>
 #include <memory>
+#include <thread>
 
 #include "bench/atomic_file.h"
 #include "bench/available_memory.h"
 #include "bench/benchmark.h"
+#include "bench/bound_by.h"
 #include "bench/byte_size.h"
 #include "bench/communicator_job.h"
+#include "bench/interruption.h"
 #include "bench/json_report.h"
 #include "bench/local_ranks.h"
+#include "bench/run_facts.h"
+#include "bench/text_output.h"
+#include "bootstrap/launcher.h"
+#include "engine/algorithms.h"
 #include "engine/communicator.h"
 
 namespace ringpipe {
 namespace {
-
-void Print(const std::string& text) {
-  std::fputs(text.c_str(), stdout);
-  std::fflush(stdout);
-}
 
 // Private memory, page-aligned, given back to the system at the end.
 class PrivateMemory {
@@ -54,32 +59,72 @@ class PrivateMemory {
   std::size_t bytes_ = 0;
 };
 
+TextOutput StandardOutput(int stop_fd) {
+  return {STDOUT_FILENO, "standard output", stop_fd};
+}
+
+TextOutput StandardError(int stop_fd) {
+  return {STDERR_FILENO, "standard error", stop_fd};
+}
+
+// Open MPI kills all ranks when the first has ended after a signal, and a
+// second after the signal in any case: so long the others wait for rank 0's
+// report.
+constexpr std::chrono::milliseconds kRank0Saves(700);
+
 class Rank {
  public:
-  Rank(const Options& options, Communicator& communicator)
+  // `stop_fd`: readable once the run is to end early.
+  Rank(const Options& options, Communicator& communicator, int stop_fd)
       : options_(options),
         communicator_(communicator),
-        job_(communicator, options.blocking) {}
+        job_(communicator, options.blocking),
+        table_(options.JsonToStandardOutput() ? StandardError(stop_fd)
+                                              : StandardOutput(stop_fd)) {}
 
   Status Run() {
+    RINGPIPE_RETURN_IF_ERROR(GatherFacts());
     RINGPIPE_RETURN_IF_ERROR(AllKnow(Agree(job_, CheckJsonPath())));
-    RINGPIPE_ASSIGN_OR_RETURN(places_, job_.Places());
+    RINGPIPE_ASSIGN_OR_RETURN(report_.facts.places, job_.Places());
     RINGPIPE_RETURN_IF_ERROR(AllKnow(CheckHostMemory()));
     RINGPIPE_RETURN_IF_ERROR(AllKnow(Agree(job_, Allocate())));
-    PrintHeader();
-    const auto before = communicator_.stage_counters();
-    RINGPIPE_ASSIGN_OR_RETURN(const BenchmarkResult result,
-                              RunBenchmark(job_, options_, buffers_, Print));
-    RINGPIPE_ASSIGN_OR_RETURN(const std::string bound_by,
-                              job_.BoundBy(before, result.in_calls_us));
-    RINGPIPE_RETURN_IF_ERROR(AllKnow(Agree(job_, Report(result, bound_by))));
+    RINGPIPE_RETURN_IF_ERROR(PrintHeader());
+    RINGPIPE_RETURN_IF_ERROR(RunBenchmark(
+        job_, options_, buffers_,
+        [this](const std::string& text) { return table_.Write(text); },
+        &report_.result));
+    RINGPIPE_ASSIGN_OR_RETURN(const auto loads,
+                              job_.Loads(report_.facts.places));
+    report_.stages = StageShares(loads);
+    report_.bound_by = BoundBy(loads, options_.buffers != BufferKind::kPrivate);
+    RINGPIPE_RETURN_IF_ERROR(PrintBoundBy());
+    RINGPIPE_RETURN_IF_ERROR(AllKnow(Agree(job_, WriteReport())));
     RINGPIPE_RETURN_IF_ERROR(Free());
-    if (result.wrong > 0) {
-      return AllKnow({StatusCode::kInternal, std::to_string(result.wrong) +
-                                                 " wrong values in the "
-                                                 "results"});
+    if (report_.result.wrong > 0) {
+      return AllKnow(
+          {StatusCode::kInternal, std::to_string(report_.result.wrong) +
+                                      " wrong values in the results"});
     }
     return {};
+  }
+
+  // After Run returned because `signal` ended the run early: rank 0 writes what
+  // was measured until then.
+  Status SaveInterrupted(int signal) {
+    if (options_.json_path.empty() || report_written_) {
+      return {};
+    }
+    if (job_.rank() != 0) {
+      std::this_thread::sleep_for(kRank0Saves);
+      return {};
+    }
+    report_.interrupted_by = signal;
+    return WriteReport();
+  }
+
+  // Whether the reader of the table or of the report has gone away.
+  bool reader_left() const {
+    return table_.reader_left() || report_reader_left_;
   }
 
   // Whether the error that Run returned is every rank's, in the same words.
@@ -92,7 +137,8 @@ class Rank {
   }
 
   Status CheckJsonPath() const {
-    if (job_.rank() != 0 || options_.json_path.empty()) {
+    if (job_.rank() != 0 || options_.json_path.empty() ||
+        options_.JsonToStandardOutput()) {
       return {};
     }
     return CheckWritable(options_.json_path);
@@ -105,13 +151,13 @@ class Rank {
         const auto blobs,
         job_.Exchange(available ? std::to_string(*available) : ""));
     std::map<std::string, int> ranks;
-    for (const RankPlace& place : places_) {
+    for (const RankPlace& place : report_.facts.places) {
       ++ranks[place.host];
     }
     for (std::size_t rank = 0; rank < blobs.size(); ++rank) {
       const auto bytes = ParseByteSize(blobs[rank]);
       if (bytes.ok()) {
-        const std::string& host = places_[rank].host;
+        const std::string& host = report_.facts.places[rank].host;
         RINGPIPE_RETURN_IF_ERROR(
             CheckMemory(options_, ranks[host], bytes.value())
                 .WithContext("host " + host));
@@ -153,9 +199,9 @@ class Rank {
     return {};
   }
 
-  void PrintHeader() const {
+  Status PrintHeader() {
     if (job_.rank() != 0) {
-      return;
+      return {};
     }
     std::string text = "# ringpipe " + std::string(Version()) +
                        " allreduce, ranks: " + std::to_string(job_.size()) +
@@ -175,7 +221,7 @@ class Rank {
         " blocking: " + std::to_string(options_.blocking) +
         " registered: " + std::to_string(static_cast<int>(options_.buffers)) +
         " seed: " + std::to_string(options_.seed) + "\n#\n";
-    Print(text + DescribePlaces());
+    return table_.Write(text + DescribePlaces());
   }
 
   // nccl-tests' list of ranks; the device, whose description is long, once
@@ -184,8 +230,9 @@ class Rank {
     constexpr std::size_t kMostLines = 64;
     std::string text = "# Using devices\n";
     std::string device;
-    for (std::size_t rank = 0; rank < places_.size(); ++rank) {
-      const RankPlace& place = places_[rank];
+    const std::vector<RankPlace>& places = report_.facts.places;
+    for (std::size_t rank = 0; rank < places.size(); ++rank) {
+      const RankPlace& place = places[rank];
       if (place.device != device) {
         device = place.device;
         text += "#   " + device + "\n";
@@ -196,24 +243,55 @@ class Rank {
                       place.pid, place.host.c_str());
         text += line;
       } else if (rank == kMostLines) {
-        text += "#  and " + std::to_string(places_.size() - rank) + " more\n";
+        text += "#  and " + std::to_string(places.size() - rank) + " more\n";
       }
     }
     return text;
   }
 
-  Status Report(const BenchmarkResult& result,
-                const std::string& bound_by) const {
+  // The line is left out where nothing is known.
+  Status PrintBoundBy() {
     if (job_.rank() != 0) {
       return {};
     }
-    Print("# Bound by             : " + bound_by + "\n#\n");
-    if (options_.json_path.empty()) {
+    return table_.Write((report_.bound_by ? "# Bound by             : " +
+                                                *report_.bound_by + "\n#\n"
+                                          : "#\n"));
+  }
+
+  Status GatherFacts() {
+    RunFacts& facts = report_.facts;
+    RINGPIPE_ASSIGN_OR_RETURN(const Environment environment,
+                              Environment::FromProcess());
+    RINGPIPE_ASSIGN_OR_RETURN(const Launch launch, DetectLaunch(environment));
+    RINGPIPE_ASSIGN_OR_RETURN(const AlgorithmInfo algorithm,
+                              FindAlgorithm(Collective::kAllReduce));
+    facts.version = Version();
+    facts.date = UtcDate();
+    facts.launcher = options_.error_fd >= 0 ? "--ranks" : launch.launcher;
+    facts.processor = FindProcessor();
+    facts.environment = ReportedVariables(environ);
+    facts.chunks.algorithm = algorithm.name;
+    facts.chunks.subchunk_bytes = environment.subchunk_bytes;
+    facts.chunks.depth = environment.depth;
+    return {};
+  }
+
+  Status WriteReport() {
+    if (job_.rank() != 0 || options_.json_path.empty()) {
       return {};
     }
-    return WriteAtomically(
-        options_.json_path,
-        FormatJsonReport(Version(), options_, places_, result, bound_by));
+    report_.facts.chunks.slots = communicator_.slot_counters().slots;
+    const std::string text = FormatJsonReport(options_, report_);
+    report_written_ = true;
+    if (!options_.JsonToStandardOutput()) {
+      return WriteAtomically(options_.json_path, text);
+    }
+    TextOutput output = StandardOutput(/*stop_fd=*/-1);
+    const Status status = output.Write(text);
+    // No error that the other ranks should know.
+    report_reader_left_ = output.reader_left();
+    return report_reader_left_ ? Status() : status;
   }
 
   const Options& options_;
@@ -222,7 +300,10 @@ class Rank {
   PrivateMemory send_;
   PrivateMemory receive_;
   Buffers buffers_;
-  std::vector<RankPlace> places_;
+  TextOutput table_;
+  Report report_;
+  bool report_written_ = false;
+  bool report_reader_left_ = false;
   bool all_know_ = false;
 };
 
@@ -246,31 +327,72 @@ Result<std::unique_ptr<Communicator>> Join(const Options& options) {
   return communicator;
 }
 
+// Ends a run that `signal` ended early: what was measured is saved, and the
+// process dies of the signal.
+[[noreturn]] void EndEarly(const Options& options, Rank& rank, int signal) {
+  const Status saved = rank.SaveInterrupted(signal);
+  if (!saved.ok()) {
+    // Not by way of the launcher, which prints nothing any more.
+    ReportError(-1, -1, saved);
+  }
+  // The launcher then ends all ranks; it may know already.
+  ReportStop(options.error_fd, signal);
+  DieOf(signal);
+}
+
+// Tells the user about an error that ended this rank's run.
+void ReportFailure(const Options& options, const Rank& rank,
+                   Communicator& communicator, const Status& status) {
+  if (options.error_fd >= 0) {
+    ReportError(options.error_fd, -1, status);
+  } else {
+    // Other launchers print what each rank says: what all have to say, rank 0
+    // says for them.
+    const int self = communicator.rank();
+    const bool shared = rank.all_know() || IsShared(status.code());
+    if (self == 0 || !shared) {
+      ReportError(-1, shared ? -1 : self, status);
+    }
+  }
+  if (!rank.all_know() && communicator.failure().ok()) {
+    // The others are still at work.
+    communicator.Abort(status.message());
+  }
+}
+
 }  // namespace
 
 int RankMain(const Options& options) {
+  // Before the communicator's threads. A write to a pipe that nobody reads is
+  // an error that is noticed where it happens.
+  SignalWatch signals;
+  signal(SIGPIPE, SIG_IGN);
   auto communicator = Join(options);
   if (!communicator.ok()) {
+    signals.Stop();  // ends the process where a signal came
     ReportError(options.error_fd, -1, communicator.status());
     return 1;
   }
-  Rank rank(options, **communicator);
-  const Status status = rank.Run();
-  if (status.ok()) {
-    return 0;
+  Rank rank(options, **communicator, signals.fd());
+  // Other ranks of a launcher of our own die at once.
+  if ((*communicator)->rank() == 0 || options.error_fd < 0) {
+    signals.Arm([&](int signal) {
+      ReportStop(options.error_fd, signal);
+      (*communicator)->Abort("interrupted by " + SignalName(signal));
+    });
   }
-  if (options.error_fd >= 0) {
-    ReportError(options.error_fd, -1, status);
+  const Status status = rank.Run();
+  if (const int signal = signals.Stop()) {
+    EndEarly(options, rank, signal);
+  }
+  if (rank.reader_left()) {
+    EndEarly(options, rank, SIGPIPE);
+  }
+  if (!status.ok()) {
+    ReportFailure(options, rank, **communicator, status);
     return 1;
   }
-  // Other launchers print what each rank says: what all have to say, rank 0
-  // says for them.
-  const int self = (*communicator)->rank();
-  const bool shared = rank.all_know() || IsShared(status.code());
-  if (self == 0 || !shared) {
-    ReportError(-1, shared ? -1 : self, status);
-  }
-  return 1;
+  return 0;
 }
 
 }  // namespace ringpipe

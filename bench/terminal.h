@@ -1,0 +1,20 @@
+// What a program may write to a terminal.
+#ifndef RINGPIPE_BENCH_TERMINAL_H_
+#define RINGPIPE_BENCH_TERMINAL_H_
+
+namespace ringpipe {
+
+// Whether `fd` is a terminal that understands escape sequences: not with
+// TERM=dumb.
+bool TakesEscapes(int fd);
+
+// Columns of the terminal `fd`: what the terminal says (TIOCGWINSZ) or the
+// variable COLUMNS, the smaller where both are known; 80 where neither is.
+int TerminalColumns(int fd);
+
+// Returns the cursor to the begin of its line and empties the line.
+inline constexpr char kClearLine[] = "\r\033[K";
+
+}  // namespace ringpipe
+
+#endif  // RINGPIPE_BENCH_TERMINAL_H_

@@ -397,13 +397,13 @@ int Main(int argc, char** argv) {
   app.add_option("--error-fd", arguments.error_fd)->group("");
   CLI11_PARSE(app, argc, argv);
   if (arguments.error_fd < 0) {
-    const auto exit_status = RunLocalRanks(
+    const auto end = RunLocalRanks(
         arguments.ranks, std::vector<std::string>(argv, argv + argc));
-    if (!exit_status.ok()) {
-      ReportError(-1, -1, exit_status.status());
+    if (!end.ok()) {
+      ReportError(-1, -1, end.status());
       return 1;
     }
-    return exit_status.value();
+    return end.value().exit_status;
   }
   int rank = -1;
   const Status status = RunRank(arguments, &rank);

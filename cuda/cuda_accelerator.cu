@@ -136,8 +136,9 @@ class PrimaryContext {
     context_ = nullptr;
     return Status(StatusCode::kUnavailable,
                   "CUDA: making the context: " + driver_.NameOf(error) +
-                      "; is the GPU visible to this process and not full "
-                      "(nvidia-smi, CUDA_VISIBLE_DEVICES)?");
+                      "; is the GPU visible to this process, and is there "
+                      "memory left on it (nvidia-smi, CUDA_VISIBLE_DEVICES)? "
+                      "After fork() CUDA cannot be used without exec");
   }
 
  private:
@@ -505,8 +506,8 @@ Status CudaAccelerator::PrepareSlots(void* slots, std::size_t bytes) {
       CudaStatus(name() + ": making the context current", current.error()));
   const std::string what = name() + ": pinning " + std::to_string(bytes) +
                            " bytes of slots (cudaHostRegister)";
-  // Portable: pinned for every device of the process, so that a copy from
-  // another GPU's memory is asynchronous too.
+  // Portable: pinned for every device of the process, so that a copy of managed
+  // memory that lies on another GPU is asynchronous too.
   RINGPIPE_RETURN_IF_ERROR(CudaStatus(
       what,
       cudaHostRegister(slots, bytes,

@@ -371,9 +371,9 @@ Status RunRank(const Arguments& arguments, int* rank) {
   RINGPIPE_ASSIGN_OR_RETURN(const auto communicator,
                             Communicator::Create(options));
   *rank = communicator->rank();
-  const Status status = arguments.time_bytes > 0
-                            ? Measure(*communicator, *memory, arguments)
-                            : Checker(*communicator, *memory).Run();
+  Status status = arguments.time_bytes > 0
+                      ? Measure(*communicator, *memory, arguments)
+                      : Checker(*communicator, *memory).Run();
   if (!status.ok()) {
     communicator->Abort(status.ToString());
   }

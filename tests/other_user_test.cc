@@ -37,8 +37,10 @@
 #include "tests/holdings.h"
 #include "tests/rank_processes.h"
 #include "tests/rank_threads.h"
+#include "verbs/soft/datagrams.h"
 #include "verbs/soft/layout.h"
 #include "verbs/soft/link_message.h"
+#include "verbs/soft/ud_endpoint.h"
 
 namespace ringpipe::testing {
 namespace {
@@ -277,6 +279,44 @@ int AttackProcess() {
   return 0;
 }
 
+// Sends a datagram with its user's number to the queue pair in TEST_TARGET.
+int SendDatagram() {
+  if (!BecomeWhoTheTestSays()) {
+    return 1;
+  }
+  verbs::soft::UdEndpoint endpoint;
+  const uid_t user = geteuid();
+  std::memcpy(endpoint.buffer.data(), &user, sizeof user);
+  const int posted = endpoint.Send(
+      endpoint.PathTo(endpoint),
+      static_cast<std::uint32_t>(std::stoul(std::getenv(kTargetVariable))), 0,
+      sizeof user);
+  Print(posted == 0 && endpoint.Poll() ? "sent" : "not sent");
+  return 0;
+}
+
+// Says which user's datagrams come, until the test says that it is enough.
+int ReceiveDatagrams() {
+  if (!BecomeWhoTheTestSays()) {
+    return 1;
+  }
+  verbs::soft::UdEndpoint endpoint;
+  for (int i = 0; i < 4; ++i) {
+    endpoint.Receive(i, 0, verbs::soft::UdEndpoint::kBufferBytes);
+  }
+  Print(std::to_string(endpoint.qp->qp_num));
+  while (!GoHasCome()) {
+    if (endpoint.Poll(milliseconds(10))) {
+      uid_t user = 0;
+      std::memcpy(&user, endpoint.buffer.data() + verbs::soft::kGrhBytes,
+                  sizeof user);
+      Print("from " + std::to_string(user));
+    }
+  }
+  Print("end");
+  return 0;
+}
+
 // Wants to be rank 1 at the bootstrap's address in TEST_TARGET.
 int AttackJoin() {
   if (!BecomeWhoTheTestSays()) {
@@ -422,6 +462,19 @@ TEST_P(OtherUserTest, GetsNothingFromTheDevicesSockets) {
                       "another user (uid 61002)"));
 }
 
+// The same user's arrives, and the other's, which was sent first, does not.
+TEST_P(OtherUserTest, SendsNoDatagramThatArrives) {
+  RankProcess receiver = StartAs(GetParam(), "receive datagrams", 0, job_);
+  const std::string target = receiver.ReadLine(kPatience);
+  for (const uid_t user : {kAttacker, GetParam()}) {
+    RankProcess sender = StartAs(user, "send datagram", 1, job_, target);
+    EXPECT_EQ(sender.ReadLine(kPatience), "sent");
+  }
+  EXPECT_EQ(receiver.ReadLine(kPatience), "from " + std::to_string(GetParam()));
+  receiver.Go();
+  EXPECT_EQ(receiver.ReadLine(kPatience), "end");
+}
+
 TEST_P(OtherUserTest, GetsNothingFromTheRanksMemoryAndDescriptors) {
   std::vector<RankProcess> ranks = StartJob();
   for (int rank = 0; rank < 2; ++rank) {
@@ -477,5 +530,7 @@ int main(int argc, char** argv) {
                          {"attack device", &AttackDevice},
                          {"attack process", &AttackProcess},
                          {"attack join", &AttackJoin},
+                         {"send datagram", &SendDatagram},
+                         {"receive datagrams", &ReceiveDatagrams},
                          {"squat join", &SquatJoin}});
 }

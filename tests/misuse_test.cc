@@ -7,6 +7,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/liveness_bound.h"
 #include "engine/communicator.h"
 #include "gtest/gtest.h"
 #include "tests/rank_threads.h"
@@ -156,7 +157,8 @@ TEST(CreateTest, AMissingRankEndsTheOthersByTheTimeoutAndIsNamed) {
   const auto communicator = Communicator::Create(options);
   ASSERT_FALSE(communicator.ok());
   ExpectError(communicator.status(), StatusCode::kTimeout, {"1"});
-  EXPECT_LT(steady_clock::now() - start, std::chrono::seconds(5));
+  EXPECT_LT(steady_clock::now() - start,
+            LivenessBound(std::chrono::seconds(2)));
 }
 
 // --- Ranks that disagree

@@ -9,7 +9,14 @@ import subprocess
 import time
 
 PATIENCE_S = 45
+# As base/liveness_bound.h, which says why.
+LIVENESS_FACTOR = 6
 PR_SET_CHILD_SUBREAPER = 36
+
+
+def liveness_bound_s(promise_s):
+    """How long a test gives what is promised within `promise_s`."""
+    return promise_s * LIVENESS_FACTOR
 
 
 def adopt_orphans():

@@ -28,6 +28,9 @@ listener = socket.create_server(("127.0.0.1", int(sys.argv[1])))
 print("listening", flush=True)
 threading.Event().wait()
 """
+# For the ranks that are there to start and join, also on a busy machine, before
+# the one that is not there is given up.
+JOIN_MS = "2500"
 # Runs until somebody ends it.
 ENDLESS = ["-b", "1M", "-e", "1M", "-n", "10000000"]
 
@@ -149,9 +152,9 @@ class MpirunTest:
         started = time.monotonic()
         launcher = self.start(
             [*self.mpirun, "-n", str(RANKS - 1), PROGRAM, *SIZES, ":", "-n",
-             "1", "true"], RINGPIPE_JOIN_TIMEOUT_MS="1000").finish()
-        # Liveness: far from the 30 s that it would take by default.
-        self.assertLess(time.monotonic() - started, 15)
+             "1", "true"], RINGPIPE_JOIN_TIMEOUT_MS=JOIN_MS).finish()
+        # Liveness: not the 30 s that it would take by default.
+        self.assertLess(time.monotonic() - started, 25)
         self.assertEqual(launcher.returncode, 1)
         said = set(messages(launcher.stderr + launcher.stdout))
         self.assertEqual(len(said), 1, said)
@@ -226,13 +229,13 @@ class VariablesTest:
     def test_a_missing_rank_is_named_when_the_time_to_join_is_over(self):
         started = time.monotonic()
         for process in self.launch(0, *SIZES, ranks=(0, 1, 3),
-                                   RINGPIPE_JOIN_TIMEOUT_MS="1000"):
+                                   RINGPIPE_JOIN_TIMEOUT_MS=JOIN_MS):
             process.finish()
             self.assertEqual(process.returncode, 1)
             said = messages(process.stderr)
             self.assertEqual(len(said), 1, said)
             self.assertRegex(said[0], r"timeout: rank\(s\) 2 of 4 did not join")
-        self.assertLess(time.monotonic() - started, 15)
+        self.assertLess(time.monotonic() - started, 25)
 
     def test_a_missing_rank_0_is_named_by_all_others(self):
         for process in self.launch(0, *SIZES, ranks=(1, 2, 3),
@@ -369,9 +372,9 @@ class PlainVariablesWithSecret(PlainVariables):
 
     def test_a_rank_with_another_secret_is_refused_and_named_as_missing(self):
         job_of_three = self.launch(0, *SIZES, ranks=(0, 1, 3),
-                                   RINGPIPE_JOIN_TIMEOUT_MS="2000")
+                                   RINGPIPE_JOIN_TIMEOUT_MS=JOIN_MS)
         stranger = self.start_rank(2, 0, *SIZES, RINGPIPE_SECRET="another",
-                                   RINGPIPE_JOIN_TIMEOUT_MS="2000")
+                                   RINGPIPE_JOIN_TIMEOUT_MS=JOIN_MS)
         for process in [*job_of_three, stranger]:
             process.finish()
             self.assertEqual(process.returncode, 1)

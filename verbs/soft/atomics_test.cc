@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/deadline.h"
+#include "base/liveness_bound.h"
 #include "gtest/gtest.h"
 #include "verbs/soft/endpoint.h"
 #include "verbs/soft/forbidden_copies.h"
@@ -253,7 +254,7 @@ TEST(AtomicLock, IsTakenFromWhoDiedWithIt) {
     peer->pipe().Get<bool>();
     peer->pipe().Get<bool>();
   }
-  EXPECT_LT(Clock::now() - start, std::chrono::seconds(2));
+  EXPECT_LT(Clock::now() - start, LivenessBound(std::chrono::seconds(2)));
   EXPECT_EQ(Word(responders.endpoint(), 8), 200u);  // half an add is none
   for (PeerProcess* peer : {&survivor, &through_slots}) {
     peer->pipe().Put(true);

@@ -16,6 +16,7 @@
 
 #include "auth/mac.h"
 #include "verbs/soft/context.h"
+#include "verbs/soft/link_message.h"
 #include "verbs/soft/queue_pair.h"
 
 namespace ringpipe::verbs::soft {
@@ -60,8 +61,7 @@ bool HasTrustedSender(msghdr* message) {
         control->cmsg_type == SCM_CREDENTIALS) {
       ucred sender;
       memcpy(&sender, CMSG_DATA(control), sizeof sender);
-      const uid_t own = geteuid();
-      return sender.uid == own || sender.uid == 0 || own == 0;
+      return IsTrustedUser(sender.uid);
     }
   }
   return false;

@@ -6,6 +6,7 @@
 #include <sys/eventfd.h>
 
 #include <algorithm>
+#include <string>
 
 #include "verbs/soft/context.h"
 
@@ -17,6 +18,8 @@ constexpr int kEventsAtOnce = 64;
 constexpr int kMessagesAtOnce = 64;
 // Strangers of the same user may connect too; more than peers need is refused.
 constexpr std::size_t kMaxRequesters = 4096;
+// A flood of strangers must not become a flood of log lines.
+constexpr int kMostRefusalsLogged = 20;
 
 bool Add(int epoll, int fd) {
   epoll_event event = {};
@@ -148,13 +151,24 @@ void Housekeeper::Accept() {
     if (!socket) {
       return;
     }
-    ucred peer;
+    ucred peer = {};
     const int fd = socket.get();
-    if (requesters_.size() < kMaxRequesters && IsTrusted(fd, &peer) &&
-        Add(epoll_.get(), fd)) {
+    if (!IsTrusted(fd, &peer)) {
+      LogRefusal(peer.uid);
+    } else if (requesters_.size() < kMaxRequesters && Add(epoll_.get(), fd)) {
       requesters_[fd] = std::move(socket);
     }
   }
+}
+
+void Housekeeper::LogRefusal(uid_t user) {
+  if (++refused_ > kMostRefusalsLogged) {
+    return;
+  }
+  context_->network().LogWarning(
+      "soft0: refused a connection: it belongs to another user (uid " +
+      std::to_string(user) + ")" +
+      (refused_ == kMostRefusalsLogged ? "; further ones are not logged" : ""));
 }
 
 void Housekeeper::HandleRequester(int socket) {

@@ -1,6 +1,8 @@
 #ifndef RINGPIPE_VERBS_SOFT_HOUSEKEEPER_H_
 #define RINGPIPE_VERBS_SOFT_HOUSEKEEPER_H_
 
+#include <sys/types.h>
+
 #include <atomic>
 #include <cstdint>
 #include <map>
@@ -47,6 +49,7 @@ class Housekeeper {
   void Wait(Clock::time_point until);
   void Handle(int fd);
   void Accept();
+  void LogRefusal(uid_t user);
   void HandleRequester(int socket);
   void Answer(int socket, const LinkMessage& request);
   void DropRequester(int socket);
@@ -63,6 +66,7 @@ class Housekeeper {
   // Of the thread: those who connected to us.
   std::map<int, FileDescriptor> requesters_;
   std::map<Attachment, int> attachments_;
+  int refused_ = 0;  // strangers' connections
   std::thread thread_;
 };
 

@@ -57,8 +57,13 @@ socklen_t ContextAddress(const std::string& host_id, std::uint32_t block,
 socklen_t DatagramAddress(const std::string& host_id, std::uint32_t block,
                           sockaddr_un* address);
 
-// Whether the process at the other end may share memory with this one: the same
-// user, or one of the two is root.
+// Whether a process of that user may share memory with this one: only the same
+// user's. A root who trusted everybody would hand its memory to everybody, and
+// one whom everybody trusts can help himself anyway.
+bool IsTrustedUser(uid_t user);
+
+// Whether the process at the other end may; `peer` is who it is, as the kernel
+// says.
 bool IsTrusted(int socket, ucred* peer);
 
 }  // namespace ringpipe::verbs::soft

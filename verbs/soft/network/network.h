@@ -59,6 +59,7 @@ class Network {
 
   // For its own parts.
   void LogDebug(const std::string& line) const { logger_.Debug(line); }
+  void LogWarning(const std::string& line) const { logger_.Warning(line); }
   const std::string& secret() const { return options_.secret; }
   std::uint16_t PortOf(std::uint32_t qpn) const;
   bool IsLocal(const ibv_gid& gid) const { return port_->IsLocal(gid); }

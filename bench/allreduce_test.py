@@ -66,8 +66,8 @@ class Results(unittest.TestCase):
             if line.startswith("# Bound by"):
                 self.assertRegex(
                     line,
-                    r"^# Bound by             : (the processor|other processes "
-                    r"on|rank \d+ on|copy in|copy out|reduce|register|send|"
+                    r"^# Bound by             : (the processor|waiting for a "
+                    r"core of|rank \d+ on|copy in|copy out|reduce|register|send|"
                     r"receive|free slots|the network)\b.*: .*; \S")
                 for percent in re.findall(r"(\d+) %", line):
                     self.assertLessEqual(int(percent), 100, line)

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <cstdint>
 #include <limits>
 #include <string>
@@ -124,6 +125,11 @@ std::string_view PlacementName(double round_trip_ns) {
   return round_trip_ns < kSiblingsBelowNs   ? "siblings"
          : round_trip_ns < kOneCacheBelowNs ? "one L3"
                                             : "far";
+}
+
+std::string FormatPlacement(double round_trip_ns) {
+  return std::string(PlacementName(round_trip_ns)) + " " +
+         std::to_string(std::lround(round_trip_ns)) + " ns";
 }
 
 }  // namespace ringpipe

@@ -3,6 +3,7 @@
 #ifndef RINGPIPE_BENCH_CORE_DISTANCE_H_
 #define RINGPIPE_BENCH_CORE_DISTANCE_H_
 
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -24,6 +25,9 @@ Result<double> CacheLineRoundTripNs(int core, int other);
 // (two threads of one core, around 50 ns), "one L3" (two cores that share a
 // cache, around 110 ns), "far" (no cache is shared, 200 ns and more).
 std::string_view PlacementName(double round_trip_ns);
+
+// Both: "far 507 ns".
+std::string FormatPlacement(double round_trip_ns);
 
 }  // namespace ringpipe
 

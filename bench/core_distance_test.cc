@@ -11,6 +11,7 @@ TEST(CoreDistance, PlacementsAreToldApart) {
   EXPECT_EQ(PlacementName(120), "one L3");
   EXPECT_EQ(PlacementName(200), "far");
   EXPECT_EQ(PlacementName(515), "far");
+  EXPECT_EQ(FormatPlacement(117.4), "one L3 117 ns");
 }
 
 TEST(CoreDistance, ARoundTripTakesLongerThanACacheHitAndLessThanASystemCall) {

@@ -39,8 +39,8 @@ Status Main(int argc, char** argv) {
   RINGPIPE_ASSIGN_OR_RETURN(const auto cores, ParseCores(argc, argv));
   RINGPIPE_ASSIGN_OR_RETURN(const double ns,
                             CacheLineRoundTripNs(cores[0], cores[1]));
-  std::printf("%s %.0f ns, cores %d and %d\n", PlacementName(ns).data(), ns,
-              cores[0], cores[1]);
+  std::printf("%s, cores %d and %d\n", FormatPlacement(ns).c_str(), cores[0],
+              cores[1]);
   return std::fflush(stdout) == 0 ? Status()
                                   : Status(StatusCode::kUnavailable,
                                            "cannot write to standard output");

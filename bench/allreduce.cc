@@ -7,6 +7,7 @@
 
 #include "bench/atomic_file.h"
 #include "bench/available_memory.h"
+#include "bench/core_distance.h"
 #include "bench/interruption.h"
 #include "bench/local_ranks.h"
 #include "bench/options.h"
@@ -32,9 +33,25 @@ Status CheckBeforeStart(const Options& options) {
              : CheckWritable(options.json_path);
 }
 
+// Where there are two cores, how far apart they are; for the report. Now,
+// because the ranks keep them busy.
+std::string FindPlacement() {
+  const std::vector<int> cores = UsableCores();
+  if (cores.size() != 2) {
+    return "";
+  }
+  const auto round_trip_ns = CacheLineRoundTripNs(cores[0], cores[1]);
+  return round_trip_ns.ok() ? FormatPlacement(round_trip_ns.value()) : "";
+}
+
 Result<JobEnd> StartRanks(const Options& options,
-                          const std::vector<std::string>& arguments) {
+                          std::vector<std::string> arguments) {
   RINGPIPE_RETURN_IF_ERROR(CheckBeforeStart(options));
+  const std::string placement =
+      options.json_path.empty() ? "" : FindPlacement();
+  if (!placement.empty()) {
+    arguments.push_back("--placement=" + placement);
+  }
   return RunLocalRanks(options.ranks, arguments);
 }
 

@@ -66,8 +66,8 @@ class Results(unittest.TestCase):
             if line.startswith("# Bound by"):
                 self.assertRegex(
                     line,
-                    r"^# Bound by             : (the processor|other processes "
-                    r"on|rank \d+ on|copy in|copy out|reduce|register|send|"
+                    r"^# Bound by             : (the processor|waiting for a "
+                    r"core of|rank \d+ on|copy in|copy out|reduce|register|send|"
                     r"receive|free slots|the network)\b.*: .*; \S")
                 for percent in re.findall(r"(\d+) %", line):
                     self.assertLessEqual(int(percent), 100, line)
@@ -183,6 +183,9 @@ class Report(unittest.TestCase):
         self.assertIn("software device", report["device"])
         self.assertEqual(report["processor"]["usable_cores"],
                          len(os.sched_getaffinity(0)))
+        if len(os.sched_getaffinity(0)) == 2:
+            self.assertRegex(report["placement"] or "",
+                             r"^(siblings|one L3|far) \d+ ns$")
         self.assertNotIn("not-for-others", json.dumps(report))
         environment = report["environment"]
         self.assertEqual(environment["RINGPIPE_SECRET"], "(set)")
@@ -447,24 +450,27 @@ class OnATerminal(unittest.TestCase):
             self.assertEqual(errors, ["", ""])
             self.assertEqual(ranks[1].returncode, -signal.SIGTERM)
 
-    def test_a_reader_who_does_not_read_does_not_keep_ctrl_c_from_ending_it(self):
+    def test_a_reader_who_does_not_read_does_not_keep_ctrl_c_from_saving(self):
         reader, writer = os.pipe()
         fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, 4096)
-        with subprocess.Popen(
-            [PROGRAM, "--ranks", "2", "-b", "0", "-e", "4M", "-i", "4", "-n",
-             "1"], env=ENVIRONMENT, stdout=writer, stderr=subprocess.PIPE,
-            start_new_session=True) as launcher:
-            # The pipe is full: a page, less what a row needs.
-            deadline = time.monotonic() + PATIENCE_S
-            while select.select([], [writer], [], 0)[1]:
-                self.assertLess(time.monotonic(), deadline)
-                time.sleep(0.01)
-            os.close(writer)
-            os.killpg(launcher.pid, signal.SIGINT)
-            _, errors = launcher.communicate(timeout=PATIENCE_S)
-        os.close(reader)
-        self.assertEqual(launcher.returncode, -signal.SIGINT)
-        self.assertEqual(errors, b"")
+        with tempfile.TemporaryDirectory() as directory:
+            path = f"{directory}/out.json"
+            with subprocess.Popen(
+                [PROGRAM, "--ranks", "2", "-b", "0", "-e", "4M", "-i", "4",
+                 "-n", "1", "-J", path], env=ENVIRONMENT, stdout=writer,
+                stderr=subprocess.PIPE, start_new_session=True) as launcher:
+                deadline = time.monotonic() + PATIENCE_S
+                while select.select([], [writer], [], 0)[1]:  # it has room
+                    self.assertLess(time.monotonic(), deadline)
+                    time.sleep(0.01)
+                os.close(writer)
+                os.killpg(launcher.pid, signal.SIGINT)
+                _, errors = launcher.communicate(timeout=PATIENCE_S)
+            os.close(reader)
+            self.assertEqual(launcher.returncode, -signal.SIGINT)
+            self.assertEqual(errors, b"")
+            with open(path) as file:
+                self.assertEqual(json.load(file)["verdict"], "interrupted")
 
     def longest_line(self, columns, **environment):
         with Terminal(ENDLESS, columns=columns, **environment) as program:

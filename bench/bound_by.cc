@@ -61,11 +61,12 @@ std::optional<std::string> Processor(const std::vector<RankLoad>& ranks) {
              "cores";
     }
     if (host.ranks <= cores && host.queued_ns >= kQueued * host.in_calls_ns) {
-      return "other processes on host " + name +
-             ": ranks stood in line for a core " +
+      return "waiting for a core of host " + name +
+             ": ranks stood in line for one " +
              Percent(host.queued_ns / host.in_calls_ns) +
-             " of the time in calls, though there is a core for each; stop "
-             "what else runs there";
+             " of the time in calls, though there is one for each; stop what "
+             "else runs there, or pin each rank to a core of its own (mpirun "
+             "--bind-to core)";
     }
   }
   return std::nullopt;

@@ -10,13 +10,14 @@
 
 namespace ringpipe {
 
-// What a stage of the pipeline (base/counters.h) did during the timed calls.
+// What a stage of the pipeline (base/counters.h) did during the timed calls and
+// the barriers before them.
 struct StageTime {
   double busy_ns = 0;
   double wait_ns = 0;  // the rank had nothing to do but wait for it
 };
 
-// What one rank did in its timed calls.
+// What one rank did in its timed calls, barriers included.
 struct RankLoad {
   std::string host;
   std::set<int> cores;     // that the rank may run on
@@ -38,12 +39,13 @@ std::map<std::string, StageShare> StageShares(
     const std::vector<RankLoad>& ranks);
 
 // "reduce: 64 % of the time in calls; a faster core ...". nullopt where the
-// evidence is not clear; less than a millisecond in calls is none. The rules, the first that holds:
+// evidence is not clear; less than a millisecond in calls is none. The rules,
+// the first that holds:
 //
 //   1. a host has more ranks than cores, and they asked for 90 % of the cores
 //      or more: the processor
 //   2. ranks stood in line for a core a quarter of the time, though there is
-//      one for each: other processes
+//      one for each: other processes, or ranks that sit on one core
 //   3. one rank works most of the time, twice as long as the median of the
 //      others, which wait: this rank
 //   4. the ranks are busy in their stages 60 % of the time or more: the longest

@@ -69,8 +69,8 @@ TEST(BoundBy, RanksThatStandInLineThoughThereAreCoresSufferFromOthers) {
   std::vector<RankLoad> ranks = Two({{"receive", {1, 60}}});
   ranks[0].queued_ns = ranks[1].queued_ns = 30 * kMs;
   EXPECT_TRUE(Begins(Verdict(ranks),
-                     "other processes on host a: ranks stood "
-                     "in line for a core 30 %"))
+                     "waiting for a core of host a: ranks stood in line for "
+                     "one 30 % of the time"))
       << Verdict(ranks);
 }
 

@@ -114,6 +114,7 @@ Result<std::vector<RankPlace>> CommunicatorJob::Places() {
 
 CommunicatorJob::Counters CommunicatorJob::ReadCounters() const {
   Counters counters;
+  counters.at = Clock::now();
   counters.stages = communicator_.stage_counters();
   timespec cpu = {};
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &cpu);
@@ -131,11 +132,12 @@ CommunicatorJob::Counters CommunicatorJob::ReadCounters() const {
   return counters;
 }
 
-void CommunicatorJob::BeforeTimedCall() { before_ = ReadCounters(); }
+void CommunicatorJob::BeforeTimedCalls() { before_ = ReadCounters(); }
 
-void CommunicatorJob::AfterTimedCall(double us) {
+void CommunicatorJob::AfterTimedCalls() {
   const Counters now = ReadCounters();
-  load_.in_calls_ns += us * 1e3;
+  load_.in_calls_ns +=
+      std::chrono::duration<double, std::nano>(now.at - before_.at).count();
   load_.cpu_ns += now.cpu_ns - before_.cpu_ns;
   load_.queued_ns += now.queued_ns - before_.queued_ns;
   for (std::size_t i = 0; i < now.stages.size(); ++i) {

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/deadline.h"
 #include "bench/benchmark.h"
 #include "bench/bound_by.h"
 #include "bench/job.h"
@@ -45,16 +46,18 @@ class CommunicatorJob : public Job {
   // Where every rank runs.
   Result<std::vector<RankPlace>> Places();
 
-  void BeforeTimedCall() override;
-  void AfterTimedCall(double us) override;
+  void BeforeTimedCalls() override;
+  void AfterTimedCalls() override;
 
-  // What every rank did in its timed calls so far, by rank. `places` are those
+  // What every rank did in its timed calls so far, and in the barriers before
+  // them, by rank. `places` are those
   // of Places.
   Result<std::vector<RankLoad>> Loads(const std::vector<RankPlace>& places);
 
  private:
   // Since the process began.
   struct Counters {
+    Clock::time_point at;
     std::vector<StageCounters> stages;
     double cpu_ns = 0;
     double queued_ns = 0;

@@ -81,6 +81,50 @@ def run_ringpipe(program, arguments, environment, patience_s=600):
     return report["sizes"][0]
 
 
+class Placement:
+    """Where the two cores of this machine are to each other, as core_placement
+    says: "siblings", "one L3" or "far". On some virtual machines it changes
+    every few seconds, and times with it."""
+
+    UNKNOWN = "not recorded"
+
+    def __init__(self, program):
+        self.program = program
+        cores = len(os.sched_getaffinity(0))
+        # With more, nobody knows which of them the ranks run on.
+        self.why_unknown = (
+            f"{cores} cores, not 2" if cores != 2 else
+            None if program.exists() else
+            f"no {program}; build it: bazel build //bench:core_placement")
+
+    def now(self):
+        if self.why_unknown:
+            return self.UNKNOWN
+        return parse_placement(run([self.program], {}, patience_s=30))
+
+
+def parse_placement(text):
+    match = re.match(r"(siblings|one L3|far) \d+ ns", text)
+    if not match:
+        raise Failure(f"core_placement printed {text!r}")
+    return match[1]
+
+
+def by_placement(rounds):
+    """({placement: its rounds}, number of rounds in which it changed).
+
+    Each of `rounds` is (placements seen before, between and after its samples,
+    the samples).
+    """
+    kept, dropped = {}, 0
+    for placements, samples in rounds:
+        if len(set(placements)) == 1:
+            kept.setdefault(placements[0], []).append(samples)
+        else:
+            dropped += 1
+    return kept, dropped
+
+
 def parse_peer(text):
     """{place: slowest rank's times in us}, as the programs in peers/ print."""
     samples = {}

@@ -8,7 +8,9 @@ import pathlib
 import sys
 import tempfile
 import time
+import types
 import unittest
+import unittest.mock
 
 BENCH = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(BENCH))
@@ -24,6 +26,7 @@ def load_script(name):
 
 
 compare_guest = load_script("compare_guest")
+compare_peers = load_script("compare_peers")
 
 
 class IntervalTest(unittest.TestCase):
@@ -80,6 +83,87 @@ class ParsePeerTest(unittest.TestCase):
     def test_a_wrong_result_is_no_result(self):
         with self.assertRaises(comparison.Failure):
             comparison.parse_peer("in_place wrong 7 first 9.0 samples 1.5\n")
+
+
+class PlacementTest(unittest.TestCase):
+
+    def test_its_name_is_what_core_placement_printed_first(self):
+        self.assertEqual(
+            comparison.parse_placement("one L3 117 ns, cores 0 and 1\n"),
+            "one L3")
+        with self.assertRaises(comparison.Failure):
+            comparison.parse_placement("near 3 ns")
+
+    def test_a_machine_of_more_cores_has_none(self):
+        with tempfile.TemporaryDirectory() as folder:
+            program = pathlib.Path(folder) / "core_placement"
+            program.write_text("#!/bin/sh\necho far 507 ns, cores 0 and 1\n")
+            program.chmod(0o755)
+            with unittest.mock.patch("os.sched_getaffinity",
+                                     return_value={0, 1}):
+                self.assertEqual(comparison.Placement(program).now(), "far")
+                gone = comparison.Placement(program.with_name("gone"))
+                self.assertEqual(gone.now(), "not recorded")
+                self.assertIn("bazel build", gone.why_unknown)
+            with unittest.mock.patch("os.sched_getaffinity",
+                                     return_value={0, 1, 2}):
+                self.assertEqual(comparison.Placement(program).now(),
+                                 "not recorded")
+
+    def test_rounds_in_which_it_changed_are_dropped(self):
+        far, near = ["far"] * 3, ["one L3"] * 3
+        kept, dropped = comparison.by_placement(
+            [(far, 1), (near, 2), (["far", "far", "one L3"], 3),
+             (["far", "one L3", "far"], 4), (far, 5)])
+        self.assertEqual(kept, {"far": [1, 5], "one L3": [2]})
+        self.assertEqual(dropped, 2)
+
+
+class ComparePeersTest(unittest.TestCase):
+
+    @staticmethod
+    def _round(placement, ours, theirs):
+        return ([placement] * 3, {place: (ours, theirs)
+                                  for place in comparison.PLACES})
+
+    def test_there_is_a_table_for_each_placement(self):
+        text = compare_peers.report(
+            {(8, 64): [self._round("far", 30, 10), self._round("one L3", 5, 10),
+                       self._round("far", 30, 10),
+                       (["far", "far", "one L3"], {})]}, "openmpi")
+        far, near = text.split("# placement of the cores: one L3")
+        self.assertIn("# placement of the cores: far", far)
+        self.assertIn("3.000  3.000 to 3.000 (50 % CI, 2 rounds)", far)
+        self.assertIn("0.500  0.500 to 0.500 (0 % CI, 1 rounds)", near)
+        self.assertIn("dropped, as the placement changed: 1\n", near)
+
+    def test_every_case_has_as_many_rounds_and_is_measured_in_turn(self):
+        turns = []
+
+        class Program:
+
+            @staticmethod
+            def measure(ranks, size, _):
+                turns.append((ranks, size))
+                return {place: [1, 2, 3] for place in comparison.PLACES}
+
+        class NoPlacement:
+
+            @staticmethod
+            def now():
+                return "far"
+
+        arguments = types.SimpleNamespace(
+            ranks=[2, 4], size=[8], rounds=2, minutes=None, iterations=None)
+        cases = compare_peers.measure(arguments, Program, Program, NoPlacement)
+        self.assertEqual(turns, [(2, 8), (2, 8), (4, 8), (4, 8)] * 2)
+        self.assertEqual(cases[2, 8][0],
+                         (["far"] * 3, {place: (2, 2)
+                                        for place in comparison.PLACES}))
+        # Without time, no round.
+        arguments.rounds, arguments.minutes = None, 1e-9
+        cases = compare_peers.measure(arguments, Program, Program, NoPlacement)
+        self.assertEqual(cases, {(2, 8): [], (4, 8): []})
 
 
 class ReportTest(unittest.TestCase):

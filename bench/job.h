@@ -25,9 +25,11 @@ class Job {
   virtual Status AllReduce(const void* send, void* receive, std::size_t count,
                            DataType type, ReduceOp op) = 0;
   virtual Status Barrier() = 0;
-  // Called before and after each timed call, outside of its time: for counters.
-  virtual void BeforeTimedCall() {}
-  virtual void AfterTimedCall(double /*us*/) {}
+  // Around the timed calls of a series and the barriers before each of them:
+  // for counters. (What is done between two calls would show in their times:
+  // where ranks share a core, it delays the rank that is still in its call.)
+  virtual void BeforeTimedCalls() {}
+  virtual void AfterTimedCalls() {}
   // Every rank's blob by rank; at most 1 MiB each.
   virtual Result<std::vector<std::string>> Exchange(
       const std::string& blob) = 0;

@@ -143,6 +143,8 @@ std::string FormatJsonReport(const Options& options, const Report& report) {
        {{"model", facts.processor.model},
         {"cores", facts.processor.cores},
         {"usable_cores", facts.processor.usable_cores}}},
+      {"placement",
+       options.placement.empty() ? Json(nullptr) : Json(options.placement)},
       {"environment", facts.environment},
       {"chunking",
        {{"algorithm", facts.chunks.algorithm},

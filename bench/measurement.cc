@@ -105,31 +105,27 @@ class SeriesRun {
 
   Status TimedCalls(int calls) {
     timed_us_.reserve(calls);
+    job_.BeforeTimedCalls();
     for (int i = 0; i < calls; ++i) {
       RefillIfDue();
-      RINGPIPE_ASSIGN_OR_RETURN(const double us, Call(/*timed=*/true));
+      RINGPIPE_ASSIGN_OR_RETURN(const double us, Call());
       timed_us_.push_back(us);
     }
+    job_.AfterTimedCalls();
     return {};
   }
 
   // Returns the time of one call, in microseconds.
-  Result<double> Call(bool timed = false) {
+  Result<double> Call() {
     if (progress_) {
       progress_(done_ / planned_);
     }
     RINGPIPE_RETURN_IF_ERROR(job_.Barrier());
-    if (timed) {
-      job_.BeforeTimedCall();
-    }
     const auto start = Clock::now();
     RINGPIPE_RETURN_IF_ERROR(job_.AllReduce(Input(), plan_.receive, plan_.count,
                                             plan_.type, plan_.op));
     const double us =
         std::chrono::duration<double, std::micro>(Clock::now() - start).count();
-    if (timed) {
-      job_.AfterTimedCall(us);
-    }
     done_ += 1;
     since_fill_ += 1;
     return us;

@@ -100,7 +100,9 @@ void AddOptions(CLI::App& app, Options& options, Texts& texts) {
                  "output, and the table to standard error");
   app.add_option("--seed", options.seed, "of the input data [1]");
   app.add_flag("--version", options.version, "print the version");
-  app.add_option("--error-fd", options.error_fd)->group("");  // not in the help
+  // Not in the help: what a launcher tells its ranks.
+  app.add_option("--error-fd", options.error_fd)->group("");
+  app.add_option("--placement", options.placement)->group("");
 }
 
 Status Invalid(std::string message) {

@@ -55,6 +55,9 @@ struct Options {
   int ranks = 0;
   // Where a rank that --ranks started reports its errors; -1: to stderr.
   int error_fd = -1;
+  // What --ranks found out about the host's cores, for the report; empty: not
+  // known.
+  std::string placement;
 
   // Not empty: print this and exit with status 0.
   std::string help;

@@ -106,7 +106,8 @@ int RunAndLeave() {
 constexpr std::size_t kElements = 4 << 20;
 constexpr float kSent = 1.0F;
 constexpr float kOverwritten = -9.0F;
-constexpr milliseconds kShortTimeout(1500);
+// Of the call in which rank 1 stops; long enough for it to get there.
+constexpr milliseconds kShortTimeout(2500);
 
 enum class Memory {
   kAllocated,   // by the communicator: mapped by peers, which copy into it
@@ -367,7 +368,7 @@ class StoppedRankTest : public ::testing::TestWithParam<const char*> {
   // Reads the errors of rank 0's expired call and, after rank 1 has gone on, of
   // rank 1's, and whether rank 0's memory has changed. Returns rank 0's error.
   std::string Expire(std::vector<RankProcess>& ranks) {
-    const std::string error = ranks[0].ReadLine(kStartTime);
+    std::string error = ranks[0].ReadLine(kStartTime);
     EXPECT_NE(error.find("timeout"), std::string::npos) << error;
     EXPECT_NE(error.find("rank 1"), std::string::npos) << error;
     if (IsPinned(error)) {

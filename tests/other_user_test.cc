@@ -47,7 +47,6 @@ namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
-using std::chrono::steady_clock;
 
 constexpr seconds kPatience(60);
 constexpr seconds kClosesWithin = LivenessBound(seconds(2));

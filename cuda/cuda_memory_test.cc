@@ -119,7 +119,7 @@ TEST_F(CudaMemoryTest, ManagedMemoryIsOwnedWhicheverTheDevice) {
 TEST_F(CudaMemoryTest, WhereTheDriverIsNotInUseEverythingIsHostMemory) {
   for (const CudaDriver::Error error :
        {CudaDriver::kNotInitialized, CudaDriver::kDeinitialized,
-        CudaDriver::kInvalidValue, CudaDriver::kInvalidContext}) {
+        CudaDriver::kInvalidValue}) {
     answer = error;
     EXPECT_FALSE(Owns(&host_)) << error;
   }
@@ -132,6 +132,16 @@ TEST_F(CudaMemoryTest, AnyOtherErrorIsNotTakenForHostMemory) {
   ASSERT_FALSE(owned.ok());
   EXPECT_NE(owned.status().message().find("(700)"), std::string::npos)
       << owned.status().ToString();
+}
+
+TEST_F(CudaMemoryTest, AThreadWithNoContextIsToldToMakeADeviceCurrent) {
+  answer = CudaDriver::kInvalidContext;
+  const Result<bool> owned = memory_.Owns(&on_gpu0_);
+  ASSERT_FALSE(owned.ok()) << "device memory was taken for the host's";
+  EXPECT_EQ(owned.status().code(), StatusCode::kInvalidArgument);
+  EXPECT_NE(owned.status().message().find("cudaSetDevice"), std::string::npos)
+      << owned.status().ToString();
+  EXPECT_EQ(memory_.device(), CudaMemory::kNone);
 }
 
 TEST_F(CudaMemoryTest, ThreadsThatAskAtOnceAgreeOnOneDevice) {

@@ -116,6 +116,12 @@ TEST_F(CudaMemoryTest, ManagedMemoryIsOwnedWhicheverTheDevice) {
   EXPECT_EQ(memory_.device(), 1);
 }
 
+TEST_F(CudaMemoryTest, AManagedBufferThatIsTheFirstDecidesToo) {
+  EXPECT_TRUE(Owns(&managed_of_gpu0_));
+  EXPECT_EQ(memory_.device(), 0);
+  EXPECT_FALSE(memory_.Owns(&on_gpu1_).ok());
+}
+
 TEST_F(CudaMemoryTest, WhereTheDriverIsNotInUseEverythingIsHostMemory) {
   for (const CudaDriver::Error error :
        {CudaDriver::kNotInitialized, CudaDriver::kDeinitialized,

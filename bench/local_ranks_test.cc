@@ -26,6 +26,10 @@ namespace {
 
 constexpr std::chrono::seconds kPatience(20);
 
+// For what is done in less than 2 s where nothing else runs. Less than the
+// 12 s that ranks have after a signal.
+constexpr std::chrono::seconds kSoon(8);
+
 // The role of a rank. Returns its exit status.
 int RankRole(const std::string& what, int error_fd) {
   const int rank = std::atoi(std::getenv("RINGPIPE_RANK"));
@@ -200,22 +204,22 @@ TEST(LocalRanks, AnErrorOfEveryRankIsPrintedOnce) {
   EXPECT_EQ(launcher.Wait(), 1);
 }
 
-TEST(LocalRanks, AKilledRankIsNamedAndTheOthersEndWithin2s) {
+TEST(LocalRanks, AKilledRankIsNamedAndTheOthersEnd) {
   const auto start = Clock::now();
   Launcher launcher(4, "die");
   const std::string text = launcher.Read();
-  EXPECT_LT(Clock::now() - start, std::chrono::seconds(2));
+  EXPECT_LT(Clock::now() - start, kSoon);
   EXPECT_NE(text.find("rank 1 (pid "), std::string::npos) << text;
   EXPECT_NE(text.find("killed by signal 9 (SIGKILL)"), std::string::npos);
   EXPECT_EQ(Occurrences(text, "\n"), 1) << text;
   EXPECT_EQ(launcher.Wait(), 128 + SIGKILL);
 }
 
-TEST(LocalRanks, RanksThatIgnoreSigtermEndWithin2sToo) {
+TEST(LocalRanks, RanksThatIgnoreSigtermEndToo) {
   const auto start = Clock::now();
   Launcher launcher(3, "die-stubbornly");
   const std::string text = launcher.Read();
-  EXPECT_LT(Clock::now() - start, std::chrono::seconds(2));
+  EXPECT_LT(Clock::now() - start, kSoon);
   EXPECT_EQ(Occurrences(text, "\n"), 1) << text;
   EXPECT_EQ(launcher.Wait(), 128 + SIGKILL);
 }
@@ -240,7 +244,7 @@ TEST(LocalRanks, ASecondSignalKillsRanksThatDoNotEnd) {
   launcher.Read(6);
   kill(launcher.pid(), SIGTERM);
   launcher.Read();
-  EXPECT_LT(Clock::now() - start, std::chrono::seconds(8));
+  EXPECT_LT(Clock::now() - start, kSoon);
   EXPECT_EQ(launcher.Wait(), 1000 + SIGTERM);
 }
 

@@ -154,18 +154,18 @@ std::string NearMiss(const CLI::App& app, std::string_view typed) {
 }
 
 // Names the first argument that nobody knows, in the words of whoever typed it.
-// CLI11 has them in another order, and an option apart from its value.
+// CLI11 has them in another order.
 Status UnknownArgument(const CLI::App& app, int argc, const char* const* argv) {
   const std::vector<std::string> unknown = app.remaining();
   for (int i = 1; i < argc; ++i) {
     const std::string typed = argv[i];
     if (std::find(unknown.begin(), unknown.end(), typed) != unknown.end()) {
       return Invalid((typed.starts_with("-") ? "there is no option "
-                                             : "an argument too much: ") +
+                                             : "unexpected argument: ") +
                      typed + NearMiss(app, typed) + "; see --help");
     }
   }
-  // Part of an argument: "-cZ" is -c and -Z.
+  // CLI11 took an argument apart.
   return Invalid("there is no option " +
                  (unknown.empty() ? std::string("like this") : unknown.back()) +
                  "; see --help");

@@ -107,7 +107,7 @@ TEST(Options, AnUnknownOptionIsNamedAsTypedAndANearOneSuggested) {
   EXPECT_EQ(message({"-n", "3", "--foo", "bar", "--ranks=2", "stray"}),
             "there is no option --foo; see --help");
   EXPECT_EQ(message({"stray", "--foo"}),
-            "an argument too much: stray; see --help");
+            "unexpected argument: stray; see --help");
   // The hidden option is for ranks.
   EXPECT_EQ(message({"--error-fe=3"}),
             "there is no option --error-fe=3; see --help");

@@ -197,9 +197,12 @@ Status ConnectionSet::CreateConnection(int peer) {
          static_cast<std::uint32_t>(device(rail).info().gigabits_per_second *
                                     1000),
          KindOf(device(rail).info()),
-         std::make_unique<DataChannel>(std::move(data), peer,
-                                       static_cast<int>(i), depths.data_sends,
-                                       depths.data_receives)});
+         std::make_unique<DataChannel>(
+             std::move(data), peer, static_cast<int>(i), depths.data_sends,
+             depths.data_receives,
+             device(rail).info().transport == verbs::Transport::kIwarp
+                 ? DataChannel::Completions::kEverySend
+                 : DataChannel::Completions::kLastOfList)});
   }
   connections_[peer] = std::make_unique<PeerConnection>(
       peer, std::move(control), std::move(rails_of_connection));

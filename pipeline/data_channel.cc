@@ -6,12 +6,14 @@
 namespace ringpipe {
 
 DataChannel::DataChannel(std::unique_ptr<verbs::QueuePair> queue_pair, int peer,
-                         int rail, int max_sends, int max_receives)
+                         int rail, int max_sends, int max_receives,
+                         Completions completions)
     : queue_pair_(std::move(queue_pair)),
       peer_(peer),
       rail_(rail),
       max_sends_(max_sends),
-      max_receives_(max_receives) {
+      max_receives_(max_receives),
+      completions_(completions) {
   in_flight_.Reset(max_sends);
   posted_.Reset(max_receives);
 }
@@ -42,8 +44,10 @@ Status DataChannel::PostSends() {
   }
   for (int i = 0; i < count; ++i) {
     sends_[i].wr_id = NextSendId();
+    if (completions_ == Completions::kEverySend || i == count - 1) {
+      sends_[i].send_flags |= IBV_SEND_SIGNALED;
+    }
   }
-  sends_[count - 1].send_flags |= IBV_SEND_SIGNALED;
   ibv_send_wr* bad = nullptr;
   const int error = ibv_post_send(queue_pair_->get(), sends_.data(), &bad);
   for (int i = 0; i < count && &sends_[i] != bad; ++i) {

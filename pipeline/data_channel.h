@@ -14,19 +14,28 @@
 namespace ringpipe {
 
 // The queue pair to one peer on one rail, for data. Work requests are collected
-// by Add... and posted as one list by Post. Of a list of sends only the last
-// asks for a completion, which stands for all before it. One thread at a time,
-// except Fail.
+// by Add... and posted as one list by Post. One thread at a time, except Fail.
 class DataChannel {
  public:
   // Work requests in a list; the source of a send is held until the last of
   // its list has been sent.
   static constexpr int kBatch = 16;
 
+  // Which sends ask for a completion, and so say that their source is free.
+  enum class Completions {
+    // The last of a list, for all before it.
+    kLastOfList,
+    // Every one. Linux's siw (software iWARP) needs it: where no completion is
+    // asked for it hands TCP the pages themselves, which TCP may read again
+    // after a later send's completion, up to the peer's acknowledgement
+    // (siw_qp_tx.c, "Allow direct sending out of user buffer").
+    kEverySend,
+  };
+
   // `queue_pair` has room for `max_sends` and `max_receives`; neither is below
   // kBatch.
   DataChannel(std::unique_ptr<verbs::QueuePair> queue_pair, int peer, int rail,
-              int max_sends, int max_receives);
+              int max_sends, int max_receives, Completions completions);
 
   verbs::QueuePair& queue_pair() { return *queue_pair_; }
   const verbs::QueuePair& queue_pair() const { return *queue_pair_; }
@@ -89,6 +98,7 @@ class DataChannel {
   const int rail_;
   const int max_sends_;
   const int max_receives_;
+  const Completions completions_;
 
   // Empty: a probe.
   Fifo<std::optional<Instance>> in_flight_;

@@ -256,8 +256,8 @@ bool Consume(std::string_view prefix, std::string_view* text) {
   return there;
 }
 
-// "_PORT=tcp://HOST:80", "_PORT_80_TCP=tcp://HOST:80" and what follows these
-// names: PROTO, PORT and ADDR.
+// Whether a name ends in "_PORT" or "_PORT_80_TCP", whose value is a URL
+// (tcp://HOST:80), or in "_PORT_80_TCP_" with PROTO, PORT or ADDR.
 bool EndsAsPortOfService(std::string_view end, std::string_view value) {
   const bool url = value.find("://") != std::string_view::npos;
   if (!Consume("_PORT", &end)) {

@@ -8,7 +8,6 @@
 #include "bench/atomic_file.h"
 #include "bench/available_memory.h"
 #include "bench/core_distance.h"
-#include "bench/interruption.h"
 #include "bench/local_ranks.h"
 #include "bench/options.h"
 #include "bench/rank_main.h"
@@ -82,11 +81,7 @@ Result<int> Main(int argc, char** argv) {
   RINGPIPE_ASSIGN_OR_RETURN(
       const JobEnd end,
       StartRanks(options, std::vector<std::string>(argv, argv + argc)));
-  if (end.stopped_by) {
-    // A shell that runs this in a loop is to see that a signal ended it.
-    DieOf(*end.stopped_by);
-  }
-  return end.exit_status;
+  return EndAs(end);
 }
 
 }  // namespace

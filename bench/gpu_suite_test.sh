@@ -90,6 +90,34 @@ expect 1 --seconds 2
 has '^- host_accelerator_test: cut after [12] s$'
 has '^- allreduce_256MiB_8: not begun'
 
+echo "a program that is killed before its time is no program that was cut"
+new_pack
+# shellcheck disable=SC2016  # for the stand-in
+stand_in host_accelerator_test 'kill -KILL $$'
+expect 1
+has '^\| host_accelerator_test \| FAILED, exit status 137 '
+has 'cut because of time: nothing'
+
+echo "a signal ends it at once, with what it runs, and leaves no results"
+new_pack
+mkfifo "$work/running"
+stand_in cuda_memory_test "echo begun; exec sleep 300 >$work/running"
+rm -f "$work/results.md"
+"$work/pack/run" --output "$work/results.md" >"$work/log" 2>&1 &
+suite=$!
+exec 3<"$work/running" # opens when the program does
+SECONDS=0
+kill -TERM "$suite"
+status=0
+wait "$suite" || status=$?
+((status == 143)) || bad "exit status $status, not 143"
+((SECONDS < 30)) || bad "took $SECONDS s to end"
+# The end of the program: nobody has the FIFO open any more.
+read -r -t 30 -u 3 && bad "the program wrote something"
+((SECONDS < 30)) || bad "the program goes on"
+exec 3<&-
+[[ ! -e $work/results.md ]] || bad "results of an interrupted run"
+
 echo "without a GPU nothing is written"
 new_pack
 stand_in gpu_bandwidth 'echo "no GPU: none here"; exit 77'
@@ -122,5 +150,18 @@ done
 "$collectives" --ranks 3 --memory host --time 1048576 --iterations 2 >"$work/log" 2>&1 ||
   bad "gpu_collectives --time"
 grep -qE '^\| 3 \| 1048576 \| [0-9.]+ \|' "$work/log" || bad "no time"
+echo "errors begin with the program's name"
+! RINGPIPE_TIMEOUT_MS=abc "$collectives" --ranks 2 --memory host >"$work/log" 2>&1 ||
+  bad "gpu_collectives with a bad variable: exit status 0"
+grep -q '^gpu_collectives: .*RINGPIPE_TIMEOUT_MS' "$work/log" || bad "not its own name"
+echo "a job that a signal ended has not passed"
+exec 3< <(exec "$collectives" --ranks 2 --memory host 2>&1)
+job=$!
+read -r -t 60 -u 3 _ || bad "gpu_collectives does not begin"
+kill -TERM "$job"
+status=0
+wait "$job" || status=$?
+exec 3<&-
+((status == 143)) || bad "gpu_collectives: exit status $status, not 143"
 "$bandwidth" --memory host --seconds 0.0001 >"$work/log" 2>&1 || bad "gpu_bandwidth"
 (($(grep -c '^| ' "$work/log") == 45)) || bad "not 45 rows"

@@ -37,7 +37,8 @@ void PrintLine(const std::string& line) {
   // One write, so that it does not mix with the ranks' own lines. On a terminal
   // a progress bar may stand on the line.
   const std::string text = (TakesEscapes(STDERR_FILENO) ? kClearLine : "") +
-                           ("allreduce: " + line) + "\n";
+                           (program_invocation_short_name + (": " + line)) +
+                           "\n";
   (void)!write(STDERR_FILENO, text.data(), text.size());
 }
 
@@ -321,6 +322,13 @@ class LocalRanks {
 Result<JobEnd> RunLocalRanks(int ranks,
                              const std::vector<std::string>& arguments) {
   return LocalRanks(ranks, arguments).Run();
+}
+
+int EndAs(const JobEnd& end) {
+  if (end.stopped_by) {
+    DieOf(*end.stopped_by);
+  }
+  return end.exit_status;
 }
 
 void ReportError(int error_fd, int rank, const Status& status) {

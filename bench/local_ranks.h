@@ -41,6 +41,11 @@ struct JobEnd {
 Result<JobEnd> RunLocalRanks(int ranks,
                              const std::vector<std::string>& arguments);
 
+// How a program whose whole work was that job ends: dies of the signal that
+// ended the job, so that a shell that runs it in a loop sees this, or returns
+// the exit status.
+int EndAs(const JobEnd& end);
+
 // Tells the user that this rank failed. With `error_fd` >= 0 (a rank of
 // RunLocalRanks), through the launcher; otherwise on stderr. rank < 0: not
 // known.

@@ -96,11 +96,6 @@ std::unique_ptr<Accelerator> CreateHostAccelerator();
 // that there is no device is first noticed by PrepareSlots.
 Result<std::unique_ptr<Accelerator>> CreateCudaAccelerator();
 
-// The same with this driver, for tests.
-struct CudaDriver;
-Result<std::unique_ptr<Accelerator>> CreateCudaAccelerator(
-    const CudaDriver& driver);
-
 }  // namespace ringpipe
 
 #endif  // RINGPIPE_CUDA_ACCELERATOR_H_

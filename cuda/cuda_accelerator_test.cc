@@ -349,6 +349,25 @@ TEST_F(CudaDeviceTest, OwnsDeviceAndManagedMemoryOnly) {
   cudaFree(managed);
 }
 
+TEST_F(CudaDeviceTest, OwnsFromAThreadWithNoContext) {
+  const DeviceMemory device(64);
+  int host = 0;
+  std::thread([&] {
+    const auto current = CurrentContextFunction();
+    CUcontext context = nullptr;
+    ASSERT_EQ(current(&context), CUDA_SUCCESS);
+    ASSERT_EQ(context, nullptr) << "this thread has one";
+    const auto owns_device = accelerator_->Owns(device.get());
+    ASSERT_TRUE(owns_device.ok()) << owns_device.status().ToString();
+    EXPECT_TRUE(owns_device.value());
+    const auto owns_host = accelerator_->Owns(&host);
+    ASSERT_TRUE(owns_host.ok()) << owns_host.status().ToString();
+    EXPECT_FALSE(owns_host.value());
+    EXPECT_EQ(current(&context), CUDA_SUCCESS);
+    EXPECT_EQ(context, nullptr) << "made one current";
+  }).join();
+}
+
 TEST(CudaContextTest, AskingForHostMemoryMakesNoContextOnAnyDevice) {
   // In a process of its own: the other tests have made contexts.
   if (!CudaDriver::Load().ok()) {

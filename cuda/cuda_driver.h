@@ -17,6 +17,7 @@
 #ifndef RINGPIPE_CUDA_CUDA_DRIVER_H_
 #define RINGPIPE_CUDA_CUDA_DRIVER_H_
 
+#include <memory>
 #include <string>
 
 #include "base/status.h"
@@ -58,6 +59,11 @@ struct CudaDriver {
   // "CUDA_ERROR_NO_DEVICE (100)".
   std::string NameOf(Error error) const;
 };
+
+// CreateCudaAccelerator() with this driver, for tests.
+class Accelerator;
+Result<std::unique_ptr<Accelerator>> CreateCudaAccelerator(
+    const CudaDriver& driver);
 
 }  // namespace ringpipe
 

@@ -8,12 +8,13 @@ namespace {
 std::string NameOf(int device) { return "cuda:" + std::to_string(device); }
 
 // What the driver says where it knows nothing of a pointer: it is not in use in
-// this process (or not any more), or the memory is none of its own.
+// this process (or not any more), or the memory is none of its own. That this
+// thread has no context (CUDA_ERROR_INVALID_CONTEXT) says nothing of the
+// memory: another thread may have allocated it on a device.
 bool MeansHostMemory(CudaDriver::Error error) {
   return error == CudaDriver::kNotInitialized ||
          error == CudaDriver::kDeinitialized ||
-         error == CudaDriver::kInvalidValue ||
-         error == CudaDriver::kInvalidContext;
+         error == CudaDriver::kInvalidValue;
 }
 
 }  // namespace
@@ -38,8 +39,11 @@ Result<bool> CudaMemory::Owns(const void* pointer) {
     return Status(StatusCode::kInvalidArgument,
                   "CUDA: the driver does not say whose memory a buffer is: " +
                       driver_.NameOf(error) +
-                      "; an earlier CUDA call has failed, or the buffer was "
-                      "freed");
+                      (error == CudaDriver::kInvalidContext
+                           ? "; make a device current on this thread first "
+                             "(cudaSetDevice)"
+                           : "; an earlier CUDA call has failed, or the buffer "
+                             "was freed"));
   }
   if (managed != 0) {
     Decide(device < 0 ? 0 : device);

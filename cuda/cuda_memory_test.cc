@@ -116,10 +116,16 @@ TEST_F(CudaMemoryTest, ManagedMemoryIsOwnedWhicheverTheDevice) {
   EXPECT_EQ(memory_.device(), 1);
 }
 
+TEST_F(CudaMemoryTest, AManagedBufferThatIsTheFirstDecidesToo) {
+  EXPECT_TRUE(Owns(&managed_of_gpu0_));
+  EXPECT_EQ(memory_.device(), 0);
+  EXPECT_FALSE(memory_.Owns(&on_gpu1_).ok());
+}
+
 TEST_F(CudaMemoryTest, WhereTheDriverIsNotInUseEverythingIsHostMemory) {
   for (const CudaDriver::Error error :
        {CudaDriver::kNotInitialized, CudaDriver::kDeinitialized,
-        CudaDriver::kInvalidValue, CudaDriver::kInvalidContext}) {
+        CudaDriver::kInvalidValue}) {
     answer = error;
     EXPECT_FALSE(Owns(&host_)) << error;
   }
@@ -132,6 +138,16 @@ TEST_F(CudaMemoryTest, AnyOtherErrorIsNotTakenForHostMemory) {
   ASSERT_FALSE(owned.ok());
   EXPECT_NE(owned.status().message().find("(700)"), std::string::npos)
       << owned.status().ToString();
+}
+
+TEST_F(CudaMemoryTest, AThreadWithNoContextIsToldToMakeADeviceCurrent) {
+  answer = CudaDriver::kInvalidContext;
+  const Result<bool> owned = memory_.Owns(&on_gpu0_);
+  ASSERT_FALSE(owned.ok()) << "device memory was taken for the host's";
+  EXPECT_EQ(owned.status().code(), StatusCode::kInvalidArgument);
+  EXPECT_NE(owned.status().message().find("cudaSetDevice"), std::string::npos)
+      << owned.status().ToString();
+  EXPECT_EQ(memory_.device(), CudaMemory::kNone);
 }
 
 TEST_F(CudaMemoryTest, ThreadsThatAskAtOnceAgreeOnOneDevice) {

@@ -9,9 +9,4 @@ Result<std::unique_ptr<Accelerator>> CreateCudaAccelerator() {
                 "toolkit, set CUDA_HOME to its folder and build again");
 }
 
-Result<std::unique_ptr<Accelerator>> CreateCudaAccelerator(
-    const CudaDriver& /*driver*/) {
-  return CreateCudaAccelerator();
-}
-
 }  // namespace ringpipe

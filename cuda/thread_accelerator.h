@@ -22,8 +22,8 @@ namespace ringpipe {
 // ThreadSanitizer (Poll() == kDone happens after the operation, and nothing
 // else does).
 //
-// Stricter than it has to be, as a GPU is: an operation whose slot was not
-// prepared, or whose user memory is not this accelerator's, fails.
+// Stricter than the interface asks, as a GPU is: an operation whose slot was
+// not prepared, or whose user memory is not this accelerator's, fails.
 //
 // Thread-safety as for every Accelerator; all that Accelerator does not have
 // may be called from any thread.

@@ -52,9 +52,9 @@ class Engine {
     Accelerator* accelerator = nullptr;
   };
 
-  // kInvalidArgument (see CheckCall; also buffers of two kinds of memory, or
-  // of another device than the accelerator's)
-  // before anything has begun. Any thread.
+  // kInvalidArgument (see CheckCall; also buffers of two kinds of memory, or of
+  // another device than the accelerator's) before anything has begun. Any
+  // thread.
   Result<CheckedCall> Check(const Call& call) const;
 
   // When it is run.

@@ -202,10 +202,17 @@ Status WriteRankZero(Communicator& communicator, RankBuffer& send,
               : Status::Ok();
 }
 
-// Runs collectives that write rank 0's memory until the test stops rank 1; or,
-// `kInCopy`, until rank 1 stops itself in the middle of a copy into it.
-template <Memory kMemory, bool kInCopy>
+// When rank 1 is stopped.
+enum class Stop {
+  kAnywhere,      // by the test
+  kBetweenCalls,  // by itself
+  kInCopy,        // by itself, in the middle of a copy into rank 0's memory
+};
+
+// Runs collectives that write rank 0's memory until rank 1 is stopped.
+template <Memory kMemory, Stop kStop>
 int OverwriteAfterTimeout() {
+  constexpr bool kInCopy = kStop == Stop::kInCopy;
   auto options = CommunicatorOptions::FromProcess();
   if (kMemory == Memory::kPrivate) {
     options->environment.registration = "never";
@@ -232,6 +239,9 @@ int OverwriteAfterTimeout() {
   Print(status.ok() ? "running" : status.ToString());
   if (kInCopy && !first) {
     verbs::soft::StopInNextCopyFrom(send.data() + kElements / 2);
+  }
+  if (kStop == Stop::kBetweenCalls && !first) {
+    raise(SIGSTOP);
   }
   while (status.ok()) {
     status = WriteRankZero(communicator, send, receive, !kInCopy,
@@ -417,6 +427,25 @@ INSTANTIATE_TEST_SUITE_P(Memory, StoppedRankTest,
                          ::testing::Values("allocated", "registered",
                                            "private"));
 
+class StoppedBetweenCallsTest : public StoppedRankTest {};
+
+// No copy is on its way, so that there is nothing that could not be taken back.
+TEST_P(StoppedBetweenCallsTest, LeavesTheBuffersToTheCaller) {
+  std::vector<RankProcess> ranks =
+      Start("stop between " + std::string(GetParam()), 2, NewJob());
+  for (RankProcess& rank : ranks) {
+    ASSERT_EQ(rank.ReadLine(kStartTime), "running");
+  }
+  const std::string error = Expire(ranks);
+  EXPECT_FALSE(IsPinned(error)) << error;
+  EXPECT_EQ(GoOn(ranks), "unchanged");
+  EXPECT_EQ(ranks[0].ReadLine(kStartTime), "release: ok");
+}
+
+INSTANTIATE_TEST_SUITE_P(Memory, StoppedBetweenCallsTest,
+                         ::testing::Values("allocated", "registered",
+                                           "private"));
+
 class StoppedInACopyTest : public StoppedRankTest {};
 
 // The copy cannot be taken back, so the error has to say that the memory is not
@@ -465,14 +494,22 @@ int main(int argc, char** argv) {
       {{"loop", &LoopForever},
        {"leave", &RunAndLeave},
        {"overwrite allocated",
-        &OverwriteAfterTimeout<Memory::kAllocated, false>},
+        &OverwriteAfterTimeout<Memory::kAllocated, Stop::kAnywhere>},
        {"overwrite registered",
-        &OverwriteAfterTimeout<Memory::kRegistered, false>},
-       {"overwrite private", &OverwriteAfterTimeout<Memory::kPrivate, false>},
+        &OverwriteAfterTimeout<Memory::kRegistered, Stop::kAnywhere>},
+       {"overwrite private",
+        &OverwriteAfterTimeout<Memory::kPrivate, Stop::kAnywhere>},
+       {"stop between allocated",
+        &OverwriteAfterTimeout<Memory::kAllocated, Stop::kBetweenCalls>},
+       {"stop between registered",
+        &OverwriteAfterTimeout<Memory::kRegistered, Stop::kBetweenCalls>},
+       {"stop between private",
+        &OverwriteAfterTimeout<Memory::kPrivate, Stop::kBetweenCalls>},
        {"stop in copy allocated",
-        &OverwriteAfterTimeout<Memory::kAllocated, true>},
+        &OverwriteAfterTimeout<Memory::kAllocated, Stop::kInCopy>},
        {"stop in copy registered",
-        &OverwriteAfterTimeout<Memory::kRegistered, true>},
-       {"stop in copy private", &OverwriteAfterTimeout<Memory::kPrivate, true>},
+        &OverwriteAfterTimeout<Memory::kRegistered, Stop::kInCopy>},
+       {"stop in copy private",
+        &OverwriteAfterTimeout<Memory::kPrivate, Stop::kInCopy>},
        {"exit", &ExitWithoutDestroying}});
 }

@@ -355,6 +355,8 @@ TEST(AbortTest, DestroyingACommunicatorEndsItsPendingCalls) {
 TEST(LeavingTest, ARankThatIsLateInItsLastCallStillEndsIt) {
   ExpectRanks(3, [](Communicator& c) -> Status {
     if (c.rank() == 2) {
+      // Not a wait for a state: the lateness is the case. The others, which are
+      // leaving, must not have a limit of their own for it, such as 5 s.
       std::this_thread::sleep_for(std::chrono::seconds(6));
     }
     float value = 7.0F - static_cast<float>(c.rank());

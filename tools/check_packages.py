@@ -15,7 +15,8 @@ packages among
 
 --without leaves a package out of ./setup's list, to see this check fail.
 
-Exits 1 where it finds one, and says who reads it and which package it is of.
+Exits 1 where it finds one, and says who reads it and which package it is of; 3
+where nothing is built.
 """
 
 import argparse
@@ -36,6 +37,7 @@ PROGRAM_PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 # machine's (/etc, /proc) or optional (CUDA in /usr/local).
 PACKAGED = ("/usr/", "/lib", "/bin/", "/sbin/")
 OPTIONAL = ("/usr/local/",)
+NOTHING_BUILT = 3
 LIBRARY = r"lib[\w+-]+\.so(\.\d+)*"
 
 Use = collections.namedtuple("Use", "path reader")
@@ -276,7 +278,9 @@ def all_uses():
     actions = compile_commands.actions("^(CppCompile|CppLink)$", "//...")
     uses = set(build_uses(actions, execution_root))
     if not any(use.path.startswith("/usr/include/") for use in uses):
-        sys.exit('check_packages: there is nothing built to look at; run "bazel build //..."')
+        print('check_packages: there is nothing built to look at; run "bazel build //..."',
+              file=sys.stderr)
+        sys.exit(NOTHING_BUILT)
     listed, _, _ = run("git", "-C", str(ROOT), "ls-files", "-z", "--cached", "--others",
                        "--exclude-standard")
     for name in listed.split("\0"):

@@ -91,8 +91,14 @@ grep -q 'unknown option --built-only' "$TEST_TMPDIR/out" || fail "an unknown opt
 cp "$INSTALLED.fewer" "$INSTALLED"
 rm "$bin/sudo"
 for program in bash cat env grep sed; do ln -s "$(command -v $program)" "$bin"; done
-unshare=$(command -v unshare)
-! PATH=$bin "$unshare" --user --map-user=1000 "$setup" >"$TEST_TMPDIR/out" 2>&1 ||
+ordinary_user=()
+if ((EUID == 0)); then
+  ordinary_user=("$(command -v unshare)" --user --map-user=1000)
+  "${ordinary_user[@]}" true ||
+    fail "root cannot become another user here: the machine, or its container, refuses \
+user namespaces (unshare --user). Allow them, or run this as an ordinary user"
+fi
+! PATH=$bin "${ordinary_user[@]}" "$setup" >"$TEST_TMPDIR/out" 2>&1 ||
   fail "an ordinary user without sudo, and setup did not fail"
 grep -q '^  apt-get update && apt-get install -y --no-install-recommends g++ shellcheck$' \
   "$TEST_TMPDIR/out" || fail "no line to run as root: $(<"$TEST_TMPDIR/out")"

@@ -55,14 +55,14 @@ class Allocation;
 // process after fork.
 class Device : public std::enable_shared_from_this<Device> {
  public:
-  // Chooses by `request` (ChooseDevices says how) and opens: each
-  // port is a Device with a context of its own, the fastest first. No HCA, or
-  // only ports that are physically down: the software device (info().reason
-  // names them). An active port that cannot be opened or used, or a device
-  // asked for by name: kUnavailable, kPermissionDenied or kInvalidArgument,
-  // never a fallback. `address`: of each real port; the software device chooses
-  // its own. `soft` is the software device's table; `system` the system's, or
-  // the status of loading it. `sysfs_class` is where the kernel shows its RDMA
+  // Chooses by `request` (ChooseDevices says how) and opens: each port is a
+  // Device with a context of its own, the fastest first. No HCA, or only ports
+  // that are physically down: the software device (info().reason names them).
+  // An active port that cannot be opened or used, or a device asked for by
+  // name: kUnavailable, kPermissionDenied or kInvalidArgument, never a
+  // fallback. `address`: of each real port; the software device chooses its
+  // own. `soft` is the software device's table; `system` the system's, or the
+  // status of loading it. `sysfs_class` is where the kernel shows its RDMA
   // devices (other than the default in tests only).
   static Result<std::vector<std::shared_ptr<Device>>> Open(
       const DeviceRequest& request, const AddressRequest& address,

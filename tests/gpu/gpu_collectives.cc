@@ -82,7 +82,7 @@ class Checker {
   }
 
  private:
-  // One call. `whole` is what the buffers hold together before it.
+  // One call: what its buffers hold before it, and after it.
   template <typename T>
   struct Case {
     std::vector<T> send;      // what `send` holds; empty: this rank has none
@@ -397,13 +397,13 @@ int Main(int argc, char** argv) {
   app.add_option("--error-fd", arguments.error_fd)->group("");
   CLI11_PARSE(app, argc, argv);
   if (arguments.error_fd < 0) {
-    const auto end = RunLocalRanks(
-        arguments.ranks, std::vector<std::string>(argv, argv + argc));
+    const auto end = RunLocalRanks(arguments.ranks,
+                                   std::vector<std::string>(argv, argv + argc));
     if (!end.ok()) {
       ReportError(-1, -1, end.status());
       return 1;
     }
-    return end.value().exit_status;
+    return EndAs(end.value());
   }
   int rank = -1;
   const Status status = RunRank(arguments, &rank);

@@ -64,6 +64,16 @@ int RankRole(const std::string& what, int error_fd) {
       ReportError(error_fd, -1, {StatusCode::kUnavailable, "not printed"});
     }
     pause_forever();
+  } else if (what == "stop-and-save") {
+    // What Ctrl-C does to rank 0, which heard of it before the launcher.
+    signal(SIGINT, SIG_IGN);
+    ReportStop(error_fd, SIGINT);
+    std::printf("stopped\n");
+    std::fflush(stdout);
+    poll(nullptr, 0, 500);  // the time that saving takes
+    std::printf("saved\n");
+    std::fflush(stdout);
+    DieOf(SIGINT);
   } else if (what == "interrupted") {
     if (rank == 1) {
       DieOf(SIGINT);
@@ -246,6 +256,14 @@ TEST(LocalRanks, ASecondSignalKillsRanksThatDoNotEnd) {
   launcher.Read();
   EXPECT_LT(Clock::now() - start, kSoon);
   EXPECT_EQ(launcher.Wait(), 1000 + SIGTERM);
+}
+
+TEST(LocalRanks, ASignalThatARankReportedFirstIsNoSecondOne) {
+  Launcher launcher(1, "stop-and-save");
+  launcher.Read(1);
+  kill(launcher.pid(), SIGINT);
+  EXPECT_EQ(launcher.Read(), "stopped\nsaved\n");
+  EXPECT_EQ(launcher.Wait(), 1000 + SIGINT);
 }
 
 TEST(LocalRanks, WhereHangupIsIgnoredItEndsNobody) {

@@ -30,8 +30,8 @@ namespace {
 constexpr std::chrono::milliseconds kTermAfter(1400);
 constexpr std::chrono::milliseconds kKillAfter(1800);
 
-// After a signal that was passed on to the ranks. Rank 0 gives itself 10 s to
-// save its report.
+// After a signal that was passed on to the ranks. Rank 0 gives itself 10 s from
+// the signal on to save its report (SignalWatch).
 constexpr std::chrono::milliseconds kKillStoppedAfter(12'000);
 
 void PrintLine(const std::string& line) {

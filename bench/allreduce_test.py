@@ -425,6 +425,20 @@ class OnATerminal(unittest.TestCase):
         self.assertEqual(report["unfinished"]["bytes"], 64 << 10)
         self.assertGreater(len(report["unfinished"]["rank_0_samples_us"]), 1)
 
+    def test_ctrl_c_again_leaves_no_bar_of_a_rank_that_was_killed(self):
+        with Terminal(ENDLESS, columns=80) as program:
+            shown = program.read(until=rb"Rank  0 Pid +(\d+) (?s:.)* left  64K")
+            rank_0 = int(re.search(rb"Rank  0 Pid +(\d+)", shown).group(1))
+            os.kill(rank_0, signal.SIGSTOP)  # it cannot clear its bar
+            deadline = time.monotonic() + PATIENCE_S
+            while os.waitid(os.P_PID, program.pid,
+                            os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+                self.assertLess(time.monotonic(), deadline)
+                program.type(b"\x03")
+                time.sleep(0.05)
+            self.assertRegex(program.read(), rb"\r\x1b\[K(\^C)*$")
+            self.assertEqual(program.wait(), -signal.SIGINT)
+
     def test_sigterm_saves_what_was_measured(self):
         report = interrupted_report(self)
         self.assertEqual(report["verdict"], "interrupted")

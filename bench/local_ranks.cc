@@ -116,6 +116,10 @@ class LocalRanks {
       Escalate();
     }
     DrainPipe();
+    if (stopped_by_ && sent_ == SIGKILL && TakesEscapes(STDERR_FILENO)) {
+      // A rank that was killed leaves its progress bar.
+      (void)!write(STDERR_FILENO, kClearLine, std::strlen(kClearLine));
+    }
     if (!started.ok()) {
       return started;
     }

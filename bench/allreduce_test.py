@@ -425,6 +425,20 @@ class OnATerminal(unittest.TestCase):
         self.assertEqual(report["unfinished"]["bytes"], 64 << 10)
         self.assertGreater(len(report["unfinished"]["rank_0_samples_us"]), 1)
 
+    def test_ctrl_c_again_leaves_no_bar_of_a_rank_that_was_killed(self):
+        with Terminal(ENDLESS, columns=80) as program:
+            shown = program.read(until=rb"Rank  0 Pid +(\d+) (?s:.)* left  64K")
+            rank_0 = int(re.search(rb"Rank  0 Pid +(\d+)", shown).group(1))
+            os.kill(rank_0, signal.SIGSTOP)  # it cannot clear its bar
+            deadline = time.monotonic() + PATIENCE_S
+            while os.waitid(os.P_PID, program.pid,
+                            os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+                self.assertLess(time.monotonic(), deadline)
+                program.type(b"\x03")
+                time.sleep(0.05)
+            self.assertRegex(program.read(), rb"\r\x1b\[K(\^C)*$")
+            self.assertEqual(program.wait(), -signal.SIGINT)
+
     def test_sigterm_saves_what_was_measured(self):
         report = interrupted_report(self)
         self.assertEqual(report["verdict"], "interrupted")
@@ -448,14 +462,20 @@ class OnATerminal(unittest.TestCase):
             for line in ranks[0].stdout:
                 if rows(line):
                     break
-            for rank in ranks:
-                rank.terminate()
-            # As a launcher that kills all when the first has ended.
-            self.assertEqual(os.wait()[0], ranks[0].pid)
-            self.assertTrue(os.path.exists(path))
-            errors = [rank.communicate(timeout=PATIENCE_S)[1] for rank in ranks]
-            self.assertEqual(errors, ["", ""])
-            self.assertEqual(ranks[1].returncode, -signal.SIGTERM)
+            # All get it before one of them says to the others that it did.
+            start = time.monotonic()
+            for number in signal.SIGSTOP, signal.SIGTERM, signal.SIGCONT:
+                for rank in ranks:
+                    rank.send_signal(number)
+            errors = ranks[1].communicate(timeout=PATIENCE_S)[1]
+            # How long rank 0 takes is the machine's affair.
+            self.assertGreater(time.monotonic() - start, 0.7)
+            self.assertEqual(errors, "")
+            self.assertEqual(ranks[0].communicate(timeout=PATIENCE_S)[1], "")
+            self.assertEqual([rank.returncode for rank in ranks],
+                             [-signal.SIGTERM, -signal.SIGTERM])
+            with open(path) as file:
+                self.assertEqual(json.load(file)["verdict"], "interrupted")
 
     def test_a_reader_who_does_not_read_does_not_keep_ctrl_c_from_saving(self):
         reader, writer = os.pipe()

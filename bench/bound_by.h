@@ -23,7 +23,9 @@ struct RankLoad {
   std::set<int> cores;     // that the rank may run on
   double in_calls_ns = 0;  // by the clock
   double cpu_ns = 0;       // of all threads of the process
-  double queued_ns = 0;    // ready to run, and no core was free; 0: not known
+  // Ready to run, and no core was free: of the thread that makes the calls. 0:
+  // not known.
+  double queued_ns = 0;
   std::map<std::string, StageTime> stages;
 };
 

@@ -50,8 +50,7 @@ class CommunicatorJob : public Job {
   void AfterTimedCalls() override;
 
   // What every rank did in its timed calls so far, and in the barriers before
-  // them, by rank. `places` are those
-  // of Places.
+  // them, by rank. `places` are those of Places.
   Result<std::vector<RankLoad>> Loads(const std::vector<RankPlace>& places);
 
  private:
@@ -66,7 +65,8 @@ class CommunicatorJob : public Job {
 
   Communicator& communicator_;
   const bool blocking_;
-  // The calling thread's time in queues for a core; -1: not to be known.
+  // The calling thread's time in queues for a core; -1: not to be known. Where
+  // calls do not block, another thread does the work, which is not in it.
   const int queue_fd_;
   Counters before_;
   RankLoad load_;

@@ -12,7 +12,8 @@
 namespace ringpipe {
 namespace {
 
-constexpr int kSavingTakesAtMostMs = 10'000;
+// Signals that come so soon after the first are taken for the same one.
+constexpr std::chrono::seconds kSameSignal(1);
 
 void MakeReadable(int event_fd) {
   const std::uint64_t one = 1;
@@ -52,7 +53,8 @@ void DieOf(int signal) {
   _exit(128 + signal);  // a signal that ends no process
 }
 
-SignalWatch::SignalWatch() : signals_(EndingSignals()) {
+SignalWatch::SignalWatch(std::chrono::milliseconds saving_takes_at_most)
+    : saving_takes_at_most_(saving_takes_at_most), signals_(EndingSignals()) {
   pthread_sigmask(SIG_BLOCK, &signals_, nullptr);
   signal_fd_ = signalfd(-1, &signals_, SFD_CLOEXEC | SFD_NONBLOCK);
   stop_fd_ = eventfd(0, EFD_CLOEXEC);
@@ -66,7 +68,14 @@ SignalWatch::SignalWatch() : signals_(EndingSignals()) {
 }
 
 SignalWatch::~SignalWatch() {
-  Stop();
+  if (thread_.joinable()) {
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      destroyed_ = true;
+    }
+    MakeReadable(stop_fd_);
+    thread_.join();
+  }
   for (const int fd : {signal_fd_, stop_fd_, taken_fd_}) {
     if (fd >= 0) {
       close(fd);
@@ -80,45 +89,68 @@ void SignalWatch::Arm(std::function<void(int)> on_signal) {
 }
 
 int SignalWatch::Stop() {
-  if (thread_.joinable()) {
+  if (!thread_.joinable()) {
+    return 0;
+  }
+  {
+    std::unique_lock<std::mutex> lock(mutex_);
+    stop_seen_ = false;
     MakeReadable(stop_fd_);
-    thread_.join();
+    answered_.wait(lock, [this] { return stop_seen_; });
+    if (taken_ != 0) {
+      return taken_;
+    }
   }
-  const std::lock_guard<std::mutex> lock(mutex_);
-  if (taken_ == 0) {
-    pthread_sigmask(SIG_UNBLOCK, &signals_, nullptr);
-  }
-  return taken_;
+  thread_.join();
+  pthread_sigmask(SIG_UNBLOCK, &signals_, nullptr);
+  return 0;
 }
 
-// Both descriptors are looked at before the thread ends, so that a signal that
+// Both descriptors are looked at before Stop is answered, so that a signal that
 // came before Stop was called is never lost.
 void SignalWatch::Watch() {
   for (;;) {
+    const Deadline deadline =
+        taken_at_ ? Deadline::At(*taken_at_ + saving_takes_at_most_)
+                  : Deadline::Infinite();
     pollfd fds[] = {{signal_fd_, POLLIN, 0}, {stop_fd_, POLLIN, 0}};
-    const int ready = poll(fds, 2, taken_ != 0 ? kSavingTakesAtMostMs : -1);
-    if (ready == 0) {
+    poll(fds, 2, deadline.infinite() ? -1 : deadline.PollTimeoutMs(60'000));
+    if (deadline.expired()) {
       DieOf(taken_);
     }
     signalfd_siginfo info;
     while (read(signal_fd_, &info, sizeof info) == sizeof info) {
       Take(static_cast<int>(info.ssi_signo));
     }
-    if ((fds[1].revents & POLLIN) != 0) {
+    if ((fds[1].revents & POLLIN) != 0 && !AnswerStop()) {
       return;
     }
   }
 }
 
+// Returns whether the watch goes on.
+bool SignalWatch::AnswerStop() {
+  std::uint64_t count;
+  (void)!read(stop_fd_, &count, sizeof count);
+  const std::lock_guard<std::mutex> lock(mutex_);
+  stop_seen_ = true;
+  answered_.notify_one();
+  return taken_ != 0 && !destroyed_;
+}
+
 void SignalWatch::Take(int signal) {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (taken_ != 0) {
+    if (Clock::now() - *taken_at_ >= kSameSignal) {
+      DieOf(taken_);  // somebody is losing patience
+    }
     return;
   }
   if (!on_signal_) {
     DieOf(signal);
   }
   taken_ = signal;
+  taken_at_ = Clock::now();
   MakeReadable(taken_fd_);
   on_signal_(signal);
 }

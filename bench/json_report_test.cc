@@ -37,7 +37,7 @@ TEST(JsonReport, HoldsParametersFactsSamplesAndSummary) {
   report.facts.version = "1.2.3";
   report.facts.places = {{"h\xff", 5, "soft0"}};
   report.facts.environment = {{"RINGPIPE_DEPTH", "8"}};
-  report.facts.chunks = {"ring", 4096, 8, 9};
+  report.facts.chunking = {"ring", 4096, 8, 9};
   report.result.sizes.push_back(OneSize());
   report.stages = {{"send", {0.25, 0.5}}};
   report.bound_by = "the wire";

@@ -15,6 +15,7 @@
 #include <cstdio>
 #include <cstring>
 #include <optional>
+#include <utility>
 
 #include "base/deadline.h"
 #include "bench/error_log.h"
@@ -29,8 +30,8 @@ namespace {
 constexpr std::chrono::milliseconds kTermAfter(1400);
 constexpr std::chrono::milliseconds kKillAfter(1800);
 
-// After a signal that was passed on to the ranks. Rank 0 gives itself 10 s to
-// save its report.
+// After a signal that was passed on to the ranks. Rank 0 gives itself 10 s from
+// the signal on to save its report (SignalWatch).
 constexpr std::chrono::milliseconds kKillStoppedAfter(12'000);
 
 void PrintLine(const std::string& line) {
@@ -116,6 +117,10 @@ class LocalRanks {
       Escalate();
     }
     DrainPipe();
+    if (stopped_by_ && sent_ == SIGKILL && TakesEscapes(STDERR_FILENO)) {
+      // A rank that was killed leaves its progress bar.
+      (void)!write(STDERR_FILENO, kClearLine, std::strlen(kClearLine));
+    }
     if (!started.ok()) {
       return started;
     }
@@ -198,10 +203,8 @@ class LocalRanks {
     signalfd_siginfo info;
     while (read(signal_fd_, &info, sizeof info) == sizeof info) {
       const int signal = static_cast<int>(info.ssi_signo);
-      if (signal != SIGCHLD && stopped_by_) {
-        Signal(SIGKILL);  // somebody is losing patience
-      } else if (signal != SIGCHLD) {
-        Stop(signal);
+      if (signal != SIGCHLD) {
+        Signalled(signal);
       }
     }
     // What a rank wrote before it ended comes before the news of its end.
@@ -229,6 +232,16 @@ class LocalRanks {
       if (log_.stop_signal() != 0 && !stopped_by_) {
         Stop(log_.stop_signal());
       }
+    }
+  }
+
+  // This process got a signal. What ranks said about one before does not count:
+  // a terminal sends it to all, and they may have been faster.
+  void Signalled(int signal) {
+    if (std::exchange(signalled_, true)) {
+      Signal(SIGKILL);  // somebody is losing patience
+    } else if (!stopped_by_) {
+      Stop(signal);
     }
   }
 
@@ -313,6 +326,7 @@ class LocalRanks {
   int running_ = 0;
   int worst_ = 0;
   std::optional<int> stopped_by_;  // as JobEnd's
+  bool signalled_ = false;         // this process was
   std::optional<Clock::time_point> failed_at_;
   int sent_ = 0;  // the last signal that was sent to the ranks
 };

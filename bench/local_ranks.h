@@ -30,8 +30,8 @@ struct JobEnd {
 // sched_yield does nothing between ranks in different ones.) They die with this
 // process. SIGINT, SIGTERM and SIGHUP (unless they are ignored) are passed on
 // to all of them, which have 12 s to save what they have before they are
-// killed; a second signal kills them at once. When a rank fails, the others
-// have 1.4 s to end by themselves before they are ended.
+// killed; a second signal to this process kills them at once. When a rank
+// fails, the others have 1.4 s to end by themselves before they are ended.
 //
 // Errors that ranks report through ReportError are printed to stderr, each
 // once, however many ranks report it.

@@ -11,12 +11,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <optional>
+#include <map>
 #include <set>
 #include <sstream>
+#include <string>
 
 #include "base/deadline.h"
 #include "bench/interruption.h"
@@ -30,57 +32,93 @@ constexpr std::chrono::seconds kPatience(20);
 // 12 s that ranks have after a signal.
 constexpr std::chrono::seconds kSoon(8);
 
-// The role of a rank. Returns its exit status.
-int RankRole(const std::string& what, int error_fd) {
-  const int rank = std::atoi(std::getenv("RINGPIPE_RANK"));
-  const auto pause_forever = [] {
-    for (;;) {
-      pause();
-    }
-  };
-  if (what == "environment") {
-    std::printf("%d %s %s %s %d\n", rank, std::getenv("RINGPIPE_SIZE"),
-                std::getenv("RINGPIPE_ROOT"), std::getenv("RINGPIPE_JOB_ID"),
-                static_cast<int>(getsid(0)));
-  } else if (what == "exit") {
-    return 2 * rank;
-  } else if (what == "report") {
-    ReportError(error_fd, -1, {StatusCode::kUnavailable, "no device"});
-    return 1;
-  } else if (what == "die") {
-    if (rank == 1) {
-      raise(SIGKILL);
-    }
-    pause_forever();
-  } else if (what == "die-stubbornly") {
-    signal(SIGTERM, SIG_IGN);
-    if (rank == 1) {
-      raise(SIGKILL);
-    }
-    pause_forever();
-  } else if (what == "stop") {
-    if (rank == 1) {
-      ReportStop(error_fd, SIGPIPE);
-      ReportError(error_fd, -1, {StatusCode::kUnavailable, "not printed"});
-    }
-    pause_forever();
-  } else if (what == "interrupted") {
-    if (rank == 1) {
-      DieOf(SIGINT);
-    }
-    pause_forever();
-  } else if (what == "hang-stubbornly") {
-    signal(SIGTERM, [](int) { (void)!write(STDOUT_FILENO, "got it\n", 7); });
-    std::printf("%d\n", static_cast<int>(getpid()));
-    std::fflush(stdout);
-    pause_forever();
-  } else if (what == "hang") {
-    std::printf("%d\n", static_cast<int>(getpid()));
-    std::fflush(stdout);
-    pause_forever();
+[[noreturn]] void PauseForever() {
+  for (;;) {
+    pause();
   }
+}
+
+void Say(const std::string& line) {
+  std::printf("%s\n", line.c_str());
+  std::fflush(stdout);
+}
+
+// What a rank does; it returns its exit status.
+using Role = int (*)(int rank, int error_fd);
+
+int SayEnvironment(int rank, int) {
+  std::printf("%d %s %s %s %d\n", rank, std::getenv("RINGPIPE_SIZE"),
+              std::getenv("RINGPIPE_ROOT"), std::getenv("RINGPIPE_JOB_ID"),
+              static_cast<int>(getsid(0)));
   return 0;
 }
+
+int ExitWithTwiceTheRank(int rank, int) { return 2 * rank; }
+
+int Report(int, int error_fd) {
+  ReportError(error_fd, -1, {StatusCode::kUnavailable, "no device"});
+  return 1;
+}
+
+int Rank1IsKilled(int rank, int) {
+  if (rank == 1) {
+    raise(SIGKILL);
+  }
+  PauseForever();
+}
+
+int Rank1IsKilledOthersIgnoreSigterm(int rank, int error_fd) {
+  signal(SIGTERM, SIG_IGN);
+  return Rank1IsKilled(rank, error_fd);
+}
+
+int Rank1SaysStop(int rank, int error_fd) {
+  if (rank == 1) {
+    ReportStop(error_fd, SIGPIPE);
+    ReportError(error_fd, -1, {StatusCode::kUnavailable, "not printed"});
+  }
+  PauseForever();
+}
+
+// What Ctrl-C does to rank 0 where that hears of it before the launcher.
+int SayStopAndSave(int, int error_fd) {
+  signal(SIGINT, SIG_IGN);
+  ReportStop(error_fd, SIGINT);
+  Say("stopped");
+  poll(nullptr, 0, 500);  // the time that saving takes
+  Say("saved");
+  DieOf(SIGINT);
+}
+
+int Rank1DiesOfSigint(int rank, int) {
+  if (rank == 1) {
+    DieOf(SIGINT);
+  }
+  PauseForever();
+}
+
+int Hang(int, int) {
+  Say(std::to_string(getpid()));
+  PauseForever();
+}
+
+int HangAndSayThatSigtermCame(int rank, int error_fd) {
+  signal(SIGTERM, [](int) { (void)!write(STDOUT_FILENO, "got it\n", 7); });
+  return Hang(rank, error_fd);
+}
+
+const std::map<std::string, Role> kRoles = {
+    {"environment", SayEnvironment},
+    {"exit", ExitWithTwiceTheRank},
+    {"report", Report},
+    {"die", Rank1IsKilled},
+    {"die-stubbornly", Rank1IsKilledOthersIgnoreSigterm},
+    {"stop", Rank1SaysStop},
+    {"stop-and-save", SayStopAndSave},
+    {"interrupted", Rank1DiesOfSigint},
+    {"hang", Hang},
+    {"hang-stubbornly", HangAndSayThatSigtermCame},
+};
 
 // A launcher in a process of its own, and what it and its ranks print.
 class Launcher {
@@ -248,6 +286,14 @@ TEST(LocalRanks, ASecondSignalKillsRanksThatDoNotEnd) {
   EXPECT_EQ(launcher.Wait(), 1000 + SIGTERM);
 }
 
+TEST(LocalRanks, ASignalThatARankReportedFirstIsNoSecondOne) {
+  Launcher launcher(1, "stop-and-save");
+  launcher.Read(1);
+  kill(launcher.pid(), SIGINT);
+  EXPECT_EQ(launcher.Read(), "stopped\nsaved\n");
+  EXPECT_EQ(launcher.Wait(), 1000 + SIGINT);
+}
+
 TEST(LocalRanks, WhereHangupIsIgnoredItEndsNobody) {
   Launcher launcher(2, "hang", SIGHUP);
   launcher.Read(2);
@@ -283,8 +329,9 @@ TEST(LocalRanks, RanksDieWithALauncherThatIsKilled) {
 int main(int argc, char** argv) {
   constexpr char kErrorFd[] = "--error-fd=";
   if (argc == 3 && std::strncmp(argv[2], kErrorFd, sizeof kErrorFd - 1) == 0) {
-    return ringpipe::RankRole(argv[1],
-                              std::atoi(argv[2] + sizeof kErrorFd - 1));
+    return ringpipe::kRoles.at(argv[1])(
+        std::atoi(std::getenv("RINGPIPE_RANK")),
+        std::atoi(argv[2] + sizeof kErrorFd - 1));
   }
   testing::InitGoogleTest(&argc, argv);
   return RUN_ALL_TESTS();

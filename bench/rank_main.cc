@@ -67,8 +67,8 @@ TextOutput StandardError(int stop_fd) {
   return {STDERR_FILENO, "standard error", stop_fd};
 }
 
-// Open MPI kills all ranks when the first has ended after a signal, and a
-// second after the signal in any case: so long the others wait for rank 0's
+// Open MPI kills all ranks as soon as one has ended, and one second after the
+// signal in any case. So the others wait this long for rank 0 to save its
 // report.
 constexpr std::chrono::milliseconds kRank0Saves(700);
 
@@ -271,9 +271,9 @@ class Rank {
     facts.launcher = options_.error_fd >= 0 ? "--ranks" : launch.launcher;
     facts.processor = FindProcessor();
     facts.environment = ReportedVariables(environ);
-    facts.chunks.algorithm = algorithm.name;
-    facts.chunks.subchunk_bytes = environment.subchunk_bytes;
-    facts.chunks.depth = environment.depth;
+    facts.chunking.algorithm = algorithm.name;
+    facts.chunking.subchunk_bytes = environment.subchunk_bytes;
+    facts.chunking.depth = environment.depth;
     return {};
   }
 
@@ -281,7 +281,7 @@ class Rank {
     if (job_.rank() != 0 || options_.json_path.empty()) {
       return {};
     }
-    report_.facts.chunks.slots = communicator_.slot_counters().slots;
+    report_.facts.chunking.slots = communicator_.slot_counters().slots;
     const std::string text = FormatJsonReport(options_, report_);
     report_written_ = true;
     if (!options_.JsonToStandardOutput()) {

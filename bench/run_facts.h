@@ -23,7 +23,7 @@ struct Processor {
 };
 
 // How a message is cut into pieces, as agreed by all ranks.
-struct Chunks {
+struct ChunkingFacts {
   std::string algorithm;
   std::int64_t subchunk_bytes = 0;  // at most
   std::int64_t depth = 0;
@@ -36,7 +36,7 @@ struct RunFacts {
   std::string launcher;
   Processor processor;                             // of rank 0
   std::map<std::string, std::string> environment;  // of rank 0
-  Chunks chunks;
+  ChunkingFacts chunking;
   std::vector<RankPlace> places;  // by rank
 };
 

@@ -12,7 +12,7 @@ bool TakesEscapes(int fd);
 // variable COLUMNS, the smaller where both are known; 80 where neither is.
 int TerminalColumns(int fd);
 
-// Returns the cursor to the begin of its line and empties the line.
+// Returns the cursor to the beginning of its line and empties the line.
 inline constexpr char kClearLine[] = "\r\033[K";
 
 }  // namespace ringpipe

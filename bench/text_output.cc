@@ -41,7 +41,8 @@ Status TextOutput::WritePart(std::string_view& text) {
 void OccupyStandardDescriptors() {
   for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (fcntl(fd, F_GETFD) == -1) {
-      // The lowest free descriptor, which is this one. The wrong way round.
+      // open() takes the lowest free descriptor, which is `fd`. It is opened
+      // for the other direction, so that using it fails.
       (void)!open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY);
     }
   }

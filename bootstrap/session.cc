@@ -1,8 +1,5 @@
 #include "bootstrap/session.h"
 
-#include <pthread.h>
-#include <signal.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -10,6 +7,7 @@
 #include <chrono>
 #include <exception>
 
+#include "base/signals_blocked.h"
 #include "bootstrap/member_session.h"
 #include "bootstrap/root_session.h"
 
@@ -22,23 +20,6 @@ namespace asio = boost::asio;
 constexpr auto kLeaveTimeout = std::chrono::milliseconds(700);
 // A flood of strangers must not become a flood of log lines.
 constexpr int kMostRefusalsLogged = 20;
-
-// While it lives, threads that are started get no signals: those are the
-// application's.
-class SignalsBlocked {
- public:
-  SignalsBlocked() {
-    sigset_t all;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before_);
-  }
-  ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  SignalsBlocked(const SignalsBlocked&) = delete;
-  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
-
- private:
-  sigset_t before_;
-};
 
 }  // namespace
 

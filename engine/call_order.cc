@@ -1,11 +1,10 @@
 #include "engine/call_order.h"
 
-#include <pthread.h>
-#include <signal.h>
-
 #include <string>
 #include <system_error>
 #include <utility>
+
+#include "base/signals_blocked.h"
 
 namespace ringpipe {
 
@@ -74,22 +73,15 @@ Status CallOrder::RunLater(Deadline deadline, Run run, End end) {
 }
 
 Status CallOrder::StartWorker() {
-  // Without signals: those are the application's. A thread begins with its
-  // creator's mask.
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  Status status;
+  const SignalsBlocked blocked;
   try {
     worker_ = std::thread([this] { Work(); });
   } catch (const std::system_error& error) {
-    status = {StatusCode::kResourceExhausted,
-              std::string("starting the progress thread: ") + error.what() +
-                  "; raise the limit on threads (ulimit -u)"};
+    return {StatusCode::kResourceExhausted,
+            std::string("starting the progress thread: ") + error.what() +
+                "; raise the limit on threads (ulimit -u)"};
   }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  return status;
+  return Status::Ok();
 }
 
 void CallOrder::Work() {

@@ -1,13 +1,13 @@
 #include "verbs/soft/housekeeper.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 
 #include <algorithm>
 #include <string>
 
+#include "base/signals_blocked.h"
 #include "verbs/soft/context.h"
 
 namespace ringpipe::verbs::soft {
@@ -44,20 +44,15 @@ Status Housekeeper::Start(FileDescriptor listener) {
   for (const FileDescriptor& tcp : context_->network().listeners()) {
     Watch(tcp.get());
   }
-  // The application's signals are not for this thread.
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  Status status;
+  const SignalsBlocked blocked;
   try {
     thread_ = std::thread([this] { Run(); });
   } catch (const std::system_error& error) {
-    status = ErrnoStatus(StatusCode::kResourceExhausted,
-                         "cannot start the housekeeper of soft0",
-                         error.code().value());
+    return ErrnoStatus(StatusCode::kResourceExhausted,
+                       "cannot start the housekeeper of soft0",
+                       error.code().value());
   }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  return status;
+  return Status::Ok();
 }
 
 void Housekeeper::Stop() {

@@ -14,8 +14,7 @@ namespace ringpipe::verbs::soft {
 //                                     looked the peer's region up
 //
 // Continued, the process goes on with that copy as if nothing had been. `page`
-// is page-aligned; until then only the device may touch it, on a thread of the
-// caller's (its own blocks the signal).
+// is page-aligned; until then only the device may touch it.
 void StopInNextCopyFrom(void* page);
 
 }  // namespace ringpipe::verbs::soft

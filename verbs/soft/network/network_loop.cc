@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -11,6 +10,7 @@
 #include <string>
 #include <system_error>
 
+#include "base/signals_blocked.h"
 #include "verbs/soft/context.h"
 #include "verbs/soft/network/connector.h"
 #include "verbs/soft/network/network.h"
@@ -43,10 +43,7 @@ NetworkLoop::NetworkLoop(Context* context, Network* network)
 
 std::unique_ptr<NetworkLoop> NetworkLoop::Start(Context* context,
                                                 Network* network) {
-  // The application's signals are not for this thread.
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
+  const SignalsBlocked blocked;
   std::unique_ptr<NetworkLoop> loop;
   try {
     loop.reset(new NetworkLoop(context, network));
@@ -58,7 +55,6 @@ std::unique_ptr<NetworkLoop> NetworkLoop::Start(Context* context,
   } catch (const std::exception&) {  // no thread, no descriptor, no memory
     loop = nullptr;
   }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
   return loop;
 }
 

@@ -1,6 +1,5 @@
 #include "bootstrap/session.h"
 
-
 #include <algorithm>
 #include <array>
 #include <boost/asio/post.hpp>

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <string>
 #include <thread>
 
@@ -95,7 +96,9 @@ Result<double> CacheLineRoundTripNs(int core, int other) {
                         " is none that this process may run on");
     }
   }
-  Lines lines;
+  // Not on the stack, whose alignment AddressSanitizer's does not keep.
+  const auto owned_lines = std::make_unique<Lines>();
+  Lines& lines = *owned_lines;
   double best_ns = -1;
   // Threads of their own, so that the caller's may still run anywhere.
   std::thread echo([&lines, other] {

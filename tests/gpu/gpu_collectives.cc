@@ -242,8 +242,9 @@ class Checker {
     RINGPIPE_ASSIGN_OR_RETURN(
         const TestBuffer other,
         TestBuffer::Create(memory_, test.send.size() * sizeof(T)));
-    std::vector<T> before(elements);
-    std::memset(before.data(), kPoison, elements * sizeof(T));
+    T poison;
+    std::memset(&poison, kPoison, sizeof poison);
+    std::vector<T> before(elements, poison);
     auto* const base = static_cast<T*>(receive.data());
     T* send = static_cast<T*>(other.data());
     T* target = base;

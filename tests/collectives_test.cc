@@ -24,8 +24,6 @@ constexpr std::size_t kLargest = 1 << 17;
 constexpr std::size_t kLargest = 1 << 20;
 #endif
 
-constexpr int kPoison = 0xA5;  // in every byte
-
 struct Mode {
   int size;
   int adversary_seed;
@@ -58,33 +56,6 @@ std::string ModeName(const ::testing::TestParamInfo<Mode>& info) {
   return std::to_string(info.param.size) + "ranks" +
          (info.param.adversary_seed != 0 ? "_adversarial" : "") +
          (info.param.smallest ? "_smallest" : "");
-}
-
-template <typename T>
-std::vector<T> Inputs(int rank, std::size_t begin, std::size_t count,
-                      ReduceOp op) {
-  std::vector<T> values(count);
-  for (std::size_t i = 0; i < count; ++i) {
-    values[i] = InputValue<T>(rank, begin + i, op);
-  }
-  return values;
-}
-
-template <typename T>
-std::vector<T> Results(int size, std::size_t begin, std::size_t count,
-                       ReduceOp op) {
-  std::vector<T> values(count);
-  for (std::size_t i = 0; i < count; ++i) {
-    values[i] = ExpectedValue<T>(size, begin + i, op);
-  }
-  return values;
-}
-
-template <typename T>
-std::vector<T> Poisoned(std::size_t count) {
-  T poison;
-  std::memset(&poison, kPoison, sizeof poison);
-  return std::vector<T>(count, poison);
 }
 
 template <typename T>

@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <cstring>
+#include <vector>
 
 #include "reduction/data_type.h"
 
@@ -48,6 +50,36 @@ T ExpectedValue(int size, std::size_t index, ReduceOp op) {
   return op == ReduceOp::kAverage
              ? static_cast<T>(result / static_cast<T>(size))
              : result;
+}
+
+// The elements [begin, begin + count) of rank's input, and of the reduction of
+// `size` ranks' inputs.
+template <typename T>
+std::vector<T> Inputs(int rank, std::size_t begin, std::size_t count,
+                      ReduceOp op) {
+  std::vector<T> values(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    values[i] = InputValue<T>(rank, begin + i, op);
+  }
+  return values;
+}
+
+template <typename T>
+std::vector<T> Results(int size, std::size_t begin, std::size_t count,
+                       ReduceOp op) {
+  std::vector<T> values(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    values[i] = ExpectedValue<T>(size, begin + i, op);
+  }
+  return values;
+}
+
+// What a result's memory holds beforehand: no value that is expected.
+template <typename T>
+std::vector<T> Poisoned(std::size_t count) {
+  T poison;
+  std::memset(&poison, 0xA5, sizeof poison);
+  return std::vector<T>(count, poison);
 }
 
 // The DataType of T, and a call of `function.operator()<T>()` for a DataType.

@@ -11,7 +11,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <cstring>
 #include <memory>
 #include <sstream>
 #include <string>
@@ -26,8 +25,6 @@
 namespace ringpipe::testing {
 namespace {
 
-constexpr int kPoison = 0xA5;  // in every byte
-
 struct Arguments {
   int ranks = 0;
   int error_fd = -1;
@@ -35,27 +32,6 @@ struct Arguments {
   std::size_t time_bytes = 0;
   int iterations = 7;
 };
-
-// The elements [begin, begin + count) of rank's input.
-template <typename T>
-std::vector<T> Inputs(int rank, std::size_t begin, std::size_t count,
-                      ReduceOp op) {
-  std::vector<T> values(count);
-  for (std::size_t i = 0; i < count; ++i) {
-    values[i] = InputValue<T>(rank, begin + i, op);
-  }
-  return values;
-}
-
-template <typename T>
-std::vector<T> Results(int size, std::size_t begin, std::size_t count,
-                       ReduceOp op) {
-  std::vector<T> values(count);
-  for (std::size_t i = 0; i < count; ++i) {
-    values[i] = ExpectedValue<T>(size, begin + i, op);
-  }
-  return values;
-}
 
 class Checker {
  public:
@@ -242,9 +218,7 @@ class Checker {
     RINGPIPE_ASSIGN_OR_RETURN(
         const TestBuffer other,
         TestBuffer::Create(memory_, test.send.size() * sizeof(T)));
-    T poison;
-    std::memset(&poison, kPoison, sizeof poison);
-    std::vector<T> before(elements, poison);
+    std::vector<T> before = Poisoned<T>(elements);
     auto* const base = static_cast<T*>(receive.data());
     T* send = static_cast<T*>(other.data());
     T* target = base;

@@ -1,0 +1,285 @@
+// Ranks that abort, die, stop, or leave: what the others hear, and when.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <functional>
+#include <future>
+#include <memory>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/liveness_bound.h"
+#include "bootstrap/message.h"
+#include "bootstrap/raw_peer.h"
+#include "bootstrap/test_job.h"
+
+namespace ringpipe {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+// A rank as a process of its own, which stays until it is killed.
+class RankProcess {
+ public:
+  explicit RankProcess(const Launch& launch) {
+    std::vector<std::string> environment = {
+        "RINGPIPE_RANK=" + std::to_string(launch.rank),
+        "RINGPIPE_SIZE=" + std::to_string(launch.size),
+        "RINGPIPE_ROOT=" + launch.root, "RINGPIPE_JOB_ID=" + launch.job_id};
+    std::vector<char*> environ_pointers;
+    for (std::string& entry : environment) {
+      environ_pointers.push_back(entry.data());
+    }
+    environ_pointers.push_back(nullptr);
+    std::string program = std::getenv("JOIN_ONCE");
+    std::string stay = "stay";
+    char* arguments[] = {program.data(), stay.data(), nullptr};
+    // Its standard input never ends while this test runs.
+    int ends[2];
+    EXPECT_EQ(pipe2(ends, O_CLOEXEC), 0);
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_adddup2(&actions, ends[0], 0);
+    EXPECT_EQ(posix_spawn(&pid_, program.c_str(), &actions, nullptr, arguments,
+                          environ_pointers.data()),
+              0);
+    posix_spawn_file_actions_destroy(&actions);
+    close(ends[0]);
+    input_ = ends[1];
+  }
+  ~RankProcess() {
+    kill(pid_, SIGKILL);
+    waitpid(pid_, nullptr, 0);
+    close(input_);
+  }
+  void Kill() const { kill(pid_, SIGKILL); }
+  void Stop() const {
+    kill(pid_, SIGSTOP);
+    int status = 0;
+    EXPECT_EQ(waitpid(pid_, &status, WUNTRACED), pid_);
+    EXPECT_TRUE(WIFSTOPPED(status));
+  }
+  pid_t pid() const { return pid_; }
+
+ private:
+  pid_t pid_ = -1;
+  int input_ = -1;
+};
+
+// --- Liveness ----------------------------------------------------------------
+
+TEST(LivenessTest, AbortReachesEveryRankWithTheFirstReason) {
+  constexpr int kSize = 4;
+  std::vector<Bootstrap::Options> all = MakeJob(kSize);
+  std::vector<FailureRecord> records(kSize);
+  for (int rank = 0; rank < kSize; ++rank) {
+    all[rank].on_failure = records[rank].callback();
+  }
+  {
+    std::vector<Joined> ranks = JoinAll(all);
+    auto waiting = std::async(std::launch::async, [&] {
+      return ranks[1].value()->Barrier(Deadline::Infinite());
+    });
+    ExpectSays(ranks[2].value()->Abort({StatusCode::kDeviceError, "broken"}),
+               StatusCode::kDeviceError, {"broken"});
+    ExpectSays(ranks[2].value()->Abort({StatusCode::kAborted, "later"}),
+               StatusCode::kDeviceError, {"broken"});
+    for (int rank = 0; rank < kSize; ++rank) {
+      ExpectSays(records[rank].Wait(LivenessBound(seconds(2))),
+                 StatusCode::kDeviceError, {"broken"});
+      ExpectSays(ranks[rank].value()->failure(), StatusCode::kDeviceError,
+                 {"broken"});
+      ExpectSays(ranks[rank].value()->AllGather("", Soon()).status(),
+                 StatusCode::kDeviceError, {"broken"});
+    }
+    ExpectSays(waiting.get(), StatusCode::kDeviceError, {"broken"});
+  }
+  for (const FailureRecord& record : records) {
+    EXPECT_EQ(record.calls(), 1);
+  }
+}
+
+TEST(LivenessTest, ConcurrentAbortsAreToldOnceOnEveryRank) {
+  constexpr int kSize = 3;
+  std::vector<Bootstrap::Options> all = MakeJob(kSize);
+  std::vector<FailureRecord> records(kSize);
+  for (int rank = 0; rank < kSize; ++rank) {
+    all[rank].on_failure = records[rank].callback();
+  }
+  {
+    std::vector<Joined> ranks = JoinAll(all);
+    std::vector<std::thread> threads;
+    for (int i = 0; i < 4 * kSize; ++i) {
+      threads.emplace_back([&ranks, i] {
+        Bootstrap* const rank = ranks[i % kSize].value().get();
+        const Status won =
+            rank->Abort({StatusCode::kAborted, "by " + std::to_string(i)});
+        EXPECT_EQ(won.message(), rank->failure().message());
+      });
+    }
+    for (std::thread& thread : threads) {
+      thread.join();
+    }
+    for (FailureRecord& record : records) {
+      EXPECT_EQ(record.Wait(LivenessBound(seconds(2))).code(),
+                StatusCode::kAborted);
+    }
+  }
+  for (const FailureRecord& record : records) {
+    EXPECT_EQ(record.calls(), 1);
+  }
+}
+
+TEST(LivenessTest, KilledRankIsNamedToTheOthersWithinASecond) {
+  std::vector<Bootstrap::Options> all = MakeJob(3);
+  FailureRecord records[2];
+  for (const int rank : {0, 1}) {
+    all[rank].on_failure = records[rank].callback();
+  }
+  const RankProcess process(all[2].launch);
+  std::vector<Joined> ranks = JoinAll({all[0], all[1]});
+  OnAll(&ranks, [](Bootstrap* rank) {
+    ASSERT_TRUE(rank->AllGather(std::to_string(rank->rank()), Soon()).ok());
+  });
+  process.Kill();
+  for (FailureRecord& record : records) {
+    ExpectSays(
+        record.Wait(LivenessBound(seconds(1))), StatusCode::kPeerLost,
+        {"rank 2 (pid " + std::to_string(process.pid()) + " on host ", "died"});
+  }
+}
+
+TEST(LivenessTest, KilledRankZeroIsNamedToTheOthersWithinASecond) {
+  std::vector<Bootstrap::Options> all = MakeJob(3);
+  FailureRecord records[2];
+  for (const int rank : {1, 2}) {
+    all[rank].on_failure = records[rank - 1].callback();
+  }
+  const RankProcess process(all[0].launch);
+  std::vector<Joined> ranks = JoinAll({all[1], all[2]});
+  OnAll(&ranks, [](Bootstrap* rank) {
+    ASSERT_TRUE(rank->AllGather(std::to_string(rank->rank()), Soon()).ok());
+  });
+  process.Kill();
+  for (FailureRecord& record : records) {
+    ExpectSays(
+        record.Wait(LivenessBound(seconds(1))), StatusCode::kPeerLost,
+        {"rank 0 (pid " + std::to_string(process.pid()) + " on host ", "died"});
+  }
+}
+
+TEST(LivenessTest, RankKilledWhileOthersStillJoinEndsTheirJoin) {
+  const std::string name = UniqueName();
+  auto joining = std::async(std::launch::async, [&] {
+    return Bootstrap::Join(MakeOptions("unix:@" + name, 0, 4));
+  });
+  RawPeer waiting(name);
+  ASSERT_TRUE(waiting.Authenticate({"", "bootstrap", "job", 1}));
+  waiting.Send(JoinRequest{1, 4, -1, {6, "x"}});
+  {
+    RawPeer killed(name);
+    ASSERT_TRUE(killed.Authenticate({"", "bootstrap", "job", 1}));
+    killed.Send(JoinRequest{2, 4, -1, {7, "x"}});
+  }
+  const Result<Message> told = waiting.Receive();
+  ASSERT_TRUE(told.ok());
+  ExpectSays(std::get<AbortNotice>(told.value()).reason, StatusCode::kPeerLost,
+             {"rank 2 (pid 7 on host x) died"});
+  // Late, and told all the same.
+  ExpectSays(Bootstrap::Join(MakeOptions("unix:@" + name, 3, 4)).status(),
+             StatusCode::kPeerLost, {"rank 2 (pid 7 on host x) died"});
+  EXPECT_EQ(joining.get().status().code(), StatusCode::kPeerLost);
+}
+
+TEST(LivenessTest, StoppedRankIsMissedButNotLost) {
+  std::vector<Bootstrap::Options> all = MakeJob(3);
+  const RankProcess process(all[2].launch);
+  std::vector<Joined> ranks = JoinAll({all[0], all[1]});
+  OnAll(&ranks, [](Bootstrap* rank) {
+    ASSERT_TRUE(rank->AllGather(std::to_string(rank->rank()), Soon()).ok());
+    ASSERT_TRUE(rank->Barrier(Soon()).ok());
+  });
+  process.Stop();
+  OnAll(&ranks, [](Bootstrap* rank) {
+    ExpectSays(rank->Barrier(Deadline::After(kTimeToConnect)),
+               StatusCode::kTimeout, {"rank(s) 2 of 3", "barrier"});
+  });
+}
+
+TEST(LivenessTest, CallsThatDoNotMatchAreAnErrorEverywhere) {
+  std::vector<Joined> ranks = JoinAll(MakeJob(3));
+  OnAll(&ranks, [](Bootstrap* rank) {
+    const Status status = rank->rank() == 1
+                              ? rank->Barrier(Soon())
+                              : rank->AllGather("", Soon()).status();
+    ExpectSays(status, StatusCode::kMismatch,
+               {"barrier", "all-gather", "same order"});
+  });
+}
+
+// --- Leaving -----------------------------------------------------------------
+
+TEST(LivenessTest, LeavingInOrderIsNoFailure) {
+  constexpr int kSize = 3;
+  std::vector<Bootstrap::Options> all = MakeJob(kSize);
+  std::vector<FailureRecord> records(kSize);
+  for (int rank = 0; rank < kSize; ++rank) {
+    all[rank].on_failure = records[rank].callback();
+  }
+  std::vector<Joined> ranks = JoinAll(all);
+  auto waiting = std::async(std::launch::async, [&] {
+    return ranks[1].value()->Barrier(Deadline::Infinite());
+  });
+  ranks[2] = Status(StatusCode::kAborted, "gone");
+  ExpectSays(waiting.get(), StatusCode::kPeerLost, {"rank(s) 2", "left"});
+  EXPECT_EQ(ranks[1].value()->departed(), std::vector<int>{2});
+  ExpectSays(ranks[0].value()->AllGather("", Soon()).status(),
+             StatusCode::kPeerLost, {"rank(s) 2", "left"});
+  EXPECT_TRUE(ranks[0].value()->failure().ok());
+  EXPECT_TRUE(ranks[1].value()->failure().ok());
+  ranks.clear();
+  for (const FailureRecord& record : records) {
+    EXPECT_EQ(record.calls(), 0);
+  }
+}
+
+TEST(LivenessTest, RankZeroMayLeaveFirst) {
+  std::vector<Joined> ranks = JoinAll(MakeJob(3));
+  auto waiting = std::async(std::launch::async, [&] {
+    return ranks[1].value()->Barrier(Deadline::Infinite());
+  });
+  const auto start = Clock::now();
+  ranks[0] = Status(StatusCode::kAborted, "gone");
+  EXPECT_LT(Clock::now() - start, LivenessBound(milliseconds(900)));
+  ExpectSays(waiting.get(), StatusCode::kPeerLost, {"rank(s) 0", "left"});
+  ExpectSays(ranks[2].value()->Barrier(Soon()), StatusCode::kPeerLost,
+             {"rank(s) 0", "left"});
+  EXPECT_TRUE(ranks[1].value()->failure().ok());
+  EXPECT_TRUE(ranks[2].value()->failure().ok());
+}
+
+TEST(LivenessTest, AbortJustBeforeLeavingStillReachesTheOthers) {
+  for (const int leaver : {0, 1}) {
+    std::vector<Bootstrap::Options> all = MakeJob(3);
+    FailureRecord record;
+    all[2].on_failure = record.callback();
+    std::vector<Joined> ranks = JoinAll(all);
+    (void)ranks[leaver].value()->Abort({StatusCode::kDeviceError, "broken"});
+    ranks[leaver] = Status(StatusCode::kAborted, "gone");
+    ExpectSays(record.Wait(LivenessBound(seconds(2))), StatusCode::kDeviceError,
+               {"broken"});
+  }
+}
+
+}  // namespace
+}  // namespace ringpipe

@@ -1,0 +1,117 @@
+// Who connects to the root and is no rank of the job: closed, counted, and a
+// delay to nobody.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <functional>
+#include <future>
+#include <string>
+#include <vector>
+
+#include "auth/handshake.h"
+#include "base/liveness_bound.h"
+#include "bootstrap/message.h"
+#include "bootstrap/raw_peer.h"
+#include "bootstrap/test_job.h"
+
+namespace ringpipe {
+namespace {
+
+using std::chrono::seconds;
+
+// A job of two whose rank 1 comes only after `attack`.
+void ExpectJoinsDespite(const std::function<void(const std::string&)>& attack,
+                        int refused) {
+  const std::string name = UniqueName();
+  auto root = std::async(std::launch::async, [&] {
+    return Bootstrap::Join(MakeOptions("unix:@" + name, 0, 2));
+  });
+  attack(name);
+  Joined member = Bootstrap::Join(MakeOptions("unix:@" + name, 1, 2));
+  Joined zero = root.get();
+  ASSERT_TRUE(member.ok()) << member.status().ToString();
+  ASSERT_TRUE(zero.ok()) << zero.status().ToString();
+  EXPECT_EQ(zero.value()->refused_connections(), refused);
+}
+
+TEST(StrangersTest, GarbageIsClosedAndCounted) {
+  ExpectJoinsDespite(
+      [](const std::string& name) {
+        for (const std::string& garbage :
+             {std::string("GET / HTTP/1.1\r\n\r\n"), std::string(5000, '\xff'),
+              EncodeFrame("hello"), EncodeFrame(""),
+              std::string("\0\0\0\1", 4)}) {
+          RawPeer stranger(name);
+          stranger.SendBytes(garbage);
+          EXPECT_TRUE(stranger.WaitForClose());
+        }
+      },
+      5);
+}
+
+TEST(StrangersTest, OversizedFrameIsClosedByItsHeader) {
+  ExpectJoinsDespite(
+      [](const std::string& name) {
+        RawPeer stranger(name);
+        const FrameHeader header =
+            MakeFrameHeader(Handshake::kMostMessageBytes + 1);
+        stranger.SendBytes({header.data(), header.size()});
+        EXPECT_TRUE(stranger.WaitForClose());
+      },
+      1);
+}
+
+TEST(StrangersTest, SilentStrangerIsClosedInTime) {
+  ExpectJoinsDespite(
+      [](const std::string& name) {
+        RawPeer stranger(name);
+        // After 5 s; it waits for 20 s.
+        EXPECT_TRUE(stranger.WaitForClose());
+      },
+      1);
+}
+
+TEST(StrangersTest, FloodOfSilentStrangersDelaysNobodyForLong) {
+  std::vector<RawPeer> strangers;
+  const auto start = Clock::now();
+  ExpectJoinsDespite(
+      [&](const std::string& name) {
+        for (int i = 0; i < 200; ++i) {
+          strangers.emplace_back(name);
+        }
+      },
+      200);
+  // Less than the 5 s, three times, for which 200 may stay silent at 64 places.
+  EXPECT_LT(Clock::now() - start, seconds(12));
+}
+
+TEST(StrangersTest, AuthenticatedStrangerThatNeverJoinsIsClosed) {
+  ExpectJoinsDespite(
+      [](const std::string& name) {
+        RawPeer stranger(name);
+        EXPECT_TRUE(stranger.Authenticate({"", "bootstrap", "job", 1}));
+        stranger.Send(Departure{1});
+        EXPECT_TRUE(stranger.WaitForClose());
+      },
+      1);
+}
+
+TEST(StrangersTest, RankThatBreaksTheProtocolIsCutOffByName) {
+  const std::string name = UniqueName();
+  FailureRecord record;
+  Bootstrap::Options options = MakeOptions("unix:@" + name, 0, 2);
+  options.on_failure = record.callback();
+  auto joining =
+      std::async(std::launch::async, [&] { return Bootstrap::Join(options); });
+  RawPeer rank(name);
+  ASSERT_TRUE(rank.Authenticate({"", "bootstrap", "job", 1}));
+  rank.Send(JoinRequest{1, 2, -1, {7, "x"}});
+  const Joined root = joining.get();
+  ASSERT_TRUE(root.ok());
+  rank.SendBytes(EncodeFrame(std::string(100, 'x')));  // no valid MAC
+  ExpectSays(record.Wait(LivenessBound(seconds(5))), StatusCode::kPeerLost,
+             {"rank 1 (pid 7 on host x)", "wrong MAC"});
+}
+
+}  // namespace
+}  // namespace ringpipe

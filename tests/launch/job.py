@@ -55,6 +55,14 @@ def descendants():
     return found
 
 
+def lasting_descendants(promise_s):
+    """Returns those of descendants() that outlive the promise that they end."""
+    deadline = time.monotonic() + liveness_bound_s(promise_s)
+    while (running := descendants()) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return running
+
+
 def kill_descendants():
     """Ends all of them, also those that are just being started."""
     deadline = time.monotonic() + PATIENCE_S

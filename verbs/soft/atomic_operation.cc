@@ -56,18 +56,18 @@ AtomicResult UpdatePrivate(pid_t pid, std::uint64_t address,
 
 }  // namespace
 
-bool TryAtomicLock(SegmentLayout& layout, std::uint32_t holder) {
+bool TryAtomicLock(SharedLayout& layout, std::uint32_t holder) {
   std::uint32_t nobody = 0;
   return layout.atomic_lock.compare_exchange_strong(nobody, holder);
 }
 
-bool ReleaseAtomicLock(SegmentLayout& layout) {
+bool ReleaseAtomicLock(SharedLayout& layout) {
   layout.atomic_lock.store(0);
   return layout.atomic_lock_wanted.load() != 0 &&
          layout.atomic_lock_wanted.exchange(0) != 0;
 }
 
-void FreeAtomicLock(SegmentLayout& layout, std::uint32_t holder) {
+void FreeAtomicLock(SharedLayout& layout, std::uint32_t holder) {
   layout.atomic_lock.compare_exchange_strong(holder, 0);
 }
 
@@ -86,7 +86,7 @@ AtomicResult ExecuteAtomicAcross(const PeerLink& link, const RemoteRange& range,
     *old = UpdateMapped(mapped, operation);
     return AtomicResult::kDone;
   }
-  SegmentLayout& layout = link.segment()->layout();
+  SharedLayout& layout = link.segment()->shared();
   int tries = 0;
   while (!TryAtomicLock(layout, holder)) {
     if (++tries == kTries) {
@@ -103,7 +103,7 @@ AtomicResult ExecuteAtomicAcross(const PeerLink& link, const RemoteRange& range,
   return result;
 }
 
-bool ExecuteAtomicAsOwner(SegmentLayout& layout, const RegionPlace& place,
+bool ExecuteAtomicAsOwner(SharedLayout& layout, const RegionPlace& place,
                           const AtomicOperation& operation,
                           std::uint64_t* old) {
   auto* const mapped = reinterpret_cast<std::byte*>(place.address);

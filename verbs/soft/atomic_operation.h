@@ -27,7 +27,7 @@ struct AtomicOperation {
 //   it like that (those in the process itself: its own requesters, its
 //   housekeeper for slots, its network thread); others read and write it by two
 //   system calls. All of them, also those that would not need it, hold
-//   SegmentLayout::atomic_lock meanwhile.
+//   SharedLayout::atomic_lock meanwhile.
 //
 // The lock is a word with the holder in it. Nobody waits for it in a loop: who
 // does not get it after a few tries comes again later. Its holder may die; then
@@ -38,11 +38,11 @@ struct AtomicOperation {
 inline constexpr std::uint32_t kAtomicLockOwner = ~std::uint32_t{0};
 
 // One attempt. False: somebody else holds it.
-bool TryAtomicLock(SegmentLayout& layout, std::uint32_t holder);
+bool TryAtomicLock(SharedLayout& layout, std::uint32_t holder);
 // Returns whether the segment's owner wants it and must be woken.
-bool ReleaseAtomicLock(SegmentLayout& layout);
+bool ReleaseAtomicLock(SharedLayout& layout);
 // Releases what `holder`, which is dead, may hold.
-void FreeAtomicLock(SegmentLayout& layout, std::uint32_t holder);
+void FreeAtomicLock(SharedLayout& layout, std::uint32_t holder);
 
 enum class AtomicResult { kDone, kBusy, kForbidden, kFaulted, kGone };
 
@@ -56,7 +56,7 @@ AtomicResult ExecuteAtomicAcross(const PeerLink& link, const RemoteRange& range,
 
 // The same for the owner, on its own memory. False: the lock is held; the owner
 // will be woken when it is free.
-bool ExecuteAtomicAsOwner(SegmentLayout& layout, const RegionPlace& place,
+bool ExecuteAtomicAsOwner(SharedLayout& layout, const RegionPlace& place,
                           const AtomicOperation& operation, std::uint64_t* old);
 
 }  // namespace ringpipe::verbs::soft

@@ -176,7 +176,7 @@ CompletionQueue::CompletionQueue(Context* context, std::uint32_t index,
     : ibv_cq_ex{},
       context_(context),
       index_(index),
-      shared_(context->layout().completion_queues[index]),
+      shared_(context->shared().completion_queues[index]),
       sends_(std::make_unique_for_overwrite<SendCompletion[]>(entries)),
       receivers_(std::make_unique<QueuePair*[]>(kMaxQueuePairs)),
       random_(adversary_seed, 0x10000 + index) {

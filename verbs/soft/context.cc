@@ -224,7 +224,7 @@ bool Context::WaitForUsers(Deadline deadline) {
   }
   // By index, which covers queue pairs that were destroyed under a peer.
   for (std::uint32_t i = 0; i < used; ++i) {
-    if (!WaitForPeer(layout().queue_pairs[i], deadline)) {
+    if (!WaitForPeer(shared().queue_pairs[i], deadline)) {
       return false;
     }
   }
@@ -311,7 +311,7 @@ int Context::ModifySrq(ibv_srq* srq, const ibv_srq_attr& attr, int mask) {
   const int error = SharedReceiveQueue::From(srq).Modify(attr, mask);
   if (error == 0) {
     // There may be fewer than the limit already.
-    layout().attention.store(1);
+    shared().attention.store(1);
     WakeHousekeeper();
   }
   return error;
@@ -507,17 +507,17 @@ std::shared_ptr<PeerLink> Context::FindLink(int socket) {
 
 void Context::OnRequesterGone(std::uint32_t index,
                               std::uint32_t requester_qpn) {
-  SharedQueuePair& shared = layout().queue_pairs[index];
-  FreeAtomicLock(layout(), requester_qpn);
+  FreeAtomicLock(shared(), requester_qpn);
   // What it did without having woken us for it: slots wait for the lock, a
   // shared receive queue may have reached its limit.
-  layout().attention.store(1);
-  if (shared.dest_qpn.load() != requester_qpn) {
+  shared().attention.store(1);
+  if (owned().queue_pairs[index].dest_qpn.load() != requester_qpn) {
     return;
   }
-  std::uint32_t busy = shared.busy.load(std::memory_order_acquire);
-  if ((busy & 1) != 0) {
-    shared.busy.compare_exchange_strong(busy, busy + 1);
+  std::atomic<std::uint32_t>& busy = shared().queue_pairs[index].busy;
+  std::uint32_t seen = busy.load(std::memory_order_acquire);
+  if ((seen & 1) != 0) {
+    busy.compare_exchange_strong(seen, seen + 1);
   }
   if (const std::shared_ptr<QueuePair> qp = FindQueuePair(index)) {
     qp->OnPeerDeath();

@@ -85,10 +85,11 @@ class Context : public verbs_context {
   Port& port() { return port_; }
   Datagrams& datagrams() { return datagrams_; }
   Network& network() { return network_; }
-  SegmentLayout& layout() { return segment_->layout(); }
+  OwnedLayout& owned() { return segment_->OwnedForWriting(); }
+  SharedLayout& shared() { return segment_->shared(); }
   Segment& segment() { return *segment_; }
   const std::shared_ptr<Segment>& shared_segment() { return segment_; }
-  const SharedRegion* regions() const { return regions_->regions(); }
+  const OwnedRegion* regions() const { return regions_->regions(); }
   AsyncEvents& async_events() { return async_events_; }
   std::uint32_t Qpn(std::uint32_t index) const {
     return block_ << kIndexBits | index;

@@ -1,6 +1,7 @@
 // What a peer stores in the segments, or sends on the socket, in spite of all
 // rules: found by fuzz/segment_fuzzer or by reading, each on its own.
 #include <fcntl.h>
+#include <poll.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
@@ -9,6 +10,8 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
+#include <initializer_list>
 #include <memory>
 #include <string>
 
@@ -18,6 +21,7 @@
 #include "verbs/soft/endpoint.h"
 #include "verbs/soft/link_message.h"
 #include "verbs/soft/peer_link.h"
+#include "verbs/soft/peer_process.h"
 #include "verbs/soft/queue_pair.h"
 #include "verbs/soft/receive_queue.h"
 #include "verbs/soft/segment.h"
@@ -38,8 +42,8 @@ class ForgedCompletion : public testing::Test {
   ibv_wc Forge(std::uint32_t status, std::uint32_t opcode,
                std::uint32_t byte_count, std::uint32_t flags = 0) {
     QueuePair& qp = QueuePair::From(pair_.b.qp);
-    ReceiveEntry& entry =
-        Context::From(pair_.b.context).layout().receives[qp.index()][0];
+    ReceiveCompletion& entry =
+        Context::From(pair_.b.context).shared().completions[qp.index()][0];
     entry.status = status;
     entry.opcode = opcode;
     entry.byte_count = byte_count;
@@ -82,19 +86,21 @@ TEST_F(ForgedCompletion, ShowsOnlyFlagsOfReceives) {
 
 TEST(ForgedCount, OfCompletionsDoesNotPutADatagramIntoMemoryThatIsNotPosted) {
   // Not on the stack, whose alignment AddressSanitizer's does not keep.
-  const auto owned = std::make_unique<SharedQueuePair>();
-  SharedQueuePair& shared = *owned;
-  const auto ring = std::make_unique<std::array<ReceiveEntry, 4>>();
-  ReceiveQueue receives(shared, ring->data(), 0x401, 4, 1, nullptr);
+  const auto owned = std::make_unique<OwnedQueuePair>();
+  const auto shared = std::make_unique<SharedQueuePair>();
+  const auto lists = std::make_unique<ScatterList[]>(4);
+  const auto completions = std::make_unique<ReceiveCompletion[]>(4);
+  ReceiveQueue receives({*owned, *shared, lists.get(), completions.get()},
+                        0x401, 4, 1, nullptr);
   ibv_sge sge = {};
   ibv_recv_wr request = {};
   request.sg_list = &sge;
   request.num_sge = 1;
   ibv_recv_wr* bad = nullptr;
   ASSERT_EQ(receives.Post(&request, &bad), 0);
-  shared.completed = 3;
+  shared->completed = 3;
   EXPECT_FALSE(receives.Fill(nullptr, 1, {}, DatagramHeader()));
-  shared.completed = 0;
+  shared->completed = 0;
   EXPECT_TRUE(receives.Fill(nullptr, 1, {}, DatagramHeader()));
 }
 
@@ -115,17 +121,18 @@ class ForgedSlots : public testing::Test {
     return transfer_.Run(operation, {&remote, 1}, &wake);
   }
 
+  OwnedQueuePair owned_ = {};
   SharedQueuePair shared_ = {};
   std::unique_ptr<SlotTransfer::Slot[]> slots_ =
       std::make_unique<SlotTransfer::Slot[]>(kSlots);
   std::array<std::byte, 2 * kBytes> memory_ = {};
-  SlotTransfer transfer_{shared_, slots_.get()};
+  SlotTransfer transfer_{owned_, shared_, slots_.get()};
 };
 
 TEST_F(ForgedSlots, OfNoBytesEndTheReadAllTheSame) {
   ASSERT_EQ(Run(), Step::kInFlight);
   shared_.slots[0].bytes = 0;
-  shared_.slots_done = 0x7fffffff;  // as many to look at, one by one
+  owned_.slots_done = 0x7fffffff;  // as many to look at, one by one
   EXPECT_EQ(Run(), Step::kDone);
 }
 
@@ -134,7 +141,7 @@ TEST_F(ForgedSlots, DoNotMakeItReadBeyondThem) {
   memset(slots_.get(), 1, kBytes);
   shared_.slots[0].bytes = 0xffffffff;
   shared_.slots_filled = 77;
-  shared_.slots_done = 1;
+  owned_.slots_done = 1;
   EXPECT_EQ(Run(), Step::kDone);
   EXPECT_EQ(memory_[kBytes - 1], std::byte{1});
   EXPECT_EQ(memory_[kBytes], std::byte{0});
@@ -142,7 +149,7 @@ TEST_F(ForgedSlots, DoNotMakeItReadBeyondThem) {
 
 TEST(ForgedRegion, ThatIsNotAlignedTakesNoAtomic) {
   Pair pair;
-  Context::From(pair.b.context).layout().regions[pair.b.mr->rkey >> 8].offset +=
+  Context::From(pair.b.context).owned().regions[pair.b.mr->rkey >> 8].offset +=
       4;
   ASSERT_EQ(pair.a.FetchAdd(1, {pair.a.Sge(0, 8)}, pair.b.identity(), 0, 1), 0);
   EXPECT_EQ(pair.a.Poll().value().status, IBV_WC_REM_ACCESS_ERR);
@@ -158,6 +165,110 @@ TEST(FullChannel, DoesNotHoldTheRequesterUp) {
   ASSERT_EQ(pair.a.Send(2, {pair.a.Sge(0, 8)}), 0);
   EXPECT_EQ(pair.a.Poll().value().status, IBV_WC_SUCCESS);
   EXPECT_EQ(pair.b.Poll().value().status, IBV_WC_SUCCESS);
+}
+
+// --- A third process ---------------------------------------------------------
+
+// Attached to a context like any other, whose queue pairs are not its business.
+class ThirdProcess {
+ public:
+  explicit ThirdProcess(std::uint32_t qpn)
+      : socket_(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0)) {
+    sockaddr_un address;
+    const socklen_t length = ContextAddress("", BlockOf(qpn), &address);
+    EXPECT_EQ(
+        connect(socket_.get(), reinterpret_cast<sockaddr*>(&address), length),
+        0);
+    LinkMessage message;
+    message.kind = LinkMessage::kAttach;
+    message.responder_qpn = qpn;
+    message.segment = 1;
+    EXPECT_TRUE(SendLinkMessage(socket_.get(), message));
+    pollfd readable = {socket_.get(), POLLIN, 0};
+    EXPECT_EQ(poll(&readable, 1, 10'000), 1);
+    EXPECT_EQ(ReceiveLinkMessage(socket_.get(), &message, &files_),
+              Received::kMessage);
+  }
+
+  // Replaces `word` wherever it can at the beginning of what it was given;
+  // returns how often it saw it.
+  int Replace(std::uint64_t word, std::uint64_t by) {
+    int seen = 0;
+    for (const FileDescriptor& file : files_) {
+      const std::string path = "/proc/self/fd/" + std::to_string(file.get());
+      const FileDescriptor again(open(path.c_str(), O_RDWR | O_CLOEXEC));
+      seen += Replace(file.get(), PROT_READ | PROT_WRITE, word, by) +
+              Replace(again.get(), PROT_READ | PROT_WRITE, word, by) +
+              Replace(file.get(), PROT_READ, word, by);
+    }
+    return seen;
+  }
+
+ private:
+  static constexpr std::size_t kBytes = 4 << 20;  // all of the regions
+
+  static int Replace(int file, int protection, std::uint64_t word,
+                     std::uint64_t by) {
+    void* const pages = mmap(nullptr, kBytes, protection, MAP_SHARED, file, 0);
+    if (pages == MAP_FAILED) {
+      return 0;
+    }
+    auto* const words = static_cast<std::uint64_t*>(pages);
+    int seen = 0;
+    for (std::size_t i = 0; i < kBytes / sizeof word; ++i) {
+      if (words[i] == word) {
+        ++seen;
+        if ((protection & PROT_WRITE) != 0) {
+          words[i] = by;
+        }
+      }
+    }
+    munmap(pages, kBytes);
+    return seen;
+  }
+
+  FileDescriptor socket_;
+  LinkFiles files_;
+};
+
+// What a requester does on the responder's behalf goes by where the responder
+// says that its memory is: nobody else may say so.
+TEST(ThirdProcess, CannotTurnAWriteToMemoryThatWasNotGiven) {
+  struct Places {
+    std::uint64_t given;
+    std::uint64_t own;
+  };
+  EndpointOptions options;
+  options.private_memory = true;
+  PeerProcess responder([&](ValuePipe& pipe) {
+    static volatile std::uint64_t own = 1;
+    Endpoint endpoint(options);
+    pipe.Put(endpoint.identity());
+    pipe.Put(Places{reinterpret_cast<std::uint64_t>(endpoint.data()),
+                    reinterpret_cast<std::uint64_t>(&own)});
+    endpoint.Connect(pipe.Get<Identity>());
+    pipe.Put(true);
+    pipe.Get<bool>();  // they have done what they could
+    std::uint64_t given;
+    memcpy(&given, endpoint.data(), sizeof given);
+    return own == 1 && given == 2;
+  });
+  Endpoint requester(options);
+  const auto identity = responder.pipe().Get<Identity>();
+  const auto places = responder.pipe().Get<Places>();
+  responder.pipe().Put(requester.identity());
+  requester.Connect(identity);
+  responder.pipe().Get<bool>();
+
+  ThirdProcess third(identity.qpn);
+  EXPECT_GT(third.Replace(places.given, places.own), 0) << "looked elsewhere";
+  const std::uint64_t word = 2;
+  memcpy(requester.data(), &word, sizeof word);
+  ASSERT_EQ(requester.Write(1, {requester.Sge(0, sizeof word)}, identity, 0),
+            0);
+  EXPECT_EQ(requester.Poll().value().status, IBV_WC_SUCCESS);
+  responder.pipe().Put(true);
+  EXPECT_TRUE(responder.Join());
 }
 
 // --- What comes on the socket ------------------------------------------------
@@ -182,13 +293,23 @@ class FakeResponder : public testing::Test {
   }
 
   // What the link makes of an answer with these descriptors.
-  Received Attach(int segment, int channel, std::uint32_t channel_id) {
+  Received Attach(std::initializer_list<int> segment, int channel,
+                  std::uint32_t channel_id) {
     LinkMessage message;
     message.kind = LinkMessage::kAttached;
-    message.segment = segment >= 0 ? 1 : 0;
+    message.segment = segment.size() != 0 ? 1 : 0;
     message.channel = channel_id;
-    EXPECT_TRUE(SendLinkMessage(socket_.get(), message, segment, channel));
+    const bool sent = segment.size() == 0
+                          ? SendLinkMessage(socket_.get(), message, {channel})
+                          : SendLinkMessage(socket_.get(), message,
+                                            {segment.begin()[0],
+                                             segment.begin()[1], channel});
+    EXPECT_TRUE(sent);
     return link_->Receive(&message);
+  }
+  Received Attach(int channel, std::uint32_t channel_id) {
+    return Attach({segment_->owned_fd(), segment_->shared_fd()}, channel,
+                  channel_id);
   }
 
   FileDescriptor listener_;
@@ -199,7 +320,7 @@ class FakeResponder : public testing::Test {
 };
 
 TEST_F(FakeResponder, MayGiveASegmentAndAnEventDescriptor) {
-  EXPECT_EQ(Attach(segment_->fd(), channel_.get(), 1), Received::kMessage);
+  EXPECT_EQ(Attach(channel_.get(), 1), Received::kMessage);
   EXPECT_GE(link_->ChannelFd(1), 0);
 }
 
@@ -209,17 +330,17 @@ TEST_F(FakeResponder, IsClosedWhenItsChannelIsAPipe) {
   ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
   close(ends[0]);
   const FileDescriptor out(ends[1]);
-  EXPECT_EQ(Attach(segment_->fd(), out.get(), 1), Received::kClosed);
+  EXPECT_EQ(Attach(out.get(), 1), Received::kClosed);
 }
 
 TEST_F(FakeResponder, IsClosedWhenItsChannelIsAFile) {
-  EXPECT_EQ(Attach(segment_->fd(), segment_->fd(), 1), Received::kClosed);
+  EXPECT_EQ(Attach(segment_->shared_fd(), 1), Received::kClosed);
 }
 
 TEST_F(FakeResponder, IsClosedBeforeItsChannelsTakeAllDescriptors) {
-  ASSERT_EQ(Attach(segment_->fd(), channel_.get(), 1), Received::kMessage);
+  ASSERT_EQ(Attach(channel_.get(), 1), Received::kMessage);
   std::uint32_t id = 2;
-  while (id < 1000 && Attach(-1, channel_.get(), id) == Received::kMessage) {
+  while (id < 1000 && Attach({}, channel_.get(), id) == Received::kMessage) {
     ++id;
   }
   EXPECT_LT(id, 1000u);
@@ -233,7 +354,10 @@ TEST_F(FakeResponder, IsClosedWhenItsSegmentIsOfHugePages) {
       fcntl(file.get(), F_ADD_SEALS, F_SEAL_SHRINK) != 0) {
     GTEST_SKIP() << "this kernel has no such files";
   }
-  EXPECT_EQ(Attach(file.get(), channel_.get(), 1), Received::kClosed);
+  EXPECT_EQ(Attach({file.get(), segment_->shared_fd()}, channel_.get(), 1),
+            Received::kClosed);
+  EXPECT_EQ(Attach({segment_->owned_fd(), file.get()}, channel_.get(), 1),
+            Received::kClosed);
 }
 
 }  // namespace

@@ -169,8 +169,8 @@ void Housekeeper::LogRefusal(uid_t user) {
 void Housekeeper::HandleRequester(int socket) {
   for (int i = 0; i < kMessagesAtOnce; ++i) {
     LinkMessage message;
-    FileDescriptor unwanted[2];
-    switch (ReceiveLinkMessage(socket, &message, &unwanted[0], &unwanted[1])) {
+    LinkFiles unwanted;
+    switch (ReceiveLinkMessage(socket, &message, &unwanted)) {
       case Received::kNothing:
         return;
       case Received::kClosed:
@@ -192,17 +192,19 @@ void Housekeeper::Answer(int socket, const LinkMessage& request) {
   const std::shared_ptr<QueuePair> qp = context_->FindQueuePair(index);
   if (qp == nullptr || qp->number() != request.responder_qpn) {
     answer.kind = LinkMessage::kNoSuchQueuePair;
-    SendLinkMessage(socket, answer, -1, -1);
+    SendLinkMessage(socket, answer);
     return;
   }
   answer.kind = LinkMessage::kAttached;
-  answer.incarnation = qp->shared().incarnation.load();
+  answer.incarnation = qp->owned().incarnation.load();
   const Context::ChannelOf channel = context_->ReceiveChannel(*qp);
   answer.channel = channel.id;
   attachments_[{index, request.requester_qpn}] = socket;
+  const Segment& segment = context_->segment();
+  const bool wanted = request.segment != 0;
   SendLinkMessage(socket, answer,
-                  request.segment != 0 ? context_->segment().fd() : -1,
-                  channel.fd.get());
+                  {wanted ? segment.owned_fd() : -1,
+                   wanted ? segment.shared_fd() : -1, channel.fd.get()});
 }
 
 void Housekeeper::DropRequester(int socket) {
@@ -252,8 +254,8 @@ void Housekeeper::HandleResponder(int socket) {
 
 void Housekeeper::Attend() {
   context_->ReportOverruns();
-  if (context_->layout().attention.load(std::memory_order_relaxed) == 0 ||
-      context_->layout().attention.exchange(0) == 0) {
+  if (context_->shared().attention.load(std::memory_order_relaxed) == 0 ||
+      context_->shared().attention.exchange(0) == 0) {
     return;
   }
   context_->ReportSharedReceiveLimits();
@@ -263,11 +265,11 @@ void Housekeeper::Attend() {
       continue;
     }
     const auto requester =
-        attachments_.find({qp->index(), qp->shared().dest_qpn.load()});
+        attachments_.find({qp->index(), qp->owned().dest_qpn.load()});
     if (requester != attachments_.end()) {
       LinkMessage ring;
       ring.kind = LinkMessage::kRing;
-      SendLinkMessage(requester->second, ring, -1, -1);
+      SendLinkMessage(requester->second, ring);
     }
   }
 }

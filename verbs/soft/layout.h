@@ -1,13 +1,16 @@
-// What peers see of a context: the fixed layout at the start of its segment.
+// What peers see of a context: two files of fixed layout, its segment.
 //
-// Who writes what is fixed for each member: "owner" is the process of the
-// context, "peer" the one requester that is connected to the queue pair. A peer
-// may die at any instruction, and may be wrong: the owner checks whatever a
-// peer wrote before use, and keeps its own copy of what it decides by.
+//   OwnedLayout                           SharedLayout
+//   regions | queue pairs | receives      completion queues | queue pairs |
+//                                         completions | slots | data ...
+//                                                               '- Allocate
 //
-//   | regions | completion queues | queue pairs | receives | shared receive
-//   | queues | slots | data ... |
-//   '- SegmentLayout ' Allocate
+// "Owner" is the process of the context, "peer" the one requester that is
+// connected to the queue pair. The owner alone writes what is in OwnedLayout,
+// which peers have mapped read-only: nobody but the owner decides where bytes
+// go in its memory. Peers write to SharedLayout as well, all of it; one of them
+// may die at any instruction, and may be wrong: the owner checks whatever it
+// reads there before use, and keeps its own copy of what it decides by.
 #ifndef RINGPIPE_VERBS_SOFT_LAYOUT_H_
 #define RINGPIPE_VERBS_SOFT_LAYOUT_H_
 
@@ -43,9 +46,11 @@ inline constexpr std::uint32_t BlockOf(std::uint32_t qpn) {
   return qpn >> kIndexBits;
 }
 
-// A registered range. Owner-written. The other members do not change while
-// `key` is not 0 and as long as a peer is inside the queue pair (see `busy`).
-struct SharedRegion {
+// --- OwnedLayout -------------------------------------------------------------
+
+// A registered range. The other members do not change while `key` is not 0 and
+// as long as a peer is inside the queue pair (see `busy`).
+struct OwnedRegion {
   std::atomic<std::uint32_t> key;  // 0: none
   std::uint32_t pd;
   std::uint32_t access;
@@ -55,6 +60,52 @@ struct SharedRegion {
   std::uint64_t offset;  // in the segment, or kPrivateMemory
 };
 inline constexpr std::uint64_t kPrivateMemory = ~std::uint64_t{0};
+
+// Where a receive is to go.
+struct alignas(64) ScatterList {
+  std::uint32_t count;
+  ibv_sge sges[kMaxSge];
+};
+
+struct OwnedQueuePair {
+  alignas(64) std::atomic<std::uint32_t> state;  // ibv_qp_state
+  std::atomic<std::uint32_t> incarnation;        // changes at create and reset
+  std::atomic<std::uint32_t> dest_qpn;
+  std::atomic<std::uint32_t> dest_remote;  // 1: it is on another host
+  std::atomic<std::uint32_t> pd;
+  std::atomic<std::uint32_t> access;
+  std::atomic<std::uint32_t> recv_cq;
+  std::atomic<std::uint32_t> ring_mask;
+  std::atomic<std::uint32_t> min_rnr_timer;
+  std::atomic<std::uint32_t> type;  // ibv_qp_type
+  std::atomic<std::uint32_t> max_dest_rd_atomic;
+  // The index of its shared receive queue + 1; 0: it has receives of its own.
+  std::atomic<std::uint32_t> shared_receives;
+  std::atomic<std::uint32_t> recv_psn;            // of the first message
+  alignas(64) std::atomic<std::uint32_t> posted;  // receives ever posted
+  // Slots ever emptied, and which of the last ones the owner's tables refused.
+  alignas(64) std::atomic<std::uint32_t> slots_done;
+  std::atomic<std::uint32_t> slot_refused[kSlots];
+};
+
+// Of a shared receive queue.
+struct OwnedReceiveRing {
+  alignas(64) std::atomic<std::uint32_t> posted;  // ever
+  std::atomic<std::uint32_t> mask;
+  std::atomic<std::uint32_t> pd;
+  // Peers wake the owner when fewer than this many are left. 0: they need not.
+  std::atomic<std::uint32_t> limit;
+  ScatterList receives[kMaxQueueDepth];
+};
+
+struct OwnedLayout {
+  OwnedRegion regions[kMaxRegions];
+  OwnedQueuePair queue_pairs[kMaxQueuePairs];
+  ScatterList receives[kMaxQueuePairs][kMaxQueueDepth];
+  OwnedReceiveRing receive_rings[kMaxSharedReceiveQueues];
+};
+
+// --- SharedLayout ------------------------------------------------------------
 
 // What concerns the peers of one completion queue.
 struct alignas(64) SharedCompletionQueue {
@@ -68,11 +119,9 @@ struct alignas(64) SharedCompletionQueue {
   alignas(64) std::atomic<std::uint64_t> ready[kMaxQueuePairs / 64];
 };
 
-// A posted receive (owner-written) and then its completion (peer-written).
-// Receives complete in order: entry i of the ring is receive i and completion
-// i.
-struct alignas(64) ReceiveEntry {
-  std::uint32_t sge_count;
+// The completion of a receive, by whoever executed the operation. Receives
+// complete in order: entry i of the ring is receive i and completion i.
+struct alignas(64) ReceiveCompletion {
   std::uint32_t status;  // ibv_wc_status
   std::uint32_t opcode;  // ibv_wc_opcode
   std::uint32_t byte_count;
@@ -82,37 +131,23 @@ struct alignas(64) ReceiveEntry {
   std::uint32_t src_qpn;
   std::uint16_t slid;
   std::uint16_t service_level;
-  // Peer-written: which receive of the shared receive queue this is.
+  // Which receive of the shared receive queue this is.
   std::uint32_t shared_receive;
-  ibv_sge sges[kMaxSge];
-};
-
-// A receive that was posted to a shared receive queue. Owner-written.
-struct alignas(64) SharedReceive {
-  std::uint32_t sge_count;
-  ibv_sge sges[kMaxSge];
 };
 
 // The receives that several queue pairs share, oldest first. Word p % size of
 // the ring stands for the receive that was posted as number p:
 //
-//   | p:32 | index in `receives`:16 | claimant:16 |
+//   | p:32 | index in OwnedReceiveRing::receives:16 | claimant:16 |
 //
 // The owner writes it with claimant 0. A peer takes the receive for its queue
-// pair by exchanging that word for the same with the queue pair's index + 1,
-// and only then copies it into the queue pair's own ring. So whoever dies
-// anywhere has left its name, and the owner believes no claim that is not here.
+// pair by exchanging that word for the same with the queue pair's index + 1.
+// So whoever dies anywhere has left its name, and the owner believes no claim
+// that is not here.
 struct SharedReceiveRing {
-  // Owner.
-  alignas(64) std::atomic<std::uint32_t> posted;  // ever
-  std::atomic<std::uint32_t> mask;
-  std::atomic<std::uint32_t> pd;
-  // Peers wake the owner when fewer than this many are left. 0: they need not.
-  std::atomic<std::uint32_t> limit;
-  // Peers: all before this number are claimed, and perhaps this one.
+  // All before this number are claimed, and perhaps this one.
   alignas(64) std::atomic<std::uint32_t> claimed;
   alignas(64) std::atomic<std::uint64_t> words[kMaxQueueDepth];
-  SharedReceive receives[kMaxQueueDepth];
 };
 
 // What the owner is to do, with its own memory and the bytes of a slot, because
@@ -129,23 +164,6 @@ struct SlotDescriptor {
 };
 
 struct SharedQueuePair {
-  // Owner.
-  alignas(64) std::atomic<std::uint32_t> state;  // ibv_qp_state
-  std::atomic<std::uint32_t> incarnation;        // changes at create and reset
-  std::atomic<std::uint32_t> dest_qpn;
-  std::atomic<std::uint32_t> dest_remote;  // 1: it is on another host
-  std::atomic<std::uint32_t> pd;
-  std::atomic<std::uint32_t> access;
-  std::atomic<std::uint32_t> recv_cq;
-  std::atomic<std::uint32_t> ring_mask;
-  std::atomic<std::uint32_t> min_rnr_timer;
-  std::atomic<std::uint32_t> type;  // ibv_qp_type
-  std::atomic<std::uint32_t> max_dest_rd_atomic;
-  // The index of its shared receive queue + 1; 0: it has receives of its own.
-  std::atomic<std::uint32_t> shared_receives;
-  std::atomic<std::uint32_t> recv_psn;            // of the first message
-  alignas(64) std::atomic<std::uint32_t> posted;  // receives ever posted
-  // Peer.
   alignas(64) std::atomic<std::uint32_t> completed;  // receives ever completed
   // Receives ever taken from the shared receive queue into the ring: as
   // `completed`, or one more.
@@ -159,23 +177,19 @@ struct SharedQueuePair {
   // Slots: filled by the peer, emptied by the owner.
   alignas(64) std::atomic<std::uint32_t> slots_filled;
   SlotDescriptor slots[kSlots];
-  alignas(64) std::atomic<std::uint32_t> slots_done;
-  // By the owner's own tables; the peer clears it when it has seen it.
-  std::atomic<std::uint32_t> slots_refused;
 };
 inline constexpr std::uint32_t kFaultWithoutEvent = 0xffff;
 
-struct SegmentLayout {
+struct SharedLayout {
   // Set by peers before they wake the owner: look at `fault` and at the slots.
   std::atomic<std::uint32_t> attention;
   // Excludes atomics on private memory from each other, see atomic_operation.h.
   std::atomic<std::uint32_t> atomic_lock;
   std::atomic<std::uint32_t> atomic_lock_wanted;  // by the owner
-  SharedRegion regions[kMaxRegions];
   SharedCompletionQueue completion_queues[kMaxCompletionQueues];
   SharedQueuePair queue_pairs[kMaxQueuePairs];
-  ReceiveEntry receives[kMaxQueuePairs][kMaxQueueDepth];
-  SharedReceiveRing shared_receives[kMaxSharedReceiveQueues];
+  ReceiveCompletion completions[kMaxQueuePairs][kMaxQueueDepth];
+  SharedReceiveRing receive_rings[kMaxSharedReceiveQueues];
   std::byte slots[kMaxQueuePairs][kSlots][kSlotBytes];
 };
 

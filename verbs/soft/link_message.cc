@@ -12,17 +12,13 @@
 namespace ringpipe::verbs::soft {
 namespace {
 
-constexpr int kMaxDescriptors = 2;
-
 union ControlBuffer {
-  char bytes[CMSG_SPACE(kMaxDescriptors * sizeof(int))];
+  char bytes[CMSG_SPACE(kMaxLinkFiles * sizeof(int))];
   cmsghdr align;
 };
 
-void TakeDescriptors(msghdr& header, FileDescriptor* first,
-                     FileDescriptor* second) {
-  FileDescriptor* const places[] = {first, second};
-  int used = 0;
+void TakeDescriptors(msghdr& header, LinkFiles* files) {
+  std::size_t used = 0;
   for (cmsghdr* control = CMSG_FIRSTHDR(&header); control != nullptr;
        control = CMSG_NXTHDR(&header, control)) {
     if (control->cmsg_level != SOL_SOCKET || control->cmsg_type != SCM_RIGHTS) {
@@ -33,8 +29,8 @@ void TakeDescriptors(msghdr& header, FileDescriptor* first,
       int fd;
       memcpy(&fd, CMSG_DATA(control) + i * sizeof fd, sizeof fd);
       FileDescriptor owned(fd);
-      if (used < kMaxDescriptors) {
-        *places[used++] = std::move(owned);
+      if (used < kMaxLinkFiles) {
+        (*files)[used++] = std::move(owned);
       }
     }
   }
@@ -55,19 +51,17 @@ socklen_t AbstractAddress(const char* kind, const std::string& host_id,
 
 }  // namespace
 
-bool SendLinkMessage(int socket, const LinkMessage& message, int segment_fd,
-                     int channel_fd) {
+bool SendLinkMessage(int socket, const LinkMessage& message,
+                     std::initializer_list<int> files) {
   iovec data = {const_cast<LinkMessage*>(&message), sizeof message};
   msghdr header = {};
   header.msg_iov = &data;
   header.msg_iovlen = 1;
-  int fds[kMaxDescriptors];
-  int count = 0;
-  for (int fd : {segment_fd, channel_fd}) {
-    if (fd >= 0) {
-      fds[count++] = fd;
-    }
-  }
+  int fds[kMaxLinkFiles];
+  const auto count = static_cast<std::size_t>(
+      std::copy_if(files.begin(), files.end(), fds,
+                   [](int file) { return file >= 0; }) -
+      fds);
   ControlBuffer control = {};
   if (count > 0) {
     header.msg_control = control.bytes;
@@ -86,7 +80,7 @@ bool SendLinkMessage(int socket, const LinkMessage& message, int segment_fd,
 }
 
 Received ReceiveLinkMessage(int socket, LinkMessage* message,
-                            FileDescriptor* first, FileDescriptor* second) {
+                            LinkFiles* files) {
   iovec data = {message, sizeof *message};
   msghdr header = {};
   header.msg_iov = &data;
@@ -101,7 +95,7 @@ Received ReceiveLinkMessage(int socket, LinkMessage* message,
   if (got < 0) {
     return errno == EAGAIN ? Received::kNothing : Received::kClosed;
   }
-  TakeDescriptors(header, first, second);
+  TakeDescriptors(header, files);
   const bool whole = got == static_cast<ssize_t>(sizeof *message) &&
                      (header.msg_flags & MSG_TRUNC) == 0;
   return whole && message->magic == LinkMessage::kMagic ? Received::kMessage

@@ -6,7 +6,10 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <string>
 
 #include "verbs/soft/file_descriptor.h"
@@ -14,11 +17,11 @@
 namespace ringpipe::verbs::soft {
 
 struct LinkMessage {
-  static constexpr std::uint32_t kMagic = 0x72706c31;  // version 1
+  static constexpr std::uint32_t kMagic = 0x72706c32;  // version 2
 
   enum Kind : std::uint32_t {
     kAttach = 1,    // requester: I am connected to this queue pair of yours
-    kAttached = 2,  // responder: with my segment, and the CQ's channel if any
+    kAttached = 2,  // responder: with my segment's files, and the CQ's channel
     kNoSuchQueuePair = 3,
     kRing = 4,  // either: look at the segment
   };
@@ -30,22 +33,25 @@ struct LinkMessage {
   std::uint32_t incarnation = 0;
   // Names the completion channel within the responder's context; 0: none.
   std::uint32_t channel = 0;
-  // kAttach: whether the segment is still needed; kAttached: whether it is
-  // here.
+  // kAttach: whether the segment is still needed; kAttached: whether its two
+  // files are here, OwnedLayout's first.
   std::uint32_t segment = 0;
 };
 
-// Sends without blocking, with up to two descriptors (-1: none). False if the
-// peer is gone or does not read.
-bool SendLinkMessage(int socket, const LinkMessage& message, int segment_fd,
-                     int channel_fd);
+// Descriptors that go with a message.
+inline constexpr std::size_t kMaxLinkFiles = 3;
+using LinkFiles = std::array<FileDescriptor, kMaxLinkFiles>;
+
+// Sends without blocking, with up to kMaxLinkFiles descriptors; -1s are left
+// out. False if the peer is gone or does not read.
+bool SendLinkMessage(int socket, const LinkMessage& message,
+                     std::initializer_list<int> files = {});
 
 enum class Received { kMessage, kNothing, kClosed };
 
 // Takes one message without blocking. kClosed also for what is not a message.
 // The descriptors are in the order in which they were sent.
-Received ReceiveLinkMessage(int socket, LinkMessage* message,
-                            FileDescriptor* first, FileDescriptor* second);
+Received ReceiveLinkMessage(int socket, LinkMessage* message, LinkFiles* files);
 
 // The abstract socket at which the context of `block` listens on the host of
 // that id (empty: the machine). Names last as long as a socket is bound to

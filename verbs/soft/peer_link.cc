@@ -59,7 +59,7 @@ void PeerLink::RequestAttach(std::uint32_t requester_qpn,
   message.responder_qpn = responder_qpn;
   message.segment = has_segment_ ? 0 : 1;
   // A message that does not fit is asked for again; a dead peer shows as that.
-  SendLinkMessage(socket_.get(), message, -1, -1);
+  SendLinkMessage(socket_.get(), message);
 }
 
 void PeerLink::Ring() {
@@ -70,32 +70,26 @@ void PeerLink::Ring() {
   LinkMessage message;
   message.kind = LinkMessage::kRing;
   // Where it does not fit, others wait that wake the peer as well.
-  SendLinkMessage(socket_.get(), message, -1, -1);
+  SendLinkMessage(socket_.get(), message);
 }
 
 Received PeerLink::Receive(LinkMessage* message) {
-  FileDescriptor first, second;
-  const Received received =
-      ReceiveLinkMessage(socket_.get(), message, &first, &second);
+  LinkFiles files;
+  const Received received = ReceiveLinkMessage(socket_.get(), message, &files);
   if (received != Received::kMessage ||
       message->kind != LinkMessage::kAttached) {
     return received;
   }
-  FileDescriptor channel;
-  if (message->segment != 0) {
-    if (segment_ == nullptr) {
-      Result<std::shared_ptr<Segment>> segment =
-          Segment::Attach(std::move(first));
-      if (!segment.ok()) {
-        return Received::kClosed;
-      }
-      segment_ = std::move(segment).value();
-      has_segment_ = true;
+  if (message->segment != 0 && segment_ == nullptr) {
+    Result<std::shared_ptr<Segment>> segment =
+        Segment::Attach(std::move(files[0]), std::move(files[1]));
+    if (!segment.ok()) {
+      return Received::kClosed;
     }
-    channel = std::move(second);
-  } else {
-    channel = std::move(first);
+    segment_ = std::move(segment).value();
+    has_segment_ = true;
   }
+  FileDescriptor channel = std::move(files[message->segment != 0 ? 2 : 0]);
   if (message->channel != 0 && channel) {
     if (!IsHarmless(channel) || channels_.size() >= kMaxChannels) {
       return Received::kClosed;

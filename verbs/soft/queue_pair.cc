@@ -48,13 +48,16 @@ QueuePair::QueuePair(Context* context, std::uint32_t index,
       context_(context),
       index_(index),
       pd_id_(pd->id),
-      shared_(context->layout().queue_pairs[index]),
+      owned_(context->owned().queue_pairs[index]),
+      shared_(context->shared().queue_pairs[index]),
       init_attr_(attr),
       adversary_(adversary_seed, index),
       send_queue_(context, this, attr.cap, attr.sq_sig_all != 0),
       requester_(context, this, &send_queue_, &retries_),
-      receives_(shared_, context->layout().receives[index], context->Qpn(index),
-                attr.cap.max_recv_wr, attr.cap.max_recv_sge,
+      receives_({owned_, shared_, context->owned().receives[index],
+                 context->shared().completions[index]},
+                context->Qpn(index), attr.cap.max_recv_wr,
+                attr.cap.max_recv_sge,
                 attr.srq == nullptr
                     ? nullptr
                     : SharedReceiveQueue::From(attr.srq).shared_from_this()) {
@@ -68,15 +71,15 @@ QueuePair::QueuePair(Context* context, std::uint32_t index,
   qp_base.qp_num = context->Qpn(index);
   qp_base.qp_type = attr.qp_type;
   qp_base.state = IBV_QPS_RESET;
-  shared_.pd = pd_id_;
-  shared_.type = attr.qp_type;
-  shared_.recv_cq = receive_queue_cq().index();
+  owned_.pd = pd_id_;
+  owned_.type = attr.qp_type;
+  owned_.recv_cq = receive_queue_cq().index();
   Reset();
 }
 
 void QueuePair::SetState(ibv_qp_state state) {
   state_.store(state);
-  shared_.state.store(state, std::memory_order_seq_cst);
+  owned_.state.store(state, std::memory_order_seq_cst);
 }
 
 // --- State machine -----------------------------------------------------------
@@ -171,11 +174,11 @@ void QueuePair::StoreAttributes(const ibv_qp_attr& attr, int mask) {
   if (is(IBV_QP_MAX_DEST_RD_ATOMIC)) {
     attr_.max_dest_rd_atomic = attr.max_dest_rd_atomic;
   }
-  shared_.access = attr_.qp_access_flags;
-  shared_.dest_qpn = attr_.dest_qp_num;
-  shared_.min_rnr_timer = attr_.min_rnr_timer;
-  shared_.max_dest_rd_atomic = attr_.max_dest_rd_atomic;
-  shared_.recv_psn = attr_.rq_psn & kPsnMask;
+  owned_.access = attr_.qp_access_flags;
+  owned_.dest_qpn = attr_.dest_qp_num;
+  owned_.min_rnr_timer = attr_.min_rnr_timer;
+  owned_.max_dest_rd_atomic = attr_.max_dest_rd_atomic;
+  owned_.recv_psn = attr_.rq_psn & kPsnMask;
   requester_.SetSendPsn(attr_.sq_psn & kPsnMask);
   retries_.Set(attr_.timeout, attr_.retry_cnt, attr_.rnr_retry);
   if (remote_ != nullptr) {
@@ -195,7 +198,7 @@ int QueuePair::ConnectToPeer() {
   const std::shared_ptr<PeerLink> link =
       context_->port().IsLocal(peer.gid) ? context_->LinkTo(BlockOf(peer.qpn))
                                          : nullptr;
-  shared_.dest_remote = link == nullptr ? 1 : 0;
+  owned_.dest_remote = link == nullptr ? 1 : 0;
   if (link != nullptr) {
     requester_.Connect(peer.qpn);
     return 0;
@@ -206,15 +209,15 @@ int QueuePair::ConnectToPeer() {
                        [context = context_] { context->WakeHousekeeper(); }),
       context_->regions(), channel != nullptr ? channel->fd : -1,
       {.qpn = number(),
-       .incarnation = shared_.incarnation,
+       .incarnation = owned_.incarnation,
        .requester_qpn = peer.qpn,
-       .send_psn = shared_.recv_psn,
+       .send_psn = owned_.recv_psn,
        .type = type(),
        .remote = true});
   remote_ = std::make_shared<RemotePeer>(
       this, &send_queue_, &retries_,
       QueuePairAddress{context_->port().Source(attr_.ah_attr), number()}, peer,
-      shared_.recv_psn, std::move(responder));
+      owned_.recv_psn, std::move(responder));
   context_->network().Connect(remote_, index_);
   return 0;
 }
@@ -263,13 +266,12 @@ int QueuePair::Reset() {
   send_queue_.Reset();
   attr_ = {};
   attr_.port_num = 1;
-  shared_.dest_qpn = 0;
-  shared_.access = 0;
+  owned_.dest_qpn = 0;
+  owned_.access = 0;
   shared_.fault = 0;
   shared_.slots_filled = 0;
-  shared_.slots_done = 0;
-  shared_.slots_refused = 0;
-  shared_.incarnation.fetch_add(1);
+  owned_.slots_done = 0;
+  owned_.incarnation.fetch_add(1);
   receives_.Reset();
   send_queue_cq().Attach(this);
   receive_queue_cq().Attach(this);
@@ -438,11 +440,12 @@ void QueuePair::ReceiveDatagram(const DatagramHeader& header,
   }
   bool few_left = false;
   if (qp_base.srq != nullptr &&
-      !TakeSharedReceive(context_->layout(), index_, &few_left)) {
+      !TakeSharedReceive(context_->owned(), context_->shared(), index_,
+                         &few_left)) {
     return;
   }
   if (few_left) {
-    context_->layout().attention = 1;
+    context_->shared().attention = 1;
     context_->WakeHousekeeper();
   }
   const bool ethernet = context_->options().link_layer == LinkLayer::kEthernet;
@@ -473,7 +476,7 @@ bool QueuePair::ServeSlots() {
   }
   std::lock_guard lock(slots_mutex_);
   bool served = false;
-  std::uint32_t done = shared_.slots_done.load(std::memory_order_relaxed);
+  std::uint32_t done = owned_.slots_done.load(std::memory_order_relaxed);
   // What is filled meanwhile comes with another call for attention.
   for (std::uint32_t i = 0; i < kSlots; ++i) {
     const std::uint32_t filled =
@@ -489,18 +492,15 @@ bool QueuePair::ServeSlots() {
         receives_.source() != nullptr ? receives_.source()->pd_id() : pd_id_,
         access};
     const SlotDescriptor slot = shared_.slots[done % kSlots];  // ours from now
-    switch (ServeSlot(context_->layout(), slot,
-                      context_->layout().slots[index_][done % kSlots],
-                      rights)) {
-      case SlotOutcome::kDone:
-        break;
-      case SlotOutcome::kRefused:
-        shared_.slots_refused = 1;
-        break;
-      case SlotOutcome::kBusy:
-        return served;
+    const SlotOutcome outcome =
+        ServeSlot(context_->shared(), slot,
+                  context_->shared().slots[index_][done % kSlots], rights);
+    if (outcome == SlotOutcome::kBusy) {
+      return served;
     }
-    shared_.slots_done.store(++done, std::memory_order_release);
+    owned_.slot_refused[done % kSlots] =
+        outcome == SlotOutcome::kRefused ? 1 : 0;
+    owned_.slots_done.store(++done, std::memory_order_release);
     served = true;
   }
   return served;

@@ -103,6 +103,7 @@ class QueuePair : public ibv_qp_ex {
   std::uint32_t qkey() const { return attr_.qkey; }  // of UD
   SendQueue& send_queue() { return send_queue_; }
   ReceiveQueue& receives() { return receives_; }
+  OwnedQueuePair& owned() { return owned_; }
   SharedQueuePair& shared() { return shared_; }
   CompletionQueue& receive_queue_cq() {
     return CompletionQueue::From(qp_base.recv_cq);
@@ -131,9 +132,10 @@ class QueuePair : public ibv_qp_ex {
   Context* const context_;
   const std::uint32_t index_;
   const std::uint32_t pd_id_;
+  OwnedQueuePair& owned_;
   SharedQueuePair& shared_;
   std::mutex mutex_;
-  // The truth; `shared_.state` is what peers see of it, ibv_qp::state what the
+  // The truth; `owned_.state` is what peers see of it, ibv_qp::state what the
   // user does.
   std::atomic<ibv_qp_state> state_{IBV_QPS_RESET};
   ibv_qp_attr attr_ = {};

@@ -11,20 +11,21 @@
 
 namespace ringpipe::verbs::soft {
 
-ReceiveQueue::ReceiveQueue(SharedQueuePair& shared, ReceiveEntry* ring,
-                           std::uint32_t qpn, std::uint32_t depth,
-                           std::uint32_t max_sge,
+ReceiveQueue::ReceiveQueue(const ReceiveRing& ring, std::uint32_t qpn,
+                           std::uint32_t depth, std::uint32_t max_sge,
                            std::shared_ptr<SharedReceiveQueue> source)
-    : shared_(shared),
-      ring_(ring),
+    : owned_(ring.owned),
+      shared_(ring.shared),
+      receives_(ring.receives),
+      completions_(ring.completions),
       qpn_(qpn),
       source_(std::move(source)),
       depth_(source_ != nullptr ? source_->depth() : depth),
       max_sge_(max_sge),
       mask_(std::bit_ceil(std::max(depth_, 1u)) - 1),
-      receives_(std::make_unique<PostedReceive[]>(mask_ + 1)) {
-  shared_.ring_mask = mask_;
-  shared_.shared_receives = source_ != nullptr ? source_->index() + 1 : 0;
+      posted_receives_(std::make_unique<PostedReceive[]>(mask_ + 1)) {
+  owned_.ring_mask = mask_;
+  owned_.shared_receives = source_ != nullptr ? source_->index() + 1 : 0;
   Reset();
 }
 
@@ -36,7 +37,7 @@ void ReceiveQueue::Reset() {
   posted_ = 0;
   taken_ = 0;
   flushed_ = false;
-  shared_.posted = 0;
+  owned_.posted = 0;
   shared_.completed = 0;
   shared_.claimed = 0;
 }
@@ -55,16 +56,14 @@ int ReceiveQueue::Post(ibv_recv_wr* requests, ibv_recv_wr** bad) {
       error = ENOMEM;
       break;
     }
-    ReceiveEntry& entry = ring_[posted & mask_];
-    entry.sge_count = requests->num_sge;
-    entry.src_qpn = 0;
-    entry.slid = entry.service_level = 0;
-    std::copy_n(requests->sg_list, requests->num_sge, entry.sges);
-    receives_[posted & mask_] = {requests->wr_id, RoomOf(*requests)};
+    ScatterList& receive = receives_[posted & mask_];
+    receive.count = requests->num_sge;
+    std::copy_n(requests->sg_list, requests->num_sge, receive.sges);
+    posted_receives_[posted & mask_] = {requests->wr_id, RoomOf(*requests)};
     ++posted;
   }
   posted_.store(posted, std::memory_order_seq_cst);
-  shared_.posted.store(posted, std::memory_order_release);
+  owned_.posted.store(posted, std::memory_order_release);
   if (error != 0) {
     *bad = requests;
   }
@@ -101,7 +100,7 @@ int ReceiveQueue::Take(int count, ibv_wc* completions) {
       shared_.completed.load(std::memory_order_acquire);
   // What came through slots was written by this process's housekeeper, before
   // the peer could complete it.
-  shared_.slots_done.load(std::memory_order_acquire);
+  owned_.slots_done.load(std::memory_order_acquire);
   std::uint32_t taken = taken_.load(std::memory_order_relaxed);
   int got = 0;
   for (; got < count && taken != limit; ++got, ++taken) {
@@ -129,15 +128,15 @@ int ReceiveQueue::Take(int count, ibv_wc* completions) {
 bool ReceiveQueue::FindPosted(std::uint32_t position, bool is_completed,
                               std::uint32_t completed, PostedReceive* posted) {
   if (source_ == nullptr) {
-    *posted = receives_[position & mask_];
+    *posted = posted_receives_[position & mask_];
     return true;
   }
   if (!is_completed && position - completed >= claimed_receives_.size()) {
     return false;  // a peer has moved `completed` since
   }
-  const std::uint32_t receive = is_completed
-                                    ? ring_[position & mask_].shared_receive
-                                    : claimed_receives_[position - completed];
+  const std::uint32_t receive =
+      is_completed ? completions_[position & mask_].shared_receive
+                   : claimed_receives_[position - completed];
   return source_->Return(IndexOf(qpn_), receive, posted);
 }
 
@@ -146,7 +145,7 @@ bool ReceiveQueue::FindPosted(std::uint32_t position, bool is_completed,
 ibv_wc ReceiveQueue::Completed(std::uint32_t position,
                                std::uint64_t room) const {
   // A copy, which no peer changes any more.
-  const ReceiveEntry entry = ring_[position & mask_];
+  const ReceiveCompletion entry = completions_[position & mask_];
   const bool has_immediate = entry.opcode == IBV_WC_RECV_RDMA_WITH_IMM;
   ibv_wc completion = {};
   completion.opcode = has_immediate ? IBV_WC_RECV_RDMA_WITH_IMM : IBV_WC_RECV;
@@ -162,20 +161,20 @@ ibv_wc ReceiveQueue::Completed(std::uint32_t position,
   completion.wc_flags = entry.flags & (IBV_WC_WITH_IMM | IBV_WC_GRH);
   completion.src_qp = entry.src_qpn != 0
                           ? entry.src_qpn
-                          : shared_.dest_qpn.load(std::memory_order_relaxed);
+                          : owned_.dest_qpn.load(std::memory_order_relaxed);
   completion.slid = entry.slid;
   completion.sl = static_cast<std::uint8_t>(entry.service_level);
   return completion;
 }
 
-// Where the memory of `entry` lies, all of it writable, in `places`; returns
+// Where the memory of `receive` lies, all of it writable, in `places`; returns
 // its length, 0 also where a key does not grant it.
-std::uint64_t ReceiveQueue::Room(const ReceiveEntry& entry,
-                                 const SharedRegion* regions, std::uint32_t pd,
+std::uint64_t ReceiveQueue::Room(const ScatterList& receive,
+                                 const OwnedRegion* regions, std::uint32_t pd,
                                  RegionPlace* places) {
   std::uint64_t room = 0;
-  for (std::uint32_t i = 0; i < std::min(entry.sge_count, kMaxSge); ++i) {
-    const ibv_sge& sge = entry.sges[i];
+  for (std::uint32_t i = 0; i < std::min(receive.count, kMaxSge); ++i) {
+    const ibv_sge& sge = receive.sges[i];
     if (sge.length > 0 &&
         !CheckRegion(regions, sge.lkey, pd, IBV_ACCESS_LOCAL_WRITE, sge.addr,
                      sge.length, &places[i])) {
@@ -186,14 +185,15 @@ std::uint64_t ReceiveQueue::Room(const ReceiveEntry& entry,
   return room;
 }
 
-bool ReceiveQueue::Fill(const SharedRegion* regions, std::uint32_t pd,
+bool ReceiveQueue::Fill(const OwnedRegion* regions, std::uint32_t pd,
                         std::span<const iovec> parts,
                         const DatagramHeader& header) {
   const std::uint32_t completed =
       shared_.completed.load(std::memory_order_relaxed);
-  ReceiveEntry& entry = ring_[completed & mask_];
-  // Checked and then used: a peer may write to what is shared at any time.
-  const ReceiveEntry receive = entry;
+  ReceiveCompletion& entry = completions_[completed & mask_];
+  const ScatterList& receive = source_ != nullptr
+                                   ? source_->At(entry.shared_receive)
+                                   : receives_[completed & mask_];
   const std::uint32_t taken = taken_.load(std::memory_order_acquire);
   const std::uint32_t posted = posted_.load(std::memory_order_acquire);
   std::uint64_t bytes = 0;
@@ -251,7 +251,7 @@ void ReceiveQueue::FindClaimedReceives() {
   const std::uint32_t completed = shared_.completed.load();
   claimed_receives_ = source_->ClaimedBy(IndexOf(qpn_));
   for (std::uint32_t i = taken; i != completed && i - taken < depth_; ++i) {
-    std::erase(claimed_receives_, ring_[i & mask_].shared_receive);
+    std::erase(claimed_receives_, completions_[i & mask_].shared_receive);
   }
 }
 

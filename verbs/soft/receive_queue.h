@@ -17,15 +17,24 @@
 
 namespace ringpipe::verbs::soft {
 
+// A queue pair's receives as they are in the segment.
+struct ReceiveRing {
+  OwnedQueuePair& owned;
+  SharedQueuePair& shared;
+  // Both have room for any depth.
+  ScatterList* receives;
+  ReceiveCompletion* completions;
+};
+
 // The owner's end of a queue pair's receives: those that were posted to it, or
 // those that its requester has claimed from a shared receive queue. Post may
 // run in one thread, Take in another.
 class ReceiveQueue {
  public:
-  // `ring` has room for any depth. `depth` and `max_sge` are limits of Post;
-  // with `source`, the shared receive queue, nothing is posted here.
-  ReceiveQueue(SharedQueuePair& shared, ReceiveEntry* ring, std::uint32_t qpn,
-               std::uint32_t depth, std::uint32_t max_sge,
+  // `depth` and `max_sge` are limits of Post; with `source`, the shared receive
+  // queue, nothing is posted here.
+  ReceiveQueue(const ReceiveRing& ring, std::uint32_t qpn, std::uint32_t depth,
+               std::uint32_t max_sge,
                std::shared_ptr<SharedReceiveQueue> source);
 
   // As ibv_post_recv, without regard to the state.
@@ -33,7 +42,7 @@ class ReceiveQueue {
 
   // Completes the oldest receive with a datagram, on the owner's part. False:
   // it is lost, for want of a receive or of room in it.
-  bool Fill(const SharedRegion* regions, std::uint32_t pd,
+  bool Fill(const OwnedRegion* regions, std::uint32_t pd,
             std::span<const iovec> parts, const DatagramHeader& header);
 
   // Up to `count` completions, oldest first. One thread at a time.
@@ -56,8 +65,8 @@ class ReceiveQueue {
   void Reset();
 
  private:
-  static std::uint64_t Room(const ReceiveEntry& entry,
-                            const SharedRegion* regions, std::uint32_t pd,
+  static std::uint64_t Room(const ScatterList& receive,
+                            const OwnedRegion* regions, std::uint32_t pd,
                             RegionPlace* places);
   ibv_wc Completed(std::uint32_t position, std::uint64_t room) const;
   bool FindPosted(std::uint32_t position, bool is_completed,
@@ -65,14 +74,16 @@ class ReceiveQueue {
   void FindClaimedReceives();
   std::uint32_t Limit() const;
 
+  OwnedQueuePair& owned_;
   SharedQueuePair& shared_;
-  ReceiveEntry* const ring_;
+  ScatterList* const receives_;
+  ReceiveCompletion* const completions_;
   const std::uint32_t qpn_;
   const std::shared_ptr<SharedReceiveQueue> source_;
   const std::uint32_t depth_;
   const std::uint32_t max_sge_;
   const std::uint32_t mask_;
-  std::unique_ptr<PostedReceive[]> receives_;  // as `ring_`
+  std::unique_ptr<PostedReceive[]> posted_receives_;  // as `receives_`
   std::mutex post_mutex_;
   // Receives ever posted, and ever taken as completions by the user: only then
   // does a receive make room for another, as on hardware.

@@ -89,7 +89,7 @@ constexpr std::uint32_t kNeedsLocalWrite =
 
 RegionTable::RegionTable(std::shared_ptr<Segment> segment)
     : segment_(std::move(segment)),
-      regions_(std::make_unique<SharedRegion[]>(kMaxRegions)),
+      regions_(std::make_unique<OwnedRegion[]>(kMaxRegions)),
       generations_(std::make_unique<std::uint8_t[]>(kMaxRegions)) {
   // A key of a context that is gone should not fit its successor.
   std::random_device random;
@@ -127,8 +127,8 @@ std::uint32_t RegionTable::Register(std::uint32_t pd, void* address,
     return 0;
   }
   const std::uint32_t key = index << 8 | ++generations_[index];
-  for (SharedRegion* region :
-       {&regions_[index], &segment_->layout().regions[index]}) {
+  for (OwnedRegion* region :
+       {&regions_[index], &segment_->OwnedForWriting().regions[index]}) {
     region->pd = pd;
     region->access = access;
     region->iova = iova;
@@ -143,13 +143,15 @@ std::uint32_t RegionTable::Register(std::uint32_t pd, void* address,
 void RegionTable::Revoke(std::uint32_t key) {
   const std::uint32_t index = key >> 8;
   regions_[index].key.store(0, std::memory_order_seq_cst);
-  segment_->layout().regions[index].key.store(0, std::memory_order_seq_cst);
+  segment_->OwnedForWriting().regions[index].key.store(
+      0, std::memory_order_seq_cst);
 }
 
 void RegionTable::Restore(std::uint32_t key) {
   const std::uint32_t index = key >> 8;
   regions_[index].key.store(key, std::memory_order_release);
-  segment_->layout().regions[index].key.store(key, std::memory_order_release);
+  segment_->OwnedForWriting().regions[index].key.store(
+      key, std::memory_order_release);
 }
 
 void RegionTable::Release(std::uint32_t key) {

@@ -20,11 +20,11 @@ struct RegionPlace {
 // Whether `key` grants `access` to [address, address + bytes), as the key names
 // it, in protection domain `pd`, by a table of kMaxRegions; then `place` is
 // where that lies. Hot path.
-inline bool CheckRegion(const SharedRegion* regions, std::uint32_t key,
+inline bool CheckRegion(const OwnedRegion* regions, std::uint32_t key,
                         std::uint32_t pd, std::uint32_t access,
                         std::uint64_t address, std::uint64_t bytes,
                         RegionPlace* place) {
-  const SharedRegion& region = regions[(key >> 8) % kMaxRegions];
+  const OwnedRegion& region = regions[(key >> 8) % kMaxRegions];
   if (key == 0 || region.key.load(std::memory_order_seq_cst) != key ||
       region.pd != pd || (region.access & access) != access) {
     return false;
@@ -58,11 +58,11 @@ class RegionTable {
   void Restore(std::uint32_t key);
   void Release(std::uint32_t key);
 
-  const SharedRegion* regions() const { return regions_.get(); }
+  const OwnedRegion* regions() const { return regions_.get(); }
 
  private:
   std::shared_ptr<Segment> segment_;
-  std::unique_ptr<SharedRegion[]> regions_;
+  std::unique_ptr<OwnedRegion[]> regions_;
   std::mutex mutex_;
   std::uint32_t used_ = 1;            // slots ever used; 0 is never
   std::deque<std::uint32_t> unused_;  // first in, first out: late reuse

@@ -200,7 +200,7 @@ void Requester::OnAttached(const std::shared_ptr<PeerLink>& link,
   if (message.kind != LinkMessage::kAttached) {
     return;
   }
-  responder_.emplace(link, link->segment()->layout().regions,
+  responder_.emplace(link, link->segment()->owned().regions,
                      link->ChannelFd(message.channel),
                      Responder::Identity{.qpn = dest_qpn_,
                                          .incarnation = message.incarnation,

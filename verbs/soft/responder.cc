@@ -48,27 +48,27 @@ class BusyScope {
 
 }  // namespace
 
-Responder::Responder(std::shared_ptr<PeerLink> link,
-                     const SharedRegion* regions, int channel_fd,
-                     const Identity& identity)
+Responder::Responder(std::shared_ptr<PeerLink> link, const OwnedRegion* regions,
+                     int channel_fd, const Identity& identity)
     : link_(std::move(link)),
       segment_(link_->segment()),
-      shared_(segment_->layout().queue_pairs[IndexOf(identity.qpn)]),
+      owned_(segment_->owned().queue_pairs[IndexOf(identity.qpn)]),
+      shared_(segment_->shared().queue_pairs[IndexOf(identity.qpn)]),
       regions_(regions),
       channel_fd_(channel_fd),
       identity_(identity),
       index_(IndexOf(identity.qpn)),
-      slots_(shared_, segment_->layout().slots[index_]) {}
+      slots_(owned_, shared_, segment_->shared().slots[index_]) {}
 
 std::uint32_t Responder::min_rnr_timer() const {
-  return shared_.min_rnr_timer.load(std::memory_order_relaxed);
+  return owned_.min_rnr_timer.load(std::memory_order_relaxed);
 }
 
 Step Responder::Execute(const Operation& operation, ibv_wc_status* status) {
   // Not even the marker is ours if the queue pair is connected to another.
-  if (shared_.dest_qpn.load(std::memory_order_acquire) !=
+  if (owned_.dest_qpn.load(std::memory_order_acquire) !=
           identity_.requester_qpn ||
-      (shared_.dest_remote.load(std::memory_order_relaxed) != 0) !=
+      (owned_.dest_remote.load(std::memory_order_relaxed) != 0) !=
           identity_.remote) {
     return Step::kNotReady;
   }
@@ -103,7 +103,7 @@ Step Responder::ExecuteReady(const Operation& operation,
   }
   // What it never promised to answer is invalid.
   if (identity_.type != IBV_QPT_RC ||
-      shared_.max_dest_rd_atomic.load(std::memory_order_relaxed) == 0) {
+      owned_.max_dest_rd_atomic.load(std::memory_order_relaxed) == 0) {
     return Refuse(IBV_WC_REM_INV_REQ_ERR, status);
   }
   return IsAtomic(operation.opcode) ? ExecuteAtomic(operation, status)
@@ -111,22 +111,22 @@ Step Responder::ExecuteReady(const Operation& operation,
 }
 
 bool Responder::IsReady(bool accepted) {
-  const std::uint32_t state = shared_.state.load(std::memory_order_seq_cst);
+  const std::uint32_t state = owned_.state.load(std::memory_order_seq_cst);
   const bool receives = state == IBV_QPS_RTR || state == IBV_QPS_RTS ||
                         state == IBV_QPS_SQD || state == IBV_QPS_SQE;
   // UC takes any packet sequence number for the beginning of a message.
   const bool in_sequence =
       identity_.type == IBV_QPT_UC ||
-      shared_.recv_psn.load(std::memory_order_relaxed) == identity_.send_psn;
+      owned_.recv_psn.load(std::memory_order_relaxed) == identity_.send_psn;
   if (!receives || !in_sequence ||
-      shared_.type.load(std::memory_order_relaxed) !=
+      owned_.type.load(std::memory_order_relaxed) !=
           static_cast<std::uint32_t>(identity_.type) ||
-      shared_.dest_qpn.load(std::memory_order_relaxed) !=
+      owned_.dest_qpn.load(std::memory_order_relaxed) !=
           identity_.requester_qpn ||
       (!accepted && shared_.fault.load(std::memory_order_relaxed) != 0)) {
     return false;
   }
-  outdated_ = shared_.incarnation.load(std::memory_order_relaxed) !=
+  outdated_ = owned_.incarnation.load(std::memory_order_relaxed) !=
               identity_.incarnation;
   return !outdated_;
 }
@@ -138,7 +138,7 @@ bool Responder::IsReady(bool accepted) {
 ibv_wc_status Responder::CheckRemote(const Operation& operation,
                                      std::uint32_t access,
                                      RemoteRange* range) const {
-  if ((shared_.access.load(std::memory_order_relaxed) & access) == 0) {
+  if ((owned_.access.load(std::memory_order_relaxed) & access) == 0) {
     return IBV_WC_REM_INV_REQ_ERR;  // the queue pair does not support it
   }
   *range = {operation.remote_address + operation.offset,
@@ -150,7 +150,7 @@ ibv_wc_status Responder::CheckRemote(const Operation& operation,
     return IBV_WC_SUCCESS;
   }
   if (!CheckRegion(regions_, operation.rkey,
-                   shared_.pd.load(std::memory_order_relaxed), access,
+                   owned_.pd.load(std::memory_order_relaxed), access,
                    operation.remote_address, operation.message_bytes,
                    &range->place)) {
     return IBV_WC_REM_ACCESS_ERR;
@@ -256,15 +256,16 @@ Step Responder::Refuse(ibv_wc_status refusal, ibv_wc_status* status) {
 // --- SEND --------------------------------------------------------------------
 
 Step Responder::HasReceive() {
-  if (shared_.shared_receives.load(std::memory_order_relaxed) != 0) {
+  if (owned_.shared_receives.load(std::memory_order_relaxed) != 0) {
     bool few_left = false;
-    const bool taken = TakeSharedReceive(segment_->layout(), index_, &few_left);
+    const bool taken = TakeSharedReceive(segment_->owned(), segment_->shared(),
+                                         index_, &few_left);
     if (few_left) {
       Alert();
     }
     return taken ? Step::kDone : Step::kNoReceive;
   }
-  const std::uint32_t posted = shared_.posted.load(std::memory_order_acquire);
+  const std::uint32_t posted = owned_.posted.load(std::memory_order_acquire);
   const std::uint32_t available =
       posted - shared_.completed.load(std::memory_order_relaxed);
   if (available == 0) {
@@ -276,27 +277,39 @@ Step Responder::HasReceive() {
 
 std::uint32_t Responder::ReceivePd() const {
   const std::uint32_t shared_index =
-      shared_.shared_receives.load(std::memory_order_relaxed);
-  return shared_index == 0 ? shared_.pd.load(std::memory_order_relaxed)
-                           : segment_->layout()
-                                 .shared_receives[(shared_index - 1) %
-                                                  kMaxSharedReceiveQueues]
-                                 .pd.load(std::memory_order_relaxed);
+      owned_.shared_receives.load(std::memory_order_relaxed);
+  return shared_index == 0
+             ? owned_.pd.load(std::memory_order_relaxed)
+             : segment_->owned()
+                   .receive_rings[(shared_index - 1) % kMaxSharedReceiveQueues]
+                   .pd.load(std::memory_order_relaxed);
 }
 
-ReceiveEntry& Responder::NextReceive() const {
-  const std::uint32_t mask =
-      shared_.ring_mask.load(std::memory_order_relaxed) & (kMaxQueueDepth - 1);
-  const std::uint32_t completed =
-      shared_.completed.load(std::memory_order_relaxed);
-  return segment_->layout().receives[index_][completed & mask];
+// In the queue pair's rings.
+std::uint32_t Responder::NextIndex() const {
+  return shared_.completed.load(std::memory_order_relaxed) &
+         owned_.ring_mask.load(std::memory_order_relaxed) &
+         (kMaxQueueDepth - 1);
+}
+
+const ScatterList& Responder::NextReceive() const {
+  const std::uint32_t shared_index =
+      owned_.shared_receives.load(std::memory_order_relaxed);
+  if (shared_index == 0) {
+    return segment_->owned().receives[index_][NextIndex()];
+  }
+  const ReceiveCompletion& claimed =
+      segment_->shared().completions[index_][NextIndex()];
+  return segment_->owned()
+      .receive_rings[(shared_index - 1) % kMaxSharedReceiveQueues]
+      .receives[claimed.shared_receive % kMaxQueueDepth];
 }
 
 // Where the fragment goes in the memory of `receive`: up to kMaxSge ranges.
-ibv_wc_status Responder::Scatter(const ReceiveEntry& receive,
+ibv_wc_status Responder::Scatter(const ScatterList& receive,
                                  const Operation& operation,
                                  RemoteRange* target, int* ranges) const {
-  const std::uint32_t sges = std::min(receive.sge_count, kMaxSge);
+  const std::uint32_t sges = std::min(receive.count, kMaxSge);
   std::uint64_t room = 0;
   for (std::uint32_t i = 0; i < sges; ++i) {
     room += receive.sges[i].length;
@@ -356,19 +369,22 @@ Step Responder::ExecuteSend(const Operation& operation, ibv_wc_status* status) {
 
 void Responder::CompleteReceive(const Operation& operation,
                                 ibv_wc_status status) {
-  ReceiveEntry& entry = NextReceive();
-  entry.status = status;
-  entry.opcode =
+  ReceiveCompletion& completion =
+      segment_->shared().completions[index_][NextIndex()];
+  completion.status = status;
+  completion.opcode =
       IsSend(operation.opcode) ? IBV_WC_RECV : IBV_WC_RECV_RDMA_WITH_IMM;
-  entry.byte_count = static_cast<std::uint32_t>(operation.message_bytes);
-  entry.immediate = operation.immediate;
-  entry.flags = HasImmediate(operation.opcode) ? IBV_WC_WITH_IMM : 0;
+  completion.byte_count = static_cast<std::uint32_t>(operation.message_bytes);
+  completion.immediate = operation.immediate;
+  completion.flags = HasImmediate(operation.opcode) ? IBV_WC_WITH_IMM : 0;
+  completion.src_qpn = 0;
+  completion.slid = completion.service_level = 0;
   shared_.completed.store(shared_.completed.load(std::memory_order_relaxed) + 1,
                           std::memory_order_seq_cst);
 
   const std::uint32_t cq_index =
-      shared_.recv_cq.load(std::memory_order_relaxed) % kMaxCompletionQueues;
-  SharedCompletionQueue& cq = segment_->layout().completion_queues[cq_index];
+      owned_.recv_cq.load(std::memory_order_relaxed) % kMaxCompletionQueues;
+  SharedCompletionQueue& cq = segment_->shared().completion_queues[cq_index];
   std::atomic<std::uint64_t>& ready = cq.ready[index_ / 64];
   const std::uint64_t bit = std::uint64_t{1} << index_ % 64;
   if ((ready.load(std::memory_order_seq_cst) & bit) == 0) {
@@ -424,7 +440,7 @@ void Responder::Fault(std::uint32_t fault) {
 }
 
 void Responder::Alert() {
-  segment_->layout().attention.store(1, std::memory_order_seq_cst);
+  segment_->shared().attention.store(1, std::memory_order_seq_cst);
   link_->Ring();
 }
 

@@ -33,7 +33,7 @@ class Responder {
 
   // `regions` is the table by which keys are checked. `channel_fd` is the event
   // descriptor of the receives' completion channel, -1: none.
-  Responder(std::shared_ptr<PeerLink> link, const SharedRegion* regions,
+  Responder(std::shared_ptr<PeerLink> link, const OwnedRegion* regions,
             int channel_fd, const Identity& identity);
 
   // Executes `operation`, all that it does at the responder included. kFailed
@@ -64,9 +64,10 @@ class Responder {
                             RemoteRange* range) const;
   Step Refuse(ibv_wc_status refusal, ibv_wc_status* status);
   Step HasReceive();
-  ReceiveEntry& NextReceive() const;
+  std::uint32_t NextIndex() const;
+  const ScatterList& NextReceive() const;
   Step ExecuteSend(const Operation& operation, ibv_wc_status* status);
-  ibv_wc_status Scatter(const ReceiveEntry& receive, const Operation& operation,
+  ibv_wc_status Scatter(const ScatterList& receive, const Operation& operation,
                         RemoteRange* target, int* ranges) const;
   void CompleteReceive(const Operation& operation, ibv_wc_status status);
   std::uint32_t ReceivePd() const;
@@ -79,8 +80,9 @@ class Responder {
 
   std::shared_ptr<PeerLink> link_;
   std::shared_ptr<Segment> segment_;
+  const OwnedQueuePair& owned_;
   SharedQueuePair& shared_;
-  const SharedRegion* const regions_;
+  const OwnedRegion* const regions_;
   const int channel_fd_;
   Identity identity_;
   const std::uint32_t index_;

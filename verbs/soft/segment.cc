@@ -6,7 +6,11 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
+#include <unistd.h>
 
+#include <array>
+#include <optional>
+#include <string>
 #include <utility>
 
 namespace ringpipe::verbs::soft {
@@ -21,7 +25,7 @@ constexpr std::uint64_t RoundUp(std::uint64_t value, std::uint64_t to) {
   return (value + to - 1) / to * to;
 }
 
-constexpr std::uint64_t kDataOffset = RoundUp(sizeof(SegmentLayout), kHugePage);
+constexpr std::uint64_t kDataOffset = RoundUp(sizeof(SharedLayout), kHugePage);
 static_assert(kDataOffset < kMappedBytes);
 
 // Large ranges are aligned so that the kernel may use huge pages for them.
@@ -29,7 +33,67 @@ std::uint64_t RangeBytes(std::size_t bytes) {
   return RoundUp(bytes, bytes >= kHugePage ? kHugePage : kPage);
 }
 
-using FileIdentity = std::pair<dev_t, ino_t>;
+// Of both files of a segment.
+using Identity = std::array<std::pair<dev_t, ino_t>, 2>;
+
+std::optional<Identity> IdentityOf(const FileDescriptor& owned,
+                                   const FileDescriptor& shared) {
+  struct stat first, second;
+  if (fstat(owned.get(), &first) != 0 || fstat(shared.get(), &second) != 0) {
+    return std::nullopt;
+  }
+  return Identity{
+      {{first.st_dev, first.st_ino}, {second.st_dev, second.st_ino}}};
+}
+
+FileDescriptor CreateFile(const char* name, std::uint64_t bytes) {
+  FileDescriptor file(memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (file && (ftruncate(file.get(), static_cast<off_t>(bytes)) != 0 ||
+               fcntl(file.get(), F_ADD_SEALS, F_SEAL_SHRINK) != 0)) {
+    file.Close();
+  }
+  return file;
+}
+
+// Whether to read the first `bytes` of a mapping of `file` can do no harm.
+// Without the seal a peer could shrink the file under our feet: SIGBUS. So does
+// a file of huge pages (hugetlbfs) when there are none left.
+bool IsSafe(const FileDescriptor& file, std::uint64_t bytes) {
+  struct stat info;
+  struct statfs system;
+  const int seals = fcntl(file.get(), F_GET_SEALS);
+  return fstatfs(file.get(), &system) == 0 && system.f_type == TMPFS_MAGIC &&
+         seals >= 0 && (seals & F_SEAL_SHRINK) != 0 &&
+         fstat(file.get(), &info) == 0 &&
+         info.st_size >= static_cast<off_t>(bytes);
+}
+
+// The file for those who may read it: from now on nobody can map it to write to
+// it, who has not already.
+FileDescriptor Seal(FileDescriptor file) {
+  if (fcntl(file.get(), F_ADD_SEALS, F_SEAL_FUTURE_WRITE) == 0) {
+    return file;
+  }
+  // Before Linux 5.1: a descriptor that cannot write. It keeps out all but
+  // those who could change its mode, which are this user's.
+  const std::string path = "/proc/self/fd/" + std::to_string(file.get());
+  FileDescriptor reading(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!reading || fchmod(file.get(), S_IRUSR) != 0) {
+    return file;
+  }
+  return reading;
+}
+
+template <typename T>
+T* MapFile(const FileDescriptor& file, std::uint64_t bytes, int protection) {
+  void* const base = mmap(nullptr, bytes, protection,
+                          MAP_SHARED | MAP_NORESERVE, file.get(), 0);
+  if (base == MAP_FAILED) {
+    return nullptr;
+  }
+  madvise(base, bytes, MADV_DONTDUMP);
+  return static_cast<T*>(base);
+}
 
 // The segments mapped in this process. It is the one piece of global state
 // here, and it must be: two contexts of one process that are peers have to use
@@ -38,7 +102,7 @@ using FileIdentity = std::pair<dev_t, ino_t>;
 // would be the only thing to tell). It holds no strong reference.
 struct Registry {
   std::mutex mutex;
-  std::map<FileIdentity, std::weak_ptr<Segment>> segments;
+  std::map<Identity, std::weak_ptr<Segment>> segments;
 };
 
 Registry& ProcessRegistry() {
@@ -48,69 +112,76 @@ Registry& ProcessRegistry() {
 
 }  // namespace
 
-Segment::Segment(FileDescriptor file, std::byte* base)
-    : file_(std::move(file)), base_(base) {}
+Segment::Segment(FileDescriptor owned_file, FileDescriptor shared_file,
+                 OwnedLayout* owned, std::byte* base)
+    : owned_file_(std::move(owned_file)),
+      shared_file_(std::move(shared_file)),
+      owned_(owned),
+      base_(base) {}
 
 Segment::~Segment() {
-  struct stat info;
-  if (fstat(file_.get(), &info) == 0) {
+  if (const auto identity = IdentityOf(owned_file_, shared_file_)) {
     Registry& registry = ProcessRegistry();
     std::lock_guard lock(registry.mutex);
-    auto entry = registry.segments.find({info.st_dev, info.st_ino});
+    auto entry = registry.segments.find(*identity);
     if (entry != registry.segments.end() && entry->second.expired()) {
       registry.segments.erase(entry);
     }
   }
+  munmap(owned_, sizeof(OwnedLayout));
   munmap(base_, kMappedBytes);
 }
 
 Result<std::shared_ptr<Segment>> Segment::Create() {
-  FileDescriptor file(
-      memfd_create("ringpipe-soft", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (!file || ftruncate(file.get(), kDataOffset) != 0 ||
-      fcntl(file.get(), F_ADD_SEALS, F_SEAL_SHRINK) != 0) {
+  FileDescriptor owned = CreateFile("ringpipe-soft-owned", sizeof(OwnedLayout));
+  FileDescriptor shared = CreateFile("ringpipe-soft", kDataOffset);
+  if (!owned || !shared) {
     return ErrnoStatus(StatusCode::kResourceExhausted,
                        "cannot create the shared memory of soft0", errno);
   }
-  return Map(std::move(file));
+  return Map(Role::kOwner, std::move(owned), std::move(shared));
 }
 
-Result<std::shared_ptr<Segment>> Segment::Attach(FileDescriptor file) {
-  struct stat info;
-  struct statfs system;
-  const int seals = fcntl(file.get(), F_GET_SEALS);
-  // Without the seal the peer could shrink the file under our feet: SIGBUS. So
-  // does a file of huge pages (hugetlbfs) when there are none left.
-  if (fstatfs(file.get(), &system) != 0 || system.f_type != TMPFS_MAGIC ||
-      seals < 0 || (seals & F_SEAL_SHRINK) == 0 ||
-      fstat(file.get(), &info) != 0 ||
-      info.st_size < static_cast<off_t>(kDataOffset)) {
+Result<std::shared_ptr<Segment>> Segment::Attach(FileDescriptor owned,
+                                                 FileDescriptor shared) {
+  if (!IsSafe(owned, sizeof(OwnedLayout)) || !IsSafe(shared, kDataOffset)) {
     return Status(StatusCode::kInvalidArgument,
-                  "a peer sent a file that is no segment of soft0");
+                  "a peer sent files that are no segment of soft0");
   }
-  return Map(std::move(file));
+  return Map(Role::kPeer, std::move(owned), std::move(shared));
 }
 
-Result<std::shared_ptr<Segment>> Segment::Map(FileDescriptor file) {
+Result<std::shared_ptr<Segment>> Segment::Map(Role role, FileDescriptor owned,
+                                              FileDescriptor shared) {
+  const std::optional<Identity> identity = IdentityOf(owned, shared);
   struct stat info;
-  if (fstat(file.get(), &info) != 0) {
+  if (!identity || fstat(shared.get(), &info) != 0) {
     return ErrnoStatus(StatusCode::kInternal, "fstat of a segment", errno);
   }
   Registry& registry = ProcessRegistry();
   std::lock_guard lock(registry.mutex);
-  auto& known = registry.segments[{info.st_dev, info.st_ino}];
+  auto& known = registry.segments[*identity];
   if (std::shared_ptr<Segment> segment = known.lock()) {
     return segment;
   }
-  void* base = mmap(nullptr, kMappedBytes, PROT_READ | PROT_WRITE,
-                    MAP_SHARED | MAP_NORESERVE, file.get(), 0);
-  if (base == MAP_FAILED) {
+  auto* const owned_layout = MapFile<OwnedLayout>(
+      owned, sizeof(OwnedLayout),
+      role == Role::kOwner ? PROT_READ | PROT_WRITE : PROT_READ);
+  auto* const base =
+      MapFile<std::byte>(shared, kMappedBytes, PROT_READ | PROT_WRITE);
+  if (owned_layout == nullptr || base == nullptr) {
+    const int error = errno;
+    if (owned_layout != nullptr) {
+      munmap(owned_layout, sizeof(OwnedLayout));
+    }
     return ErrnoStatus(StatusCode::kResourceExhausted,
-                       "cannot map a segment of soft0", errno);
+                       "cannot map a segment of soft0", error);
   }
-  madvise(base, kMappedBytes, MADV_DONTDUMP);
+  if (role == Role::kOwner) {
+    owned = Seal(std::move(owned));
+  }
   std::shared_ptr<Segment> segment(
-      new Segment(std::move(file), static_cast<std::byte*>(base)));
+      new Segment(std::move(owned), std::move(shared), owned_layout, base));
   segment->file_bytes_ = info.st_size;
   segment->end_ = info.st_size;
   known = segment;
@@ -142,7 +213,7 @@ void* Segment::Allocate(std::size_t bytes) {
   const std::uint64_t end = end_;
   const std::uint64_t offset = RoundUp(end, align);
   if (offset + need > kMappedBytes ||
-      ftruncate(file_.get(), static_cast<off_t>(offset + need)) != 0) {
+      ftruncate(shared_file_.get(), static_cast<off_t>(offset + need)) != 0) {
     errno = ENOMEM;
     return nullptr;
   }
@@ -159,7 +230,7 @@ void* Segment::Allocate(std::size_t bytes) {
 void Segment::Free(void* address, std::size_t bytes) {
   std::uint64_t offset = static_cast<std::byte*>(address) - base_;
   std::uint64_t length = RangeBytes(bytes);
-  fallocate(file_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+  fallocate(shared_file_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
             static_cast<off_t>(offset), static_cast<off_t>(length));
   std::lock_guard lock(mutex_);
   auto next = free_.lower_bound(offset);
@@ -195,7 +266,7 @@ std::byte* Segment::At(std::uint64_t offset, std::uint64_t bytes) {
   }
   if (offset + bytes > file_bytes_.load(std::memory_order_relaxed)) {
     struct stat info;
-    if (fstat(file_.get(), &info) != 0 ||
+    if (fstat(shared_file_.get(), &info) != 0 ||
         offset + bytes > static_cast<std::uint64_t>(info.st_size)) {
       return nullptr;
     }

@@ -14,25 +14,33 @@
 
 namespace ringpipe::verbs::soft {
 
-// The memory that a context shares with its peers: one memfd, mapped once in
-// each process that knows it. The mapping is longer than the file, so that what
-// the owner allocates later appears in it by itself. Thread-safe.
+// The memory that a context shares with its peers: two memfds, mapped once in
+// each process that knows them. Peers cannot map the first to write to it. The
+// mapping of the second is longer than the file, so that what the owner
+// allocates later appears in it by itself. Thread-safe.
 class Segment {
  public:
-  // A new one, with a zeroed SegmentLayout and no data.
+  // A new one, zeroed, with no data.
   static Result<std::shared_ptr<Segment>> Create();
 
-  // A peer's, by the descriptor that it sent. The same object for everybody in
-  // this process, the owner included. kInvalidArgument for a file that is not a
+  // A peer's, by the descriptors that it sent. The same object for everybody in
+  // this process, the owner included. kInvalidArgument for files that are not a
   // segment.
-  static Result<std::shared_ptr<Segment>> Attach(FileDescriptor file);
+  static Result<std::shared_ptr<Segment>> Attach(FileDescriptor owned,
+                                                 FileDescriptor shared);
 
   ~Segment();
   Segment(const Segment&) = delete;
   Segment& operator=(const Segment&) = delete;
 
-  int fd() const { return file_.get(); }
-  SegmentLayout& layout() { return *reinterpret_cast<SegmentLayout*>(base_); }
+  // What to send to a peer.
+  int owned_fd() const { return owned_file_.get(); }
+  int shared_fd() const { return shared_file_.get(); }
+
+  const OwnedLayout& owned() const { return *owned_; }
+  SharedLayout& shared() { return *reinterpret_cast<SharedLayout*>(base_); }
+  // Owner only.
+  OwnedLayout& OwnedForWriting() { return *owned_; }
 
   // Zeroed pages, nullptr if there are no more. Owner only.
   void* Allocate(std::size_t bytes);
@@ -46,13 +54,19 @@ class Segment {
   std::byte* At(std::uint64_t offset, std::uint64_t bytes);
 
  private:
-  Segment(FileDescriptor file, std::byte* base);
+  enum class Role { kOwner, kPeer };
 
-  static Result<std::shared_ptr<Segment>> Map(FileDescriptor file);
+  Segment(FileDescriptor owned_file, FileDescriptor shared_file,
+          OwnedLayout* owned, std::byte* base);
 
-  FileDescriptor file_;
-  std::byte* base_;
-  // The file's length when last asked; files only grow (sealed).
+  static Result<std::shared_ptr<Segment>> Map(Role role, FileDescriptor owned,
+                                              FileDescriptor shared);
+
+  FileDescriptor owned_file_;
+  FileDescriptor shared_file_;
+  OwnedLayout* const owned_;
+  std::byte* const base_;
+  // The second file's length when last asked; files only grow (sealed).
   std::atomic<std::uint64_t> file_bytes_{0};
   std::mutex mutex_;       // for what follows, which only the owner uses
   std::uint64_t end_ = 0;  // of what was ever allocated

@@ -37,15 +37,16 @@ std::uint64_t RoomOf(const ibv_recv_wr& request) {
   return room;
 }
 
-std::optional<std::uint32_t> ClaimReceive(SharedReceiveRing& ring,
+std::optional<std::uint32_t> ClaimReceive(const OwnedReceiveRing& owned,
+                                          SharedReceiveRing& ring,
                                           std::uint32_t qp_index,
                                           bool* few_left) {
   const std::uint32_t mask =
-      ring.mask.load(std::memory_order_relaxed) & (kMaxQueueDepth - 1);
+      owned.mask.load(std::memory_order_relaxed) & (kMaxQueueDepth - 1);
   for (int i = 0; i < kMostTries; ++i) {
     std::uint32_t number = ring.claimed.load(std::memory_order_acquire);
     const std::uint32_t left =
-        ring.posted.load(std::memory_order_acquire) - number;
+        owned.posted.load(std::memory_order_acquire) - number;
     if (left == 0) {
       return std::nullopt;
     }
@@ -59,38 +60,33 @@ std::optional<std::uint32_t> ClaimReceive(SharedReceiveRing& ring,
     // On behalf of the claimant if that is another: it may have died.
     ring.claimed.compare_exchange_strong(number, number + 1);
     if (mine) {
-      *few_left = left - 1 < ring.limit.load(std::memory_order_seq_cst);
+      *few_left = left - 1 < owned.limit.load(std::memory_order_seq_cst);
       return ReceiveIn(seen) % kMaxQueueDepth;
     }
   }
   return std::nullopt;
 }
 
-bool TakeSharedReceive(SegmentLayout& layout, std::uint32_t qp_index,
-                       bool* few_left) {
-  SharedQueuePair& qp = layout.queue_pairs[qp_index];
+bool TakeSharedReceive(const OwnedLayout& owned, SharedLayout& shared,
+                       std::uint32_t qp_index, bool* few_left) {
+  const OwnedQueuePair& owned_qp = owned.queue_pairs[qp_index];
+  SharedQueuePair& qp = shared.queue_pairs[qp_index];
   const std::uint32_t completed = qp.completed.load(std::memory_order_relaxed);
   if (qp.claimed.load(std::memory_order_relaxed) != completed) {
     return true;
   }
   const std::uint32_t index =
-      (qp.shared_receives.load(std::memory_order_relaxed) - 1) %
+      (owned_qp.shared_receives.load(std::memory_order_relaxed) - 1) %
       kMaxSharedReceiveQueues;
-  SharedReceiveRing& ring = layout.shared_receives[index];
   const std::optional<std::uint32_t> claimed =
-      ClaimReceive(ring, qp_index, few_left);
+      ClaimReceive(owned.receive_rings[index], shared.receive_rings[index],
+                   qp_index, few_left);
   if (!claimed) {
     return false;
   }
-  const SharedReceive& receive = ring.receives[*claimed];
   const std::uint32_t mask =
-      qp.ring_mask.load(std::memory_order_relaxed) & (kMaxQueueDepth - 1);
-  ReceiveEntry& entry = layout.receives[qp_index][completed & mask];
-  entry.shared_receive = *claimed;
-  entry.src_qpn = 0;
-  entry.slid = entry.service_level = 0;
-  entry.sge_count = std::min(receive.sge_count, kMaxSge);
-  std::copy_n(receive.sges, entry.sge_count, entry.sges);
+      owned_qp.ring_mask.load(std::memory_order_relaxed) & (kMaxQueueDepth - 1);
+  shared.completions[qp_index][completed & mask].shared_receive = *claimed;
   // Release: the owner of a queue pair whose requester died reads the entry.
   qp.claimed.store(completed + 1, std::memory_order_release);
   return true;
@@ -100,14 +96,15 @@ SharedReceiveQueue::SharedReceiveQueue(Context* context, std::uint32_t index,
                                        ProtectionDomain* domain,
                                        const ibv_srq_init_attr& attr)
     : ibv_srq{},
-      ring_(context->layout().shared_receives[index]),
+      owned_(context->owned().receive_rings[index]),
+      ring_(context->shared().receive_rings[index]),
       depth_(attr.attr.max_wr),
       max_sge_(attr.attr.max_sge),
       pd_id_(domain->id),
       mask_(std::bit_ceil(attr.attr.max_wr) - 1),
       // Goes on where its predecessor ended, so that no late claim of a peer of
       // that one fits.
-      posted_(ring_.posted.load()),
+      posted_(owned_.posted.load()),
       receives_(depth_),
       receive_of_word_(mask_ + 1, kNoReceive) {
   this->context = &context->verbs();
@@ -117,9 +114,9 @@ SharedReceiveQueue::SharedReceiveQueue(Context* context, std::uint32_t index,
   for (std::uint32_t i = depth_; i-- > 0;) {
     free_.push_back(i);
   }
-  ring_.mask = mask_;
-  ring_.pd = pd_id_;
-  ring_.limit = 0;
+  owned_.mask = mask_;
+  owned_.pd = pd_id_;
+  owned_.limit = 0;
   ring_.claimed = posted_;
   for (std::uint32_t i = 0; i <= mask_; ++i) {
     ring_.words[i] = MakeWord(posted_ - 1, 0);
@@ -146,12 +143,12 @@ int SharedReceiveQueue::Post(ibv_recv_wr* requests, ibv_recv_wr** bad) {
       receives_[stands_for].claimant = ClaimantOf(stands_for);
     }
     stands_for = index;
-    SharedReceive& shared = ring_.receives[index];
-    shared.sge_count = requests->num_sge;
-    std::copy_n(requests->sg_list, requests->num_sge, shared.sges);
+    ScatterList& receive = owned_.receives[index];
+    receive.count = requests->num_sge;
+    std::copy_n(requests->sg_list, requests->num_sge, receive.sges);
     receives_[index] = {{requests->wr_id, RoomOf(*requests)}, posted_, true, 0};
     ring_.words[posted_ & mask_].store(MakeWord(posted_, index));
-    ring_.posted.store(++posted_);
+    owned_.posted.store(++posted_);
   }
   return 0;
 }
@@ -163,7 +160,7 @@ int SharedReceiveQueue::Modify(const ibv_srq_attr& attr, int mask) {
   if ((mask & IBV_SRQ_LIMIT) != 0) {
     std::lock_guard lock(mutex_);
     limit_ = attr.srq_limit;
-    ring_.limit.store(limit_);
+    owned_.limit.store(limit_);
   }
   return 0;
 }
@@ -238,7 +235,7 @@ bool SharedReceiveQueue::TakeLimitEvent() {
     return false;
   }
   limit_ = 0;
-  ring_.limit.store(0);
+  owned_.limit.store(0);
   return true;
 }
 

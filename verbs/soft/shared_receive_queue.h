@@ -17,19 +17,20 @@ class Context;
 struct ProtectionDomain;
 
 // Takes the oldest receive of `ring` for the queue pair with this index: the
-// index in `receives`, nullopt if there is none. `few_left`: fewer than the
+// index in its `receives`, nullopt if there is none. `few_left`: fewer than the
 // limit are left, tell the owner. Any number of executors at once, none of
 // which ever waits for another. Hot path.
-std::optional<std::uint32_t> ClaimReceive(SharedReceiveRing& ring,
+std::optional<std::uint32_t> ClaimReceive(const OwnedReceiveRing& owned,
+                                          SharedReceiveRing& ring,
                                           std::uint32_t qp_index,
                                           bool* few_left);
 
 // Claims the oldest receive for the queue pair of `qp_index`, which has a
-// shared receive queue, and puts it into its own ring as the next one to
+// shared receive queue, and names it in its own ring as the next one to
 // complete; or leaves the one there that an attempt before this one has
 // claimed. False if there is none. By the queue pair's executor. Hot path.
-bool TakeSharedReceive(SegmentLayout& layout, std::uint32_t qp_index,
-                       bool* few_left);
+bool TakeSharedReceive(const OwnedLayout& owned, SharedLayout& shared,
+                       std::uint32_t qp_index, bool* few_left);
 
 // What the owner keeps of a receive, out of reach of peers.
 struct PostedReceive {
@@ -38,7 +39,7 @@ struct PostedReceive {
 };
 std::uint64_t RoomOf(const ibv_recv_wr& request);
 
-// An ibv_srq: the owner's end of a SharedReceiveRing. A receive is posted, then
+// An ibv_srq: the owner's end of a receive ring. A receive is posted, then
 // claimed by a queue pair, and makes room for another when the queue pair
 // returns it. Thread-safe.
 class SharedReceiveQueue
@@ -67,6 +68,10 @@ class SharedReceiveQueue
   // what it was; else false.
   bool Return(std::uint32_t qp_index, std::uint32_t receive,
               PostedReceive* posted);
+  // Where the receive is to go.
+  const ScatterList& At(std::uint32_t receive) const {
+    return owned_.receives[receive % depth_];
+  }
   // What the queue pair has claimed and not given back, oldest first.
   std::vector<std::uint32_t> ClaimedBy(std::uint32_t qp_index);
   // Gives all that back.
@@ -87,6 +92,7 @@ class SharedReceiveQueue
   std::uint32_t ClaimantOf(std::uint32_t receive) const;
   std::uint32_t Left();
 
+  OwnedReceiveRing& owned_;
   SharedReceiveRing& ring_;
   const std::uint32_t depth_;
   const std::uint32_t max_sge_;

@@ -90,19 +90,20 @@ class Receiver {
 TEST(ClaimReceive, GivesEachReceiveToOneOnly) {
   constexpr std::uint32_t kReceives = 4096;
   constexpr int kRounds = 30;
+  const auto owned = std::make_unique<OwnedReceiveRing>();
   const auto ring = std::make_unique<SharedReceiveRing>();
-  ring->mask = kReceives - 1;
+  owned->mask = kReceives - 1;
   for (std::uint32_t round = 0; round < kRounds; ++round) {
     const std::uint32_t first = round * kReceives;
     for (std::uint32_t i = 0; i < kReceives; ++i) {
       ring->words[i] = std::uint64_t{first + i} << 32 | i << 16;
     }
-    ring->posted = first + kReceives;
+    owned->posted = first + kReceives;
     std::vector<std::uint32_t> claims[2];
     const auto claim = [&](std::uint32_t qp_index) {
       bool few_left;
       while (const std::optional<std::uint32_t> receive =
-                 ClaimReceive(*ring, qp_index, &few_left)) {
+                 ClaimReceive(*owned, *ring, qp_index, &few_left)) {
         claims[qp_index].push_back(*receive);
       }
     };
@@ -119,14 +120,15 @@ TEST(ClaimReceive, GivesEachReceiveToOneOnly) {
 }
 
 TEST(ClaimReceive, GoesPastAClaimantThatDiedHalfWay) {
+  const auto owned = std::make_unique<OwnedReceiveRing>();
   const auto ring = std::make_unique<SharedReceiveRing>();
-  ring->mask = 1;
-  ring->posted = 2;
+  owned->mask = 1;
+  owned->posted = 2;
   ring->words[0] = 0 | 9;  // claimed by queue pair 8, which advanced nothing
   ring->words[1] = std::uint64_t{1} << 32 | 1 << 16;
   bool few_left;
-  EXPECT_EQ(ClaimReceive(*ring, 3, &few_left), 1u);
-  EXPECT_EQ(ClaimReceive(*ring, 3, &few_left), std::nullopt);
+  EXPECT_EQ(ClaimReceive(*owned, *ring, 3, &few_left), 1u);
+  EXPECT_EQ(ClaimReceive(*owned, *ring, 3, &few_left), std::nullopt);
 }
 
 // (adversary seed, private memory)

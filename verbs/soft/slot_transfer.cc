@@ -59,19 +59,17 @@ Step SlotTransfer::Run(const Operation& operation,
     return Step::kInFlight;
   }
   active_ = false;
-  if (refused_) {
-    shared_.slots_refused.store(0);
-  }
   return refused_ ? Step::kFailed : Step::kDone;
 }
 
 void SlotTransfer::Take(const Operation& operation, bool is_write) {
-  const std::uint32_t done = shared_.slots_done.load(std::memory_order_acquire);
-  refused_ = refused_ || shared_.slots_refused.load() != 0;
+  const std::uint32_t done = owned_.slots_done.load(std::memory_order_acquire);
   RangeCursor cursor(operation.local);
   cursor.Skip(bytes_taken_);
   while (static_cast<std::int32_t>(done - taken_) > 0 && taken_ != filled_) {
     const std::uint32_t bytes = slot_bytes_[taken_ % kSlots];
+    refused_ = refused_ || owned_.slot_refused[taken_ % kSlots].load(
+                               std::memory_order_relaxed) != 0;
     if (!is_write && !refused_) {
       cursor.CopyFrom(slots_[taken_ % kSlots], bytes);
     }
@@ -91,7 +89,7 @@ bool SlotTransfer::Fill(const Operation& operation,
     while (bytes_filled_ < before + range.bytes) {
       // The peer may not have served those yet that were abandoned.
       const std::uint32_t done =
-          shared_.slots_done.load(std::memory_order_acquire);
+          owned_.slots_done.load(std::memory_order_acquire);
       if (filled_ - taken_ >= kSlots || filled_ - done >= kSlots) {
         return filled_some;
       }
@@ -121,7 +119,7 @@ bool SlotTransfer::Fill(const Operation& operation,
 
 // --- The owner ---------------------------------------------------------------
 
-SlotOutcome ServeSlot(SegmentLayout& layout, const SlotDescriptor& slot,
+SlotOutcome ServeSlot(SharedLayout& layout, const SlotDescriptor& slot,
                       std::byte* data, const SlotRights& rights) {
   const std::uint32_t pd =
       slot.access == IBV_ACCESS_LOCAL_WRITE ? rights.receive_pd : rights.pd;

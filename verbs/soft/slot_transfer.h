@@ -26,8 +26,9 @@ class SlotTransfer {
  public:
   using Slot = std::byte[kSlotBytes];
 
-  SlotTransfer(SharedQueuePair& shared, Slot* slots)
-      : shared_(shared), slots_(slots) {}
+  SlotTransfer(const OwnedQueuePair& owned, SharedQueuePair& shared,
+               Slot* slots)
+      : owned_(owned), shared_(shared), slots_(slots) {}
 
   // A transfer has begun and has not ended: only its operation may go on.
   bool active() const { return active_; }
@@ -45,6 +46,7 @@ class SlotTransfer {
   bool Fill(const Operation& operation, std::span<const RemoteRange> remote,
             SlotDescriptor::Kind kind);
 
+  const OwnedQueuePair& owned_;
   SharedQueuePair& shared_;
   Slot* const slots_;
   bool active_ = false;
@@ -58,7 +60,7 @@ class SlotTransfer {
 
 // By what the owner of a queue pair decides, none of which peers can write.
 struct SlotRights {
-  const SharedRegion* regions;
+  const OwnedRegion* regions;
   std::uint32_t pd;
   std::uint32_t receive_pd;  // of the memory of receives
   std::uint32_t access;      // ibv_access_flags of the queue pair
@@ -71,7 +73,7 @@ enum class SlotOutcome {
 };
 
 // The owner's side: does what `slot`, with its bytes at `data`, asks for.
-SlotOutcome ServeSlot(SegmentLayout& layout, const SlotDescriptor& slot,
+SlotOutcome ServeSlot(SharedLayout& layout, const SlotDescriptor& slot,
                       std::byte* data, const SlotRights& rights);
 
 }  // namespace ringpipe::verbs::soft

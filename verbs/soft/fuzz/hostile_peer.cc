@@ -64,23 +64,29 @@ FileDescriptor MakePipe(bool is_full) {
   return out;
 }
 
-void Reset(SegmentLayout& layout) {
-  layout.attention = 0;
-  layout.atomic_lock = 0;
-  layout.atomic_lock_wanted = 0;
+template <typename T>
+void Zero(T* first, std::size_t count) {
+  memset(static_cast<void*>(first), 0, count * sizeof(T));
+}
+
+void Reset(OwnedLayout& owned, SharedLayout& shared) {
+  shared.attention = 0;
+  shared.atomic_lock = 0;
+  shared.atomic_lock_wanted = 0;
+  Zero(shared.completion_queues, 4);
+  Zero(shared.queue_pairs, 4);
+  Zero(owned.queue_pairs, 4);
   for (std::uint32_t i = 0; i < 4; ++i) {
-    memset(static_cast<void*>(&layout.queue_pairs[i]), 0,
-           sizeof layout.queue_pairs[i]);
-    memset(static_cast<void*>(&layout.completion_queues[i]), 0,
-           sizeof layout.completion_queues[i]);
-    memset(static_cast<void*>(layout.receives[i]), 0,
-           kSpoiled * sizeof(ReceiveEntry));
+    Zero(shared.completions[i], kSpoiled);
+    Zero(owned.receives[i], kSpoiled);
   }
-  SharedReceiveRing& ring = layout.shared_receives[0];
-  memset(static_cast<void*>(&ring), 0,
-         offsetof(SharedReceiveRing, words) + kSpoiled * sizeof ring.words[0]);
-  memset(static_cast<void*>(ring.receives), 0,
-         kSpoiled * sizeof ring.receives[0]);
+  SharedReceiveRing& ring = shared.receive_rings[0];
+  ring.claimed = 0;
+  Zero(ring.words, kSpoiled);
+  OwnedReceiveRing& owned_ring = owned.receive_rings[0];
+  Zero(reinterpret_cast<std::byte*>(&owned_ring),
+       offsetof(OwnedReceiveRing, receives));
+  Zero(owned_ring.receives, kSpoiled);
 }
 
 ibv_sge ReceiveSge(std::uint32_t number) {
@@ -136,7 +142,8 @@ void HostilePeer::Listen() {
 
 void HostilePeer::OpenFiles() {
   const off_t enough = off_t{32} << 30;
-  files_[kSegment] = FileDescriptor(dup(segment_->fd()));
+  files_[kOwned] = FileDescriptor(dup(segment_->owned_fd()));
+  files_[kShared] = FileDescriptor(dup(segment_->shared_fd()));
   files_[kChannel] = FileDescriptor(eventfd(0, EFD_CLOEXEC | EFD_SEMAPHORE));
   files_[kFullChannel] =
       FileDescriptor(eventfd(0, EFD_CLOEXEC | EFD_SEMAPHORE));
@@ -152,9 +159,10 @@ void HostilePeer::OpenFiles() {
   files_[kHugePageFile] = MakeFile(MFD_HUGETLB, enough, F_SEAL_SHRINK);
 }
 
-void HostilePeer::SetVictim(std::uint32_t block, int segment_fd) {
+void HostilePeer::SetVictim(std::uint32_t block, const Segment& segment) {
   victim_block_ = block;
-  files_[kVictimSegment] = FileDescriptor(dup(segment_fd));
+  files_[kVictimsOwned] = FileDescriptor(dup(segment.owned_fd()));
+  files_[kVictimsShared] = FileDescriptor(dup(segment.shared_fd()));
   datagrams_ = FileDescriptor(
       socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
 }
@@ -162,10 +170,9 @@ void HostilePeer::SetVictim(std::uint32_t block, int segment_fd) {
 // --- The segment -------------------------------------------------------------
 
 void HostilePeer::ResetSegment() {
-  SegmentLayout& own = layout();
-  Reset(own);
+  Reset(owned(), shared());
   for (const std::uint32_t key : {kPrivateKey, kSharedKey}) {
-    SharedRegion& region = own.regions[key >> 8];
+    OwnedRegion& region = owned().regions[key >> 8];
     region.key = key;
     region.pd = kPd;
     region.access = kAllAccess;
@@ -178,13 +185,13 @@ void HostilePeer::ResetSegment() {
 }
 
 void HostilePeer::PostSharedReceives() {
-  SharedReceiveRing& ring = layout().shared_receives[0];
+  OwnedReceiveRing& ring = owned().receive_rings[0];
   ring.pd = kPd;
   ring.mask = kRingMask;
   for (std::uint32_t i = 0; i < kReceives; ++i) {
-    ring.receives[i].sge_count = 1;
+    ring.receives[i].count = 1;
     ring.receives[i].sges[0] = ReceiveSge(i);
-    ring.words[i] = std::uint64_t{i} << 32 | i << 16;
+    shared().receive_rings[0].words[i] = std::uint64_t{i} << 32 | i << 16;
   }
   ring.posted = kReceives;
 }
@@ -192,7 +199,7 @@ void HostilePeer::PostSharedReceives() {
 void HostilePeer::AddQueuePair(std::uint32_t index, ibv_qp_type type,
                                std::uint32_t requester_qpn,
                                bool shared_receives) {
-  SharedQueuePair& qp = layout().queue_pairs[index];
+  OwnedQueuePair& qp = owned().queue_pairs[index];
   qp.state = IBV_QPS_RTS;
   qp.incarnation = 1;
   qp.dest_qpn = requester_qpn;
@@ -204,8 +211,8 @@ void HostilePeer::AddQueuePair(std::uint32_t index, ibv_qp_type type,
   qp.shared_receives = shared_receives ? 1 : 0;
   if (!shared_receives) {
     for (std::uint32_t i = 0; i < kReceives; ++i) {
-      layout().receives[index][i].sge_count = 1;
-      layout().receives[index][i].sges[0] = ReceiveSge(i);
+      owned().receives[index][i].count = 1;
+      owned().receives[index][i].sges[0] = ReceiveSge(i);
     }
     qp.posted = kReceives;
   }
@@ -229,8 +236,8 @@ void HostilePeer::AnswerAll() {
   std::erase_if(accepted_, [this](const FileDescriptor& socket) {
     while (true) {
       LinkMessage message;
-      FileDescriptor first, second;
-      switch (ReceiveLinkMessage(socket.get(), &message, &first, &second)) {
+      LinkFiles files;
+      switch (ReceiveLinkMessage(socket.get(), &message, &files)) {
         case Received::kNothing:
           return false;
         case Received::kClosed:
@@ -242,9 +249,11 @@ void HostilePeer::AnswerAll() {
         message.kind = LinkMessage::kAttached;
         message.incarnation = 1;
         message.channel = 1;
-        SendLinkMessage(socket.get(), message,
-                        message.segment != 0 ? files_[kSegment].get() : -1,
-                        files_[kChannel].get());
+        const bool wanted = message.segment != 0;
+        SendLinkMessage(
+            socket.get(), message,
+            {wanted ? files_[kOwned].get() : -1,
+             wanted ? files_[kShared].get() : -1, files_[kChannel].get()});
       }
     }
   });
@@ -253,23 +262,22 @@ void HostilePeer::AnswerAll() {
 // Throws away what has come.
 void HostilePeer::Drain(int socket) {
   LinkMessage message;
-  FileDescriptor first, second;
-  while (ReceiveLinkMessage(socket, &message, &first, &second) ==
-         Received::kMessage) {
+  LinkFiles files;
+  while (ReceiveLinkMessage(socket, &message, &files) == Received::kMessage) {
   }
 }
 
 void HostilePeer::SendAsResponder(std::span<const std::uint8_t> bytes,
-                                  File first, File second) {
+                                  const Files& files) {
   Accept();
   for (const FileDescriptor& socket : accepted_) {
     Drain(socket.get());
-    Send(socket.get(), bytes, first, second);
+    Send(socket.get(), bytes, files);
   }
 }
 
 void HostilePeer::SendAsRequester(std::span<const std::uint8_t> bytes,
-                                  File file) {
+                                  const Files& files) {
   if (!to_victim_) {
     to_victim_ = FileDescriptor(
         socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
@@ -280,18 +288,18 @@ void HostilePeer::SendAsRequester(std::span<const std::uint8_t> bytes,
             "connect");
   }
   Drain(to_victim_.get());
-  Send(to_victim_.get(), bytes, file, kNoFile);
+  Send(to_victim_.get(), bytes, files);
 }
 
 void HostilePeer::Send(int socket, std::span<const std::uint8_t> bytes,
-                       File first, File second) {
+                       const Files& files) {
   iovec data = {const_cast<std::uint8_t*>(bytes.data()), bytes.size()};
   msghdr header = {};
   header.msg_iov = &data;
   header.msg_iovlen = 1;
-  int fds[2];
+  int fds[kMaxLinkFiles];
   int count = 0;
-  for (const File file : {first, second}) {
+  for (const File file : files) {
     if (files_[file % kFiles]) {
       fds[count++] = files_[file % kFiles].get();
     }

@@ -32,8 +32,10 @@ class HostilePeer {
   // What a descriptor that it sends is.
   enum File : std::uint8_t {
     kNoFile,
-    kSegment,
-    kVictimSegment,
+    kOwned,
+    kShared,
+    kVictimsOwned,
+    kVictimsShared,
     kChannel,
     kFullChannel,
     kDeadPipe,
@@ -45,19 +47,21 @@ class HostilePeer {
     kHugePageFile,  // where the system has no huge pages to give
     kFiles,
   };
+  using Files = std::array<File, kMaxLinkFiles>;
 
   HostilePeer();
   HostilePeer(const HostilePeer&) = delete;
   HostilePeer& operator=(const HostilePeer&) = delete;
 
-  // Attacks the context of `block`, which shares `segment_fd`.
-  void SetVictim(std::uint32_t block, int segment_fd);
+  // Attacks the context of `block`, which shares `segment`.
+  void SetVictim(std::uint32_t block, const Segment& segment);
 
   std::uint32_t Qpn(std::uint32_t index) const {
     return block_ << kIndexBits | index;
   }
   std::uint32_t block() const { return block_; }
-  SegmentLayout& layout() { return segment_->layout(); }
+  OwnedLayout& owned() { return segment_->OwnedForWriting(); }
+  SharedLayout& shared() { return segment_->shared(); }
 
   // A segment as if it were a decent context's, with queue pair `index`
   // connected to `requester_qpn` and some receives posted.
@@ -69,12 +73,11 @@ class HostilePeer {
   // to be attached.
   void AnswerAll();
   // Sends `bytes` and the files to each context that has connected.
-  void SendAsResponder(std::span<const std::uint8_t> bytes, File first,
-                       File second);
+  void SendAsResponder(std::span<const std::uint8_t> bytes, const Files& files);
   void HangUpAsResponder() { accepted_.clear(); }
 
   // As a requester.
-  void SendAsRequester(std::span<const std::uint8_t> bytes, File file);
+  void SendAsRequester(std::span<const std::uint8_t> bytes, const Files& files);
   void HangUpAsRequester() { to_victim_.Close(); }
   // A UD datagram.
   void SendDatagram(std::span<const std::uint8_t> bytes);
@@ -84,8 +87,8 @@ class HostilePeer {
   void OpenFiles();
   void Accept();
   void Drain(int socket);
-  void Send(int socket, std::span<const std::uint8_t> bytes, File first,
-            File second);
+  void Send(int socket, std::span<const std::uint8_t> bytes,
+            const Files& files);
   void PostReceives(std::uint32_t index);
   void PostSharedReceives();
 

@@ -137,7 +137,7 @@ Victim::Victim() : memory_(new std::byte[kMemoryBytes]()) {
   // Nobody waits for what an input did not cause.
   fcntl(channel_->fd, F_SETFL, O_NONBLOCK);
   fcntl(verbs->async_fd, F_SETFL, O_NONBLOCK);
-  peer_.SetVictim(context_->block(), context_->segment().fd());
+  peer_.SetVictim(context_->block(), context_->segment());
 }
 
 void Victim::Run(const std::uint8_t* data, std::size_t size) {
@@ -155,9 +155,9 @@ void Victim::Run(const std::uint8_t* data, std::size_t size) {
 void Victim::Begin(std::uint8_t options) {
   options_ = options;
   peer_.ResetSegment();
-  context_->layout().attention = 0;
-  context_->layout().atomic_lock = 0;
-  context_->layout().atomic_lock_wanted = 0;
+  context_->shared().attention = 0;
+  context_->shared().atomic_lock = 0;
+  context_->shared().atomic_lock_wanted = 0;
   CreateQueues();
   Connect();
 }
@@ -182,7 +182,7 @@ void Victim::CreateQueues() {
           CreateCq(verbs, 8, nullptr, channel_, 0)};
   ibv_srq_init_attr attr = {};
   attr.attr = {kDepth, kSges, 0};
-  context_->layout().shared_receives[0].posted = 0;
+  context_->owned().receive_rings[0].posted = 0;
   srq_ = CreateSrq(pd_, &attr);
   Require(cqs_[0] != nullptr && cqs_[1] != nullptr && srq_ != nullptr, "cq");
   for (const SegmentQueuePair which : {kReliable, kShared, kUnreliable, kUd}) {
@@ -240,7 +240,7 @@ int Victim::ToState(std::uint32_t which, ibv_qp_state state) {
 
 void Victim::EndPeer() {
   for (const ibv_qp* qp : qps_) {
-    context_->layout().queue_pairs[IndexOf(qp->qp_num)].busy = 0;
+    context_->shared().queue_pairs[IndexOf(qp->qp_num)].busy = 0;
   }
 }
 
@@ -340,7 +340,8 @@ void Victim::Step(SegmentOp op, InputReader& input) {
 
 std::span<std::byte> Victim::Area(bool of_victim, SegmentArea area,
                                   std::uint32_t which) {
-  SegmentLayout& layout = of_victim ? context_->layout() : peer_.layout();
+  SharedLayout& shared = of_victim ? context_->shared() : peer_.shared();
+  OwnedLayout& owned = peer_.owned();
   const std::uint32_t qp =
       of_victim ? IndexOf(qps_[which]->qp_num) : PeerIndex(which);
   const std::uint32_t cq =
@@ -348,25 +349,32 @@ std::span<std::byte> Victim::Area(bool of_victim, SegmentArea area,
   const auto bytes = [](auto* first, std::size_t count) {
     return std::as_writable_bytes(std::span(first, count));
   };
-  SharedReceiveRing& ring = layout.shared_receives[0];
+  SharedReceiveRing& ring = shared.receive_rings[0];
   switch (area) {
     case SegmentArea::kHeader:
-      return bytes(reinterpret_cast<std::byte*>(&layout),
-                   offsetof(SegmentLayout, regions));
+      return bytes(reinterpret_cast<std::byte*>(&shared),
+                   offsetof(SharedLayout, completion_queues));
     case SegmentArea::kQueuePairFields:
-      return bytes(&layout.queue_pairs[qp], 1);
-    case SegmentArea::kReceives:
-      return bytes(layout.receives[qp], kEntries);
+      return bytes(&shared.queue_pairs[qp], 1);
+    case SegmentArea::kReceiveCompletions:
+      return bytes(shared.completions[qp], kEntries);
     case SegmentArea::kCompletionQueueFields:
-      return bytes(&layout.completion_queues[cq], 1);
-    case SegmentArea::kSharedRing:
+      return bytes(&shared.completion_queues[cq], 1);
+    case SegmentArea::kReceiveRing:
       return bytes(
           reinterpret_cast<std::byte*>(&ring),
           offsetof(SharedReceiveRing, words) + kEntries * sizeof ring.words[0]);
+    case SegmentArea::kOwnedQueuePairFields:
+      return bytes(&owned.queue_pairs[qp], 1);
+    case SegmentArea::kReceives:
+      return bytes(owned.receives[qp], kEntries);
+    case SegmentArea::kOwnedRing:
+      return bytes(reinterpret_cast<std::byte*>(&owned.receive_rings[0]),
+                   offsetof(OwnedReceiveRing, receives));
     case SegmentArea::kSharedReceives:
-      return bytes(ring.receives, kEntries);
+      return bytes(owned.receive_rings[0].receives, kEntries);
     case SegmentArea::kRegions:
-      return bytes(&layout.regions[1], 2);
+      return bytes(&owned.regions[1], 2);
     case SegmentArea::kAreas:
       break;
   }
@@ -376,7 +384,9 @@ std::span<std::byte> Victim::Area(bool of_victim, SegmentArea area,
 void Victim::Store(InputReader& input) {
   const bool of_victim = input.Byte() % 2 == 0;
   const auto area = static_cast<SegmentArea>(
-      input.Byte() % static_cast<std::uint8_t>(SegmentArea::kAreas));
+      input.Byte() % static_cast<std::uint8_t>(of_victim
+                                                   ? SegmentArea::kFirstOwned
+                                                   : SegmentArea::kAreas));
   const std::span<std::byte> bytes = Area(of_victim, area, Which(input));
   const std::size_t offset = input.Next<std::uint16_t>() % bytes.size();
   std::byte* const at = bytes.data() + offset;
@@ -408,14 +418,16 @@ void Victim::Complete(InputReader& input) {
   const std::uint32_t which = Which(input);
   const std::uint32_t index = IndexOf(qps_[which]->qp_num);
   SharedQueuePair& shared = Shared(which);
-  SegmentLayout& layout = context_->layout();
+  const OwnedLayout& owned = context_->owned();
+  SharedLayout& layout = context_->shared();
   const std::uint32_t completed = shared.completed;
-  ReceiveEntry& entry =
-      layout.receives[index][completed & shared.ring_mask & (kEntries - 1)];
+  ReceiveCompletion& entry =
+      layout.completions[index][completed & owned.queue_pairs[index].ring_mask &
+                                (kEntries - 1)];
   if (which == kShared) {
     bool few_left = false;
-    const std::optional<std::uint32_t> claimed =
-        ClaimReceive(layout.shared_receives[0], index, &few_left);
+    const std::optional<std::uint32_t> claimed = ClaimReceive(
+        owned.receive_rings[0], layout.receive_rings[0], index, &few_left);
     entry.shared_receive = claimed.value_or(0);
     shared.claimed = completed + 1;
   }
@@ -444,7 +456,7 @@ void Victim::FillSlot(InputReader& input) {
   slot.bytes = input.Next<std::uint32_t>();
   slot.compare_add = slot.swap = 1;
   shared.slots_filled = shared.slots_filled + 1;
-  context_->layout().attention = 1;
+  context_->shared().attention = 1;
 }
 
 // A LinkMessage for the first queue pair, over which the input's bytes go; more
@@ -453,8 +465,9 @@ void Victim::Request(InputReader& input, bool as_responder) {
   const auto file = [&input] {
     return static_cast<HostilePeer::File>(input.Byte() % HostilePeer::kFiles);
   };
-  const HostilePeer::File first = file();
-  const HostilePeer::File second = as_responder ? file() : HostilePeer::kNoFile;
+  const HostilePeer::Files files = {
+      file(), as_responder ? file() : HostilePeer::kNoFile,
+      as_responder ? file() : HostilePeer::kNoFile};
   const std::uint32_t own = qps_[kReliable]->qp_num;
   const std::uint32_t other = peer_.Qpn(PeerIndex(kReliable));
   LinkMessage message;
@@ -478,10 +491,10 @@ void Victim::Request(InputReader& input, bool as_responder) {
       bytes.data(), std::min(bytes.size(), sizeof message + longer));
   if (as_responder) {
     responder_soiled_ = true;
-    peer_.SendAsResponder(sent, first, second);
+    peer_.SendAsResponder(sent, files);
   } else {
     requester_soiled_ = true;
-    peer_.SendAsRequester(sent, first);
+    peer_.SendAsRequester(sent, files);
   }
 }
 

@@ -95,8 +95,9 @@ std::string Links() {
   std::string all = Do(SegmentOp::kRequest, {HostilePeer::kNoFile, 0}) + round +
                     Do(SegmentOp::kHangUp, {0}) + round;
   for (std::uint8_t file = 0; file < HostilePeer::kFiles; ++file) {
-    all += Do(SegmentOp::kRespond, {HostilePeer::kSegment, file, 0}) + round +
-           PostSend(kReliable, IBV_WR_SEND, 8);
+    all += Do(SegmentOp::kRespond,
+              {HostilePeer::kOwned, HostilePeer::kShared, file, 0}) +
+           round + PostSend(kReliable, IBV_WR_SEND, 8);
   }
   return all + Do(SegmentOp::kHangUp, {1}) + round + Poll() +
          Do(SegmentOp::kAnswer, {}) + round + Poll();
@@ -127,10 +128,12 @@ std::string Errors(SegmentQueuePair qp) {
 void AddStores(SegmentArea area, SegmentQueuePair qp, std::size_t end,
                std::vector<std::string>* seeds) {
   for (std::size_t offset = 0; offset < end; offset += 4) {
-    seeds->push_back(Bytes(std::uint8_t{0}) + Receives(qp) +
-                     PostReceive(qp, 100) +
-                     Store(true, area, qp, offset, 0x40000003) +
-                     Complete(qp, 9) + Do(SegmentOp::kHousekeep, {}) + Poll());
+    if (area < SegmentArea::kFirstOwned) {
+      seeds->push_back(
+          Bytes(std::uint8_t{0}) + Receives(qp) + PostReceive(qp, 100) +
+          Store(true, area, qp, offset, 0x40000003) + Complete(qp, 9) +
+          Do(SegmentOp::kHousekeep, {}) + Poll());
+    }
     seeds->push_back(Bytes(std::uint8_t{kSlotsOnly}) +
                      Store(false, area, qp, offset, 0x40000003) + AllSends(0) +
                      AllSends(1));
@@ -155,14 +158,19 @@ std::vector<std::string> SegmentSeeds() {
   for (const SegmentQueuePair qp : {kReliable, kShared}) {
     AddStores(SegmentArea::kQueuePairFields, qp, sizeof(SharedQueuePair),
               &seeds);
-    AddStores(SegmentArea::kReceives, qp, 2 * sizeof(ReceiveEntry), &seeds);
+    AddStores(SegmentArea::kReceiveCompletions, qp,
+              2 * sizeof(ReceiveCompletion), &seeds);
+    AddStores(SegmentArea::kOwnedQueuePairFields, qp, sizeof(OwnedQueuePair),
+              &seeds);
+    AddStores(SegmentArea::kReceives, qp, 2 * sizeof(ScatterList), &seeds);
     AddStores(SegmentArea::kCompletionQueueFields, qp, 192, &seeds);
   }
-  AddStores(SegmentArea::kSharedRing, kShared,
+  AddStores(SegmentArea::kReceiveRing, kShared,
             offsetof(SharedReceiveRing, words) + 32, &seeds);
-  AddStores(SegmentArea::kSharedReceives, kShared, sizeof(SharedReceive),
-            &seeds);
-  AddStores(SegmentArea::kRegions, kReliable, 2 * sizeof(SharedRegion), &seeds);
+  AddStores(SegmentArea::kOwnedRing, kShared,
+            offsetof(OwnedReceiveRing, receives), &seeds);
+  AddStores(SegmentArea::kSharedReceives, kShared, sizeof(ScatterList), &seeds);
+  AddStores(SegmentArea::kRegions, kReliable, 2 * sizeof(OwnedRegion), &seeds);
   return seeds;
 }
 

@@ -30,6 +30,7 @@
 #include <string_view>
 #include <vector>
 
+#include "auth/user_namespace.h"
 #include "base/liveness_bound.h"
 #include "bootstrap/raw_peer.h"
 #include "engine/communicator.h"
@@ -233,20 +234,21 @@ std::string AskForSegment(const std::string& name, std::uint32_t index) {
       index;
   message.requester_qpn = 1U << verbs::soft::kIndexBits | index;
   message.segment = 1;
-  verbs::soft::SendLinkMessage(fd, message, -1, -1);
+  const int user_namespace = OpenUserNamespace();
+  verbs::soft::SendLinkMessage(fd, message, {user_namespace});
+  close(user_namespace);
   pollfd readable = {fd, POLLIN, 0};
   if (poll(&readable, 1, milliseconds(kClosesWithin).count()) != 1) {
     return "silent";
   }
-  verbs::soft::FileDescriptor segment;
-  verbs::soft::FileDescriptor channel;
+  verbs::soft::LinkFiles files;
   const verbs::soft::Received received =
-      verbs::soft::ReceiveLinkMessage(fd, &message, &segment, &channel);
+      verbs::soft::ReceiveLinkMessage(fd, &message, &files);
   close(fd);
   if (received == verbs::soft::Received::kClosed) {
     return "closed";
   }
-  return segment ? "segment" : "answer";
+  return files[0] ? "segment" : "answer";
 }
 
 // For each name of the device's in TEST_TARGET.

@@ -1,11 +1,15 @@
 // What a peer stores in the segments, or sends on the socket, in spite of all
 // rules: found by fuzz/segment_fuzzer or by reading, each on its own.
 #include <fcntl.h>
+#include <linux/nsfs.h>
 #include <poll.h>
+#include <sched.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
@@ -15,6 +19,7 @@
 #include <memory>
 #include <string>
 
+#include "auth/user_namespace.h"
 #include "gtest/gtest.h"
 #include "verbs/soft/completion_queue.h"
 #include "verbs/soft/context.h"
@@ -169,25 +174,32 @@ TEST(FullChannel, DoesNotHoldTheRequesterUp) {
 
 // --- A third process ---------------------------------------------------------
 
+// What a context answers to who asks to be attached and shows this descriptor.
+Received AskForSegment(std::uint32_t qpn, int shown, LinkFiles* files) {
+  const FileDescriptor socket(
+      ::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  sockaddr_un address;
+  const socklen_t length = ContextAddress("", BlockOf(qpn), &address);
+  LinkMessage message;
+  message.kind = LinkMessage::kAttach;
+  message.responder_qpn = qpn;
+  message.segment = 1;
+  pollfd readable = {socket.get(), POLLIN, 0};
+  if (connect(socket.get(), reinterpret_cast<sockaddr*>(&address), length) !=
+          0 ||
+      !SendLinkMessage(socket.get(), message, {shown}) ||
+      poll(&readable, 1, 10'000) != 1) {
+    return Received::kNothing;
+  }
+  return ReceiveLinkMessage(socket.get(), &message, files);
+}
+
 // Attached to a context like any other, whose queue pairs are not its business.
 class ThirdProcess {
  public:
-  explicit ThirdProcess(std::uint32_t qpn)
-      : socket_(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0)) {
-    sockaddr_un address;
-    const socklen_t length = ContextAddress("", BlockOf(qpn), &address);
-    EXPECT_EQ(
-        connect(socket_.get(), reinterpret_cast<sockaddr*>(&address), length),
-        0);
-    LinkMessage message;
-    message.kind = LinkMessage::kAttach;
-    message.responder_qpn = qpn;
-    message.segment = 1;
-    EXPECT_TRUE(SendLinkMessage(socket_.get(), message));
-    pollfd readable = {socket_.get(), POLLIN, 0};
-    EXPECT_EQ(poll(&readable, 1, 10'000), 1);
-    EXPECT_EQ(ReceiveLinkMessage(socket_.get(), &message, &files_),
-              Received::kMessage);
+  explicit ThirdProcess(std::uint32_t qpn) {
+    const FileDescriptor own(OpenUserNamespace());
+    EXPECT_EQ(AskForSegment(qpn, own.get(), &files_), Received::kMessage);
   }
 
   // Replaces `word` wherever it can at the beginning of what it was given;
@@ -227,7 +239,6 @@ class ThirdProcess {
     return seen;
   }
 
-  FileDescriptor socket_;
   LinkFiles files_;
 };
 
@@ -271,6 +282,50 @@ TEST(ThirdProcess, CannotTurnAWriteToMemoryThatWasNotGiven) {
   EXPECT_TRUE(responder.Join());
 }
 
+// --- The same user in another user namespace ---------------------------------
+
+TEST(UserNamespace, IsShownByWhoIsToldWhereTheMemoryIs) {
+  Endpoint endpoint;
+  LinkFiles files;
+  const FileDescriptor own(OpenUserNamespace());
+  EXPECT_EQ(AskForSegment(endpoint.identity().qpn, own.get(), &files),
+            Received::kMessage);
+  EXPECT_TRUE(files[1] && files[2]);
+}
+
+TEST(UserNamespace, ThatIsAnotherOneGetsNothing) {
+  constexpr int kNoNamespaces = 77;
+  Endpoint endpoint;
+  const std::uint32_t qpn = endpoint.identity().qpn;
+  const std::string of_parent =
+      "/proc/" + std::to_string(getpid()) + "/ns/user";
+  const pid_t child = fork();
+  if (child == 0) {
+    if (unshare(CLONE_NEWUSER) != 0) {
+      _exit(kNoNamespaces);
+    }
+    const FileDescriptor own(OpenUserNamespace());
+    const FileDescriptor parent(ioctl(own.get(), NS_GET_PARENT));
+    const FileDescriptor opened(open(of_parent.c_str(), O_RDONLY | O_CLOEXEC));
+    const FileDescriptor other(open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC));
+    int got = 0;
+    for (const int shown :
+         {-1, own.get(), parent.get(), opened.get(), other.get()}) {
+      LinkFiles files;
+      got += AskForSegment(qpn, shown, &files) != Received::kClosed || files[0]
+                 ? 1
+                 : 0;
+    }
+    _exit(got);
+  }
+  int status = -1;
+  waitpid(child, &status, 0);
+  if (WEXITSTATUS(status) == kNoNamespaces) {
+    GTEST_SKIP() << "this kernel lets nobody make a user namespace here";
+  }
+  EXPECT_EQ(status, 0);
+}
+
 // --- What comes on the socket ------------------------------------------------
 
 // A responder's end of a link, by hand.
@@ -299,11 +354,12 @@ class FakeResponder : public testing::Test {
     message.kind = LinkMessage::kAttached;
     message.segment = segment.size() != 0 ? 1 : 0;
     message.channel = channel_id;
-    const bool sent = segment.size() == 0
-                          ? SendLinkMessage(socket_.get(), message, {channel})
-                          : SendLinkMessage(socket_.get(), message,
-                                            {segment.begin()[0],
-                                             segment.begin()[1], channel});
+    const bool sent =
+        segment.size() == 0
+            ? SendLinkMessage(socket_.get(), message, {channel})
+            : SendLinkMessage(socket_.get(), message,
+                              {user_namespace_.get(), segment.begin()[0],
+                               segment.begin()[1], channel});
     EXPECT_TRUE(sent);
     return link_->Receive(&message);
   }
@@ -317,6 +373,7 @@ class FakeResponder : public testing::Test {
   std::shared_ptr<PeerLink> link_;
   std::shared_ptr<Segment> segment_;
   FileDescriptor channel_{eventfd(0, EFD_CLOEXEC)};
+  FileDescriptor user_namespace_{OpenUserNamespace()};
 };
 
 TEST_F(FakeResponder, MayGiveASegmentAndAnEventDescriptor) {

@@ -41,6 +41,11 @@ Status Housekeeper::Start(FileDescriptor listener) {
     return ErrnoStatus(StatusCode::kResourceExhausted,
                        "cannot start the housekeeper of soft0", errno);
   }
+  if (!user_namespace_) {
+    return Status(StatusCode::kUnavailable,
+                  "soft0 cannot open /proc/self/ns/user, which it shows to its "
+                  "peers: mount /proc");
+  }
   for (const FileDescriptor& tcp : context_->network().listeners()) {
     Watch(tcp.get());
   }
@@ -149,28 +154,28 @@ void Housekeeper::Accept() {
     ucred peer = {};
     const int fd = socket.get();
     if (!IsTrusted(fd, &peer)) {
-      LogRefusal(peer.uid);
+      LogRefusal("it belongs to another user (uid " + std::to_string(peer.uid) +
+                 ")");
     } else if (requesters_.size() < kMaxRequesters && Add(epoll_.get(), fd)) {
-      requesters_[fd] = std::move(socket);
+      requesters_[fd].socket = std::move(socket);
     }
   }
 }
 
-void Housekeeper::LogRefusal(uid_t user) {
+void Housekeeper::LogRefusal(const std::string& reason) {
   if (++refused_ > kMostRefusalsLogged) {
     return;
   }
   context_->network().LogWarning(
-      "soft0: refused a connection: it belongs to another user (uid " +
-      std::to_string(user) + ")" +
+      "soft0: refused a connection: " + reason +
       (refused_ == kMostRefusalsLogged ? "; further ones are not logged" : ""));
 }
 
 void Housekeeper::HandleRequester(int socket) {
   for (int i = 0; i < kMessagesAtOnce; ++i) {
     LinkMessage message;
-    LinkFiles unwanted;
-    switch (ReceiveLinkMessage(socket, &message, &unwanted)) {
+    LinkFiles files;
+    switch (ReceiveLinkMessage(socket, &message, &files)) {
       case Received::kNothing:
         return;
       case Received::kClosed:
@@ -180,10 +185,26 @@ void Housekeeper::HandleRequester(int socket) {
         break;
     }
     // A ring only wakes: Attend looks at what there is.
-    if (message.kind == LinkMessage::kAttach) {
-      Answer(socket, message);
+    if (message.kind != LinkMessage::kAttach) {
+      continue;
     }
+    if (!MayAttach(socket, files)) {
+      DropRequester(socket);
+      return;
+    }
+    Answer(socket, message);
   }
+}
+
+bool Housekeeper::MayAttach(int socket, const LinkFiles& files) {
+  Requester& requester = requesters_[socket];
+  if (!requester.in_namespace && IsOwnUserNamespace(files[0].get())) {
+    requester.in_namespace = true;
+  }
+  if (!requester.in_namespace) {
+    LogRefusal("it does not show that it is in our user namespace");
+  }
+  return requester.in_namespace;
 }
 
 void Housekeeper::Answer(int socket, const LinkMessage& request) {
@@ -202,9 +223,10 @@ void Housekeeper::Answer(int socket, const LinkMessage& request) {
   attachments_[{index, request.requester_qpn}] = socket;
   const Segment& segment = context_->segment();
   const bool wanted = request.segment != 0;
-  SendLinkMessage(socket, answer,
-                  {wanted ? segment.owned_fd() : -1,
-                   wanted ? segment.shared_fd() : -1, channel.fd.get()});
+  SendLinkMessage(
+      socket, answer,
+      {wanted ? user_namespace_.get() : -1, wanted ? segment.owned_fd() : -1,
+       wanted ? segment.shared_fd() : -1, channel.fd.get()});
 }
 
 void Housekeeper::DropRequester(int socket) {

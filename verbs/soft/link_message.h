@@ -33,13 +33,15 @@ struct LinkMessage {
   std::uint32_t incarnation = 0;
   // Names the completion channel within the responder's context; 0: none.
   std::uint32_t channel = 0;
-  // kAttach: whether the segment is still needed; kAttached: whether its two
-  // files are here, OwnedLayout's first.
+  // kAttach: whether the segment is still needed; kAttached: whether it is
+  // here. With it each shows its user namespace (auth/user_namespace.h).
   std::uint32_t segment = 0;
 };
 
-// Descriptors that go with a message.
-inline constexpr std::size_t kMaxLinkFiles = 3;
+// Descriptors that go with a message, each if it is there, in this order: the
+// sender's user namespace, the segment's OwnedLayout and SharedLayout, the
+// channel.
+inline constexpr std::size_t kMaxLinkFiles = 4;
 using LinkFiles = std::array<FileDescriptor, kMaxLinkFiles>;
 
 // Sends without blocking, with up to kMaxLinkFiles descriptors; -1s are left
@@ -63,9 +65,10 @@ socklen_t ContextAddress(const std::string& host_id, std::uint32_t block,
 socklen_t DatagramAddress(const std::string& host_id, std::uint32_t block,
                           sockaddr_un* address);
 
-// Whether a process of that user may share memory with this one: only the same
-// user's. A root who trusted everybody would hand its memory to everybody, and
-// one whom everybody trusts can help himself anyway.
+// Whether a process of that user may talk to this one: only the same user's. A
+// root who trusted everybody would hand its memory to everybody, and one whom
+// everybody trusts can help himself anyway. To share memory it has to show that
+// it is in the same user namespace, too.
 bool IsTrustedUser(uid_t user);
 
 // Whether the process at the other end may; `peer` is who it is, as the kernel

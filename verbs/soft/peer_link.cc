@@ -5,6 +5,8 @@
 
 #include <utility>
 
+#include "auth/user_namespace.h"
+
 namespace ringpipe::verbs::soft {
 namespace {
 
@@ -21,7 +23,10 @@ bool IsHarmless(const FileDescriptor& channel) {
 }  // namespace
 
 PeerLink::PeerLink(FileDescriptor socket, pid_t pid)
-    : socket_(std::move(socket)), pid_(pid), same_process_(pid == getpid()) {
+    : socket_(std::move(socket)),
+      pid_(pid),
+      same_process_(pid == getpid()),
+      user_namespace_(OpenUserNamespace()) {
   // A process of a pid namespace that is not seen from here has no number.
   slots_only_ = pid <= 0;
 }
@@ -59,7 +64,8 @@ void PeerLink::RequestAttach(std::uint32_t requester_qpn,
   message.responder_qpn = responder_qpn;
   message.segment = has_segment_ ? 0 : 1;
   // A message that does not fit is asked for again; a dead peer shows as that.
-  SendLinkMessage(socket_.get(), message);
+  SendLinkMessage(socket_.get(), message,
+                  {has_segment_ ? -1 : user_namespace_.get()});
 }
 
 void PeerLink::Ring() {
@@ -81,15 +87,18 @@ Received PeerLink::Receive(LinkMessage* message) {
     return received;
   }
   if (message->segment != 0 && segment_ == nullptr) {
+    if (!IsOwnUserNamespace(files[0].get())) {
+      return Received::kClosed;
+    }
     Result<std::shared_ptr<Segment>> segment =
-        Segment::Attach(std::move(files[0]), std::move(files[1]));
+        Segment::Attach(std::move(files[1]), std::move(files[2]));
     if (!segment.ok()) {
       return Received::kClosed;
     }
     segment_ = std::move(segment).value();
     has_segment_ = true;
   }
-  FileDescriptor channel = std::move(files[message->segment != 0 ? 2 : 0]);
+  FileDescriptor channel = std::move(files[message->segment != 0 ? 3 : 0]);
   if (message->channel != 0 && channel) {
     if (!IsHarmless(channel) || channels_.size() >= kMaxChannels) {
       return Received::kClosed;

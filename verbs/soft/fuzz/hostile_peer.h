@@ -32,6 +32,7 @@ class HostilePeer {
   // What a descriptor that it sends is.
   enum File : std::uint8_t {
     kNoFile,
+    kUserNamespace,
     kOwned,
     kShared,
     kVictimsOwned,

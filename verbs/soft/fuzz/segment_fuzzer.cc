@@ -465,9 +465,10 @@ void Victim::Request(InputReader& input, bool as_responder) {
   const auto file = [&input] {
     return static_cast<HostilePeer::File>(input.Byte() % HostilePeer::kFiles);
   };
-  const HostilePeer::Files files = {
-      file(), as_responder ? file() : HostilePeer::kNoFile,
-      as_responder ? file() : HostilePeer::kNoFile};
+  HostilePeer::Files files = {file()};
+  if (as_responder) {
+    std::generate(files.begin() + 1, files.end(), file);
+  }
   const std::uint32_t own = qps_[kReliable]->qp_num;
   const std::uint32_t other = peer_.Qpn(PeerIndex(kReliable));
   LinkMessage message;

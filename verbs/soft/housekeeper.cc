@@ -113,7 +113,9 @@ void Housekeeper::Wait(Clock::time_point until) {
   }
   epoll_event events[kEventsAtOnce];
   int count = epoll_pwait2(epoll_.get(), events, kEventsAtOnce, limit, nullptr);
-  if (count < 0 && errno == ENOSYS) {  // before Linux 5.11
+  // Before Linux 5.11 it is ENOSYS; containers refuse what they do not know by
+  // other errors.
+  if (count < 0 && errno != EINTR) {
     count = epoll_wait(epoll_.get(), events, kEventsAtOnce,
                        Deadline::At(until).PollTimeoutMs(-1));
   }

@@ -72,7 +72,7 @@ const std::array kVariables = {
              Names{&Environment::device, NameFilter::Ports::kAllowed},
              "NCCL_IB_HCA", &Environment::device_variable},
     Variable{"RINGPIPE_GID_INDEX",
-             OptionalInteger{&Environment::gid_index, 0, 1023, -1},
+             OptionalInteger{&Environment::gid_index, 0, 255, -1},
              "NCCL_IB_GID_INDEX", &Environment::gid_index_variable},
     Variable{"RINGPIPE_SOCKET_IFNAME",
              Names{&Environment::socket_interfaces, NameFilter::Ports::kNone},

@@ -25,7 +25,7 @@ struct Environment {
   // Which of the two `device` came from; for messages.
   std::string device_variable = "RINGPIPE_DEVICE";
   // RINGPIPE_GID_INDEX, else NCCL_IB_GID_INDEX: the entry of a port's GID table
-  // that names this end, 0 to 1023; -1 in the variable and unset: the best one.
+  // that names this end, 0 to 255; -1 in the variable and unset: the best one.
   std::optional<int> gid_index;
   std::string gid_index_variable = "RINGPIPE_GID_INDEX";
   // RINGPIPE_SOCKET_IFNAME, else NCCL_SOCKET_IFNAME: the network interfaces

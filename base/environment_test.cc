@@ -39,7 +39,7 @@ TEST(EnvironmentTest, ValuesAreTaken) {
 }
 
 TEST(EnvironmentTest, ABadValueIsAnErrorThatSaysWhatIsAllowed) {
-  for (const auto& [name, value] : std::map<std::string, std::string>{
+  for (const auto& [name, value] : std::multimap<std::string, std::string>{
            {"RINGPIPE_RANK", "-1"},
            {"RINGPIPE_SIZE", "0"},
            {"RINGPIPE_TIMEOUT_MS", "soon"},
@@ -52,6 +52,7 @@ TEST(EnvironmentTest, ABadValueIsAnErrorThatSaysWhatIsAllowed) {
            {"RINGPIPE_QP_RETRY", "8"},
            {"RINGPIPE_REGISTRATION", "sometimes"},
            {"RINGPIPE_GID_INDEX", "-2"},
+           {"RINGPIPE_GID_INDEX", "256"},
            {"RINGPIPE_DEVICE", "mlx5_0:x"},
            {"RINGPIPE_SOCKET_IFNAME", "eth 0"},
            {"NCCL_IB_HCA", "^"},

@@ -116,9 +116,9 @@ Status Engine::OpenDevices(Deadline deadline) {
             "too many seeds of the adversarial mode in one process: let all "
             "communicators have the same RINGPIPE_SOFT_ADVERSARY"};
   }
-  RINGPIPE_ASSIGN_OR_RETURN(
-      const std::vector<std::string> hosts,
-      bootstrap_->AllGather(HostIdentity(environment_), deadline));
+  RINGPIPE_ASSIGN_OR_RETURN(const std::string host, HostIdentity(environment_));
+  RINGPIPE_ASSIGN_OR_RETURN(const std::vector<std::string> hosts,
+                            bootstrap_->AllGather(host, deadline));
   RINGPIPE_ASSIGN_OR_RETURN(
       rails_, OpenRails(environment_, rank(), hosts, verbs::LoadSystemLibrary(),
                         soft_library));

@@ -29,15 +29,25 @@ RankRails Software(std::shared_ptr<verbs::Device> device, std::size_t size) {
 
 }  // namespace
 
-std::string HostIdentity(const Environment& environment) {
+Result<std::string> HostIdentity(const Environment& environment,
+                                 const std::string& proc) {
   if (!environment.host_id.empty()) {
     return "RINGPIPE_HOST_ID=" + environment.host_id;
   }
-  std::ifstream file("/proc/sys/kernel/random/boot_id");
+  const std::string boot_id = proc + "/sys/kernel/random/boot_id";
+  const std::string network = proc + "/self/ns/net";
+  std::ifstream file(boot_id);
   std::string boot;
-  std::getline(file, boot);
   struct stat net = {};
-  static_cast<void>(stat("/proc/self/ns/net", &net));
+  const bool has_boot = std::getline(file, boot) && !boot.empty();
+  if (!has_boot || stat(network.c_str(), &net) != 0) {
+    // To guess would take ranks of different hosts for neighbours.
+    return Status(StatusCode::kUnavailable,
+                  "cannot read " + (has_boot ? network : boot_id) +
+                      ", which tells this host from others: mount /proc, or "
+                      "set RINGPIPE_HOST_ID to the host's name on all of its "
+                      "ranks");
+  }
   return boot + " net:" + std::to_string(net.st_ino);
 }
 

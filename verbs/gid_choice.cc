@@ -11,7 +11,8 @@ namespace ringpipe::verbs {
 namespace {
 
 // Real tables have 1 to 256 entries.
-constexpr int kMaxEntries = 1024;
+// ibv_global_route::sgid_index has 8 bits: later entries cannot be used.
+constexpr int kMaxEntries = 256;
 
 bool IsEmpty(const ibv_gid& gid) {
   return std::all_of(std::begin(gid.raw), std::end(gid.raw),

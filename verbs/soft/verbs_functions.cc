@@ -19,6 +19,9 @@ constexpr std::uint16_t kDefaultPkey =
     0xffff;  // full member, default partition
 constexpr std::uint32_t kPageSizes = ~std::uint32_t{4095};
 
+// As the first bytes of an address: locally administered, as no vendor has it.
+constexpr std::uint32_t kVendorId = 0x027270;
+
 // Different on hosts of different names; locally administered, as no vendor
 // assigned it.
 std::uint64_t HostGuid() {
@@ -34,6 +37,9 @@ void FillDeviceAttributes(ibv_device_attr* attr) {
   attr->node_guid = attr->sys_image_guid = htobe64(HostGuid());
   attr->max_mr_size = ~std::uint64_t{0};
   attr->page_size_cap = kPageSizes;
+  attr->vendor_id = kVendorId;
+  attr->vendor_part_id = 1;
+  attr->hw_ver = 1;
   attr->max_qp = kMaxQueuePairs;
   attr->max_qp_wr = kMaxQueueDepth;
   attr->device_cap_flags = IBV_DEVICE_PORT_ACTIVE_EVENT |
@@ -187,10 +193,15 @@ ssize_t QueryGidTable(ibv_context* context, ibv_gid_entry* entries,
     return -EINVAL;
   }
   std::size_t count = 0;
-  for (std::uint32_t i = 0; i < Port::kGidEntries && count < most; ++i) {
-    if (QueryGidEx(context, 1, i, &entries[count], 0, entry_bytes) == 0) {
-      ++count;
+  for (std::uint32_t i = 0; i < Port::kGidEntries; ++i) {
+    ibv_gid_entry entry;
+    if (QueryGidEx(context, 1, i, &entry, 0, sizeof entry) != 0) {
+      continue;
     }
+    if (count == most) {
+      return -EINVAL;  // as the kernel: some of them are of no use
+    }
+    entries[count++] = entry;
   }
   return static_cast<ssize_t>(count);
 }

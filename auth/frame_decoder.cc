@@ -36,9 +36,9 @@ Result<std::optional<std::string>> FrameDecoder::Next() {
   const size_t payload_bytes = ByteReader(rest).U32();
   if (payload_bytes > most_payload_bytes_) {
     return Status(StatusCode::kInvalidArgument,
-                  "a frame of " + std::to_string(payload_bytes) +
-                      " bytes was announced; at most " +
-                      std::to_string(most_payload_bytes_) + " are allowed");
+                  "a frame of more than " +
+                      std::to_string(most_payload_bytes_) +
+                      " bytes was announced");
   }
   rest.remove_prefix(sizeof(FrameHeader));
   if (rest.size() < payload_bytes) {

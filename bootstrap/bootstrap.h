@@ -31,9 +31,9 @@ class Session;
 // Who may join: only a process that proves in the handshake (auth/handshake.h)
 // to have the same secret and job id. Without a secret the star stays on one
 // host: loopback, or a unix socket between processes of one user. Whoever
-// fails is closed, logged and counted, and hurts nobody: at most 64 such
-// connections are open at once, for at most 5 s, in which at most 1 KiB a
-// message is taken.
+// fails is closed, logged and counted, and hurts nobody: at most 512 such
+// connections (fewer where ulimit -n is low) are open at once, for at most 5 s,
+// in which at most 1 KiB a message is taken.
 //
 // Thread-safe, but for the destructor; AllGather and Barrier must be called by
 // all ranks in the same order, one call at a time on each.

@@ -1,5 +1,6 @@
 #include "bootstrap/connection.h"
 
+#include <array>
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/write.hpp>
 #include <string_view>
@@ -9,6 +10,9 @@ namespace {
 
 namespace asio = boost::asio;
 using boost::system::error_code;
+
+constexpr size_t kReadBytes = 16384;
+constexpr size_t kStrangersReadBytes = 1024;
 
 }  // namespace
 
@@ -66,6 +70,7 @@ void Connection::Close() {
 }
 
 void Connection::Read() {
+  read_buffer_.resize(authenticated() ? kReadBytes : kStrangersReadBytes);
   socket_.async_read_some(
       asio::buffer(read_buffer_),
       [self = shared_from_this()](const error_code& error, size_t bytes) {

@@ -2,7 +2,6 @@
 #ifndef RINGPIPE_BOOTSTRAP_CONNECTION_H_
 #define RINGPIPE_BOOTSTRAP_CONNECTION_H_
 
-#include <array>
 #include <boost/asio/generic/stream_protocol.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/steady_timer.hpp>
@@ -13,6 +12,7 @@
 #include <optional>
 #include <string>
 #include <utility>  // before Asio: Boost 1.74 needs it there
+#include <vector>
 
 #include "auth/frame_decoder.h"
 #include "auth/handshake.h"
@@ -91,7 +91,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   std::optional<FrameOpener> opener_;
   std::deque<Outgoing> outgoing_;  // the first is being written
   bool finish_sending_ = false;
-  std::array<char, 16384> read_buffer_;
+  // As long as it may be a stranger's, no longer than a stranger may need.
+  std::vector<char> read_buffer_;
 };
 
 }  // namespace ringpipe

@@ -1,5 +1,6 @@
 #include "bootstrap/root_session.h"
 
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -16,7 +17,17 @@ namespace {
 namespace asio = boost::asio;
 using boost::system::error_code;
 
-constexpr size_t kMostStrangers = 64;
+// As many as come in a burst; but descriptors are for ranks, too.
+constexpr size_t kMostStrangers = 512;
+
+size_t MostStrangers() {
+  rlimit limit{};
+  return getrlimit(RLIMIT_NOFILE, &limit) == 0 &&
+                 limit.rlim_cur != RLIM_INFINITY
+             ? std::clamp<size_t>(limit.rlim_cur / 4, 16, kMostStrangers)
+             : kMostStrangers;
+}
+
 // How long a stranger keeps its place when others wait for one. A rank needs
 // two round trips.
 constexpr auto kStrangersPlace = std::chrono::milliseconds(250);
@@ -42,6 +53,7 @@ Status NotLocal(const Address& address) {
 RootSession::RootSession(const Bootstrap::Options& options)
     : Session(options),
       resolver_(io_),
+      most_strangers_(MostStrangers()),
       ranks_(options.launch.size),
       joined_as_(options.launch.size) {
   round_.blobs.resize(options.launch.size);
@@ -161,10 +173,10 @@ void RootSession::WaitToAccept(Listener* listener) {
 }
 
 void RootSession::Accept(Listener* listener) {
-  if (strangers_.size() >= kMostStrangers) {
+  if (strangers_.size() >= most_strangers_) {
     MakeRoom();
   }
-  if (strangers_.size() >= kMostStrangers) {
+  if (strangers_.size() >= most_strangers_) {
     AcceptLater(listener, kRoomRetry);
     return;
   }

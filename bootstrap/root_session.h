@@ -87,6 +87,7 @@ class RootSession : public Session {
 
   std::vector<std::unique_ptr<Listener>> listeners_;
   boost::asio::ip::tcp::resolver resolver_;
+  const size_t most_strangers_;
   std::list<Stranger> strangers_;  // the oldest first
   // By rank; null for rank 0 and where nobody has joined. Closed ones stay.
   std::vector<std::shared_ptr<Connection>> ranks_;

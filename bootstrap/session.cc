@@ -19,6 +19,7 @@ namespace asio = boost::asio;
 constexpr auto kLeaveTimeout = std::chrono::milliseconds(700);
 // A flood of strangers must not become a flood of log lines.
 constexpr int kMostRefusalsLogged = 20;
+constexpr size_t kMostReasonsKept = 8;
 
 }  // namespace
 
@@ -317,7 +318,9 @@ void Session::Refuse(const std::string& reason) {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     total = ++refused_total_;
-    ++refused_[reason];
+    const bool is_kept = refused_.count(reason) != 0;
+    ++(is_kept || refused_.size() < kMostReasonsKept ? refused_[reason]
+                                                     : refused_otherwise_);
   }
   if (total <= kMostRefusalsLogged) {
     options_.logger.Warning("refused a connection at " + options_.launch.root +
@@ -339,6 +342,9 @@ std::string Session::DescribeRefused() const {
   for (const auto& [reason, count] : refused_) {
     text += (first ? "" : "; ") + std::to_string(count) + ": " + reason;
     first = false;
+  }
+  if (refused_otherwise_ > 0) {
+    text += "; " + std::to_string(refused_otherwise_) + ": other reasons";
   }
   return text + ")";
 }

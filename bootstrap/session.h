@@ -86,7 +86,8 @@ class Session {
   void ArmTimeout(Gathering gathering, int64_t left_ms);
   void DisarmTimeout();
 
-  // Counts and logs a connection that was no rank's.
+  // Counts and logs a connection that was no rank's. Of many different reasons
+  // the later ones are only counted: strangers choose them.
   void Refuse(const std::string& reason);
   // "; refused 3 connections (2: ..., 1: ...)", or "".
   std::string DescribeRefused() const;
@@ -130,6 +131,7 @@ class Session {
   std::set<int> departed_;
   std::vector<Identity> identities_;  // by rank, from the join on
   std::map<std::string, int> refused_;
+  int refused_otherwise_ = 0;
   int refused_total_ = 0;
   bool left_ = false;
 

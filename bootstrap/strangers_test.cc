@@ -1,6 +1,7 @@
 // Who connects to the root and is no rank of the job: closed, counted, and a
 // delay to nobody.
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <chrono>
 #include <functional>
@@ -49,6 +50,26 @@ TEST(StrangersTest, GarbageIsClosedAndCounted) {
       5);
 }
 
+// What they send must not decide how much rank 0 keeps and says of them.
+TEST(StrangersTest, GarbageOfManyKindsIsSaidInShort) {
+  constexpr uint32_t kStrangers = 300;
+  const std::string name = UniqueName();
+  Bootstrap::Options options = MakeOptions("unix:@" + name, 0, 2);
+  options.deadline = Deadline::After(LivenessBound(seconds(1)));
+  auto root =
+      std::async(std::launch::async, [&] { return Bootstrap::Join(options); });
+  for (uint32_t i = 0; i < kStrangers; ++i) {
+    RawPeer stranger(name);
+    const FrameHeader header =
+        MakeFrameHeader(Handshake::kMostMessageBytes + 1 + i);
+    stranger.SendBytes({header.data(), header.size()});
+    EXPECT_TRUE(stranger.WaitForClose());
+  }
+  const std::string said = root.get().status().message();
+  EXPECT_NE(said.find("refused 300 connection(s)"), std::string::npos) << said;
+  EXPECT_LT(said.size(), 1500U);
+}
+
 TEST(StrangersTest, OversizedFrameIsClosedByItsHeader) {
   ExpectJoinsDespite(
       [](const std::string& name) {
@@ -83,6 +104,26 @@ TEST(StrangersTest, FloodOfSilentStrangersDelaysNobodyForLong) {
       200);
   // Less than the 5 s, three times, for which 200 may stay silent at 64 places.
   EXPECT_LT(Clock::now() - start, seconds(12));
+}
+
+TEST(StrangersTest, FloodOfManyDelaysNobodyForLongEither) {
+  rlimit limit{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
+  const rlimit enough = {limit.rlim_max, limit.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &enough), 0);
+  constexpr int kStrangers = 1500;
+  std::vector<RawPeer> strangers;
+  const auto start = Clock::now();
+  ExpectJoinsDespite(
+      [&](const std::string& name) {
+        for (int i = 0; i < kStrangers; ++i) {
+          strangers.emplace_back(name);
+        }
+      },
+      kStrangers);
+  EXPECT_LT(Clock::now() - start,
+            LivenessBound(std::chrono::milliseconds(500)));
+  setrlimit(RLIMIT_NOFILE, &limit);
 }
 
 TEST(StrangersTest, AuthenticatedStrangerThatNeverJoinsIsClosed) {

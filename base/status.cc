@@ -45,6 +45,11 @@ Status Status::WithContext(const std::string& context) const {
   return ok() ? *this : Status(code_, context + ": " + message_);
 }
 
+// Short enough for a std::string to hold in itself.
+Status OutOfMemory() {
+  return {StatusCode::kResourceExhausted, "out of memory"};
+}
+
 void AbortOnMissingValue(const Status& status) {
   std::fprintf(stderr,
                "ringpipe: the value of a Result was read though there is none; "

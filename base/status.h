@@ -64,6 +64,9 @@ class [[nodiscard]] Status {
 // and any number): "WHAT: No such device (ENODEV)".
 Status ErrnoStatus(StatusCode code, const std::string& what, int error);
 
+// kResourceExhausted, made without allocating anything.
+Status OutOfMemory();
+
 // Prints `status` to stderr and aborts: what Result does where its value is
 // read though there is none.
 [[noreturn]] void AbortOnMissingValue(const Status& status);

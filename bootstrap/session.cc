@@ -186,6 +186,17 @@ int Session::refused_connections() const {
 }
 
 void Session::Leave() {
+  try {
+    LeaveInOrder();
+  } catch (const std::exception&) {
+    // Out of memory: without a word.
+  }
+  // What is still pending is dropped with io_: its sockets are closed then.
+  io_.stop();
+  thread_.join();
+}
+
+void Session::LeaveInOrder() {
   asio::post(io_, [this] {
     leaving_ = true;
     DisarmTimeout();
@@ -197,13 +208,8 @@ void Session::Leave() {
     });
     StartLeaving();
   });
-  {
-    std::unique_lock<std::mutex> lock(mutex_);
-    changed_.wait(lock, [this] { return left_; });
-  }
-  // What is still pending is dropped with io_: its sockets are closed then.
-  io_.stop();
-  thread_.join();
+  std::unique_lock<std::mutex> lock(mutex_);
+  changed_.wait(lock, [this] { return left_; });
 }
 
 void Session::FinishLeaving() {

@@ -109,6 +109,7 @@ class Session {
 
  private:
   Status StartThread();
+  void LeaveInOrder();
   Result<std::vector<std::string>> WaitForCall();
   Status DepartedStatus(Gathering gathering) const;  // with mutex_ held
   void OnFailed(const Status& reason);

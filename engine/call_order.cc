@@ -1,5 +1,6 @@
 #include "engine/call_order.h"
 
+#include <exception>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -8,15 +9,40 @@
 
 namespace ringpipe {
 
+namespace {
+
+Status Closed() {
+  return {StatusCode::kAborted, "the communicator is being destroyed"};
+}
+
+}  // namespace
+
+// The turn of the call that runs: it ends with this.
+class CallOrder::Turn {
+ public:
+  explicit Turn(CallOrder& order) : order_(order) {}
+  ~Turn() {
+    const std::lock_guard<std::mutex> lock(order_.mutex_);
+    order_.EndTurn();
+  }
+  Turn(const Turn&) = delete;
+  Turn& operator=(const Turn&) = delete;
+
+ private:
+  CallOrder& order_;
+};
+
 CallOrder::~CallOrder() {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
-    stopping_ = true;
+    closed_ = stopping_ = true;
   }
   changed_.notify_all();
   if (worker_.joinable()) {
     worker_.join();
   }
+  std::unique_lock<std::mutex> lock(mutex_);
+  changed_.wait(lock, [this] { return callers_ == 0; });
 }
 
 void CallOrder::WaitForTurn(std::unique_lock<std::mutex>& lock,
@@ -24,12 +50,13 @@ void CallOrder::WaitForTurn(std::unique_lock<std::mutex>& lock,
   changed_.wait(lock, [&] { return turn_ == sequence; });
 }
 
-// With the mutex held, as the next two.
+// With the mutex held, as the next two. Where it throws, nothing has changed.
 std::uint64_t CallOrder::AddCall(Deadline deadline) {
-  while (!expiries_.empty() && expiries_.back().when >= deadline.when()) {
-    expiries_.pop_back();
-  }
   expiries_.push_back({next_sequence_, deadline.when()});
+  while (expiries_.size() > 1 &&
+         expiries_[expiries_.size() - 2].when >= deadline.when()) {
+    expiries_.erase(expiries_.end() - 2);
+  }
   TellEarliestDeadline();
   return next_sequence_++;
 }
@@ -50,23 +77,32 @@ void CallOrder::TellEarliestDeadline() {
 
 Status CallOrder::RunNow(Deadline deadline, const Run& run) {
   std::unique_lock<std::mutex> lock(mutex_);
+  if (closed_) {
+    return Closed();
+  }
   const std::uint64_t sequence = AddCall(deadline);
   WaitForTurn(lock, sequence);
   lock.unlock();
-  Status status = run(sequence);
-  lock.lock();
-  EndTurn();
-  return status;
+  const Turn turn(*this);
+  return run(sequence);
 }
 
 Status CallOrder::RunLater(Deadline deadline, Run run, End end) {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
+    if (closed_) {
+      return Closed();
+    }
     if (!worker_.joinable()) {
       RINGPIPE_RETURN_IF_ERROR(StartWorker());
     }
-    const std::uint64_t sequence = AddCall(deadline);
-    queue_.push_back({sequence, std::move(run), std::move(end)});
+    queue_.push_back({next_sequence_, std::move(run), std::move(end)});
+    try {
+      AddCall(deadline);
+    } catch (...) {
+      queue_.pop_back();
+      throw;
+    }
   }
   changed_.notify_all();
   return Status::Ok();
@@ -84,6 +120,14 @@ Status CallOrder::StartWorker() {
   return Status::Ok();
 }
 
+Status CallOrder::RunQueued(const Queued& call) {
+  try {
+    return call.run(call.sequence);
+  } catch (const std::exception&) {
+    return OutOfMemory();
+  }
+}
+
 void CallOrder::Work() {
   pthread_setname_np(pthread_self(), "ringpipe-calls");
   std::unique_lock<std::mutex> lock(mutex_);
@@ -96,11 +140,15 @@ void CallOrder::Work() {
     queue_.pop_front();
     WaitForTurn(lock, call.sequence);
     lock.unlock();
-    const Status status = call.run(call.sequence);
+    const Status status = RunQueued(call);
     lock.lock();
     // Both under one lock: nobody sees the call ended while it is still its
     // turn.
-    call.end(status);
+    try {
+      call.end(status);
+    } catch (const std::exception&) {
+      call.end(OutOfMemory());  // which needs none
+    }
     EndTurn();
   }
 }

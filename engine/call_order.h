@@ -27,13 +27,35 @@ class CallOrder {
   // Is told how a call has ended; must not make another one.
   using End = std::function<void(const Status&)>;
 
+  // A call from its first look at the communicator to its last: on the caller's
+  // stack.
+  class Caller {
+   public:
+    explicit Caller(CallOrder& order) : order_(order) {
+      const std::lock_guard<std::mutex> lock(order_.mutex_);
+      ++order_.callers_;
+    }
+    ~Caller() {
+      const std::lock_guard<std::mutex> lock(order_.mutex_);
+      --order_.callers_;
+      order_.changed_.notify_all();
+    }
+    Caller(const Caller&) = delete;
+    Caller& operator=(const Caller&) = delete;
+
+   private:
+    CallOrder& order_;
+  };
+
   CallOrder() = default;
   // Runs what was submitted to its end (it ends soon where the communicator has
-  // been aborted).
+  // been aborted), and waits until all callers have left.
   ~CallOrder();
   CallOrder(const CallOrder&) = delete;
   CallOrder& operator=(const CallOrder&) = delete;
 
+  // Both: kAborted after Close. What `run` throws ends its turn, and is passed
+  // on by RunNow; RunLater has it end the call with kResourceExhausted.
   Status RunNow(Deadline deadline, const Run& run);
 
   // kResourceExhausted where no thread can be started; nothing is queued then.
@@ -47,7 +69,13 @@ class CallOrder {
   // Whether a call has been made that has not ended.
   bool pending() const {
     const std::lock_guard<std::mutex> lock(mutex_);
-    return turn_ != next_sequence_;
+    return callers_ > 0 || turn_ != next_sequence_;
+  }
+
+  // From now on no call begins.
+  void Close() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    closed_ = true;
   }
 
  private:
@@ -62,7 +90,10 @@ class CallOrder {
     Clock::time_point when;
   };
 
+  class Turn;
+
   std::uint64_t AddCall(Deadline deadline);
+  static Status RunQueued(const Queued& call);
   void WaitForTurn(std::unique_lock<std::mutex>& lock, std::uint64_t sequence);
   void EndTurn();
   void TellEarliestDeadline();
@@ -75,6 +106,8 @@ class CallOrder {
   std::uint64_t next_sequence_ = 0;
   std::uint64_t turn_ = 0;  // of the call that runs, or runs next
   std::deque<Queued> queue_;
+  int callers_ = 0;
+  bool closed_ = false;
   bool stopping_ = false;
   // The minima of a sliding window: calls after which none expires earlier, so
   // that the first one's deadline is the earliest of all.

@@ -3,8 +3,12 @@
 #include <pthread.h>
 #include <signal.h>
 
+#include <atomic>
 #include <chrono>
 #include <future>
+#include <memory>
+#include <new>
+#include <thread>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -76,6 +80,54 @@ TEST(CallOrderTest, TheProgressThreadTakesNoSignalsOfTheApplication) {
   sigset_t own;
   pthread_sigmask(SIG_SETMASK, nullptr, &own);
   EXPECT_EQ(sigismember(&own, SIGTERM), 0);
+}
+
+TEST(CallOrderTest, ACallThatThrowsGivesItsTurnBack) {
+  CallOrder order;
+  const auto throws = [](std::uint64_t) -> Status { throw std::bad_alloc(); };
+  EXPECT_THROW(static_cast<void>(order.RunNow(Deadline::Infinite(), throws)),
+               std::bad_alloc);
+  std::promise<Status> ended;
+  ASSERT_TRUE(
+      order
+          .RunLater(Deadline::Infinite(), throws,
+                    [&](const Status& status) { ended.set_value(status); })
+          .ok());
+  EXPECT_EQ(ended.get_future().get().code(), StatusCode::kResourceExhausted);
+  EXPECT_TRUE(order
+                  .RunNow(Deadline::Infinite(),
+                          [](std::uint64_t) { return Status::Ok(); })
+                  .ok());
+  EXPECT_FALSE(order.pending());
+}
+
+TEST(CallOrderTest, LastsUntilItsCallersHaveLeft) {
+  auto order = std::make_unique<CallOrder>();
+  std::promise<void> inside, go;
+  std::atomic<bool> left = false;
+  std::thread caller([&] {
+    const CallOrder::Caller here(*order);
+    static_cast<void>(order->RunNow(Deadline::Infinite(), [&](std::uint64_t) {
+      inside.set_value();
+      go.get_future().wait();
+      return Status::Ok();
+    }));
+    left = true;
+  });
+  inside.get_future().wait();
+  order->Close();
+  EXPECT_EQ(order
+                ->RunNow(Deadline::Infinite(),
+                         [](std::uint64_t) { return Status::Ok(); })
+                .code(),
+            StatusCode::kAborted);
+  std::thread destroyer([&] {
+    order.reset();
+    EXPECT_TRUE(left);
+  });
+  go.set_value();
+  caller.join();
+  destroyer.join();
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "engine/communicator.h"
 
+#include <new>
 #include <utility>
 
 #include "bootstrap/launcher.h"
@@ -32,41 +33,70 @@ class Communicator::State {
   Engine& engine() { return *engine_; }
 
   Status RunNow(const Call& call, Timeout timeout) {
-    RINGPIPE_ASSIGN_OR_RETURN(const Engine::CheckedCall checked,
-                              engine_->Check(call));
-    const Deadline deadline = DeadlineFor(timeout);
-    return order_.RunNow(deadline, [&](std::uint64_t sequence) {
-      return engine_->Run(checked,
-                          {sequence, deadline, &order_.earliest_deadline()});
+    const CallOrder::Caller caller(order_);
+    return Guarded([&]() -> Status {
+      RINGPIPE_ASSIGN_OR_RETURN(const Engine::CheckedCall checked,
+                                engine_->Check(call));
+      const Deadline deadline = DeadlineFor(timeout);
+      return order_.RunNow(deadline, [&](std::uint64_t sequence) {
+        return engine_->Run(checked,
+                            {sequence, deadline, &order_.earliest_deadline()});
+      });
     });
   }
 
   Result<Request> RunLater(const Call& call, Timeout timeout) {
-    RINGPIPE_ASSIGN_OR_RETURN(const Engine::CheckedCall checked,
-                              engine_->Check(call));
-    const Deadline deadline = DeadlineFor(timeout);
-    auto request = std::make_shared<Request::State>();
-    RINGPIPE_RETURN_IF_ERROR(order_.RunLater(
-        deadline,
-        [this, checked, deadline](std::uint64_t sequence) {
-          return engine_->Run(
-              checked, {sequence, deadline, &order_.earliest_deadline()});
-        },
-        [request](const Status& status) { request->End(status); }));
+    const CallOrder::Caller caller(order_);
+    std::shared_ptr<Request::State> request;
+    const Status started = Guarded([&]() -> Status {
+      RINGPIPE_ASSIGN_OR_RETURN(const Engine::CheckedCall checked,
+                                engine_->Check(call));
+      const Deadline deadline = DeadlineFor(timeout);
+      request = std::make_shared<Request::State>();
+      return order_.RunLater(
+          deadline,
+          [this, checked, deadline](std::uint64_t sequence) {
+            return engine_->Run(
+                checked, {sequence, deadline, &order_.earliest_deadline()});
+          },
+          [request](const Status& status) { request->End(status); });
+    });
+    if (!started.ok()) {
+      return started;
+    }
     return Request(std::move(request));
   }
 
-  // Ends what is pending, so that the progress thread can be joined.
+  // Ends what is pending, so that all callers leave and the progress thread can
+  // be joined.
   void AbortPending() {
-    if (order_.pending()) {
+    order_.Close();
+    if (!order_.pending()) {
+      return;
+    }
+    try {
       engine_->Fail({StatusCode::kAborted,
                      "rank " + std::to_string(engine_->rank()) +
                          " destroyed its communicator while calls were "
                          "pending; wait for them first"});
+    } catch (const std::bad_alloc&) {
+      // The calls run to their ends, or into their deadlines.
     }
   }
 
  private:
+  // A call for which there was no memory is missing here, and peers may wait
+  // for it: the communicator has failed.
+  template <typename F>
+  Status Guarded(F f) {
+    try {
+      return f();
+    } catch (const std::bad_alloc&) {
+      engine_->Fail(OutOfMemory());
+      return OutOfMemory();
+    }
+  }
+
   Deadline DeadlineFor(Timeout timeout) const {
     return Deadline::After(timeout.value_or(
         std::chrono::milliseconds(engine_->environment().timeout_ms)));

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <new>
 #include <string_view>
 #include <utility>
 
@@ -288,19 +289,28 @@ Status Engine::Prepare(Accelerator& accelerator) {
 }
 
 Engine::~Engine() {
-  if (executor_ != nullptr && bootstrap_ != nullptr && failure().ok()) {
-    // Peers may still be in their last call, acknowledge, or tell grants: leave
-    // together. Late by more than a call's timeout, they are not waited for.
-    const Status together = bootstrap_->Barrier(
-        Deadline::After(std::chrono::milliseconds(environment_.timeout_ms)));
-    if (!together.ok()) {
-      logger_.Debug("leaving alone: " + together.ToString());
-    }
+  try {
+    LeaveTogether();
+  } catch (const std::bad_alloc&) {
+    // Then alone.
   }
   if (accelerator_prepared_) {
     accelerator_->ReleaseSlots(executor_->pool().memory());
   }
   executor_.reset();
+}
+
+// Peers may still be in their last call, acknowledge, or tell grants. Late by
+// more than a call's timeout, they are not waited for.
+void Engine::LeaveTogether() {
+  if (executor_ == nullptr || bootstrap_ == nullptr || !failure().ok()) {
+    return;
+  }
+  const Status together = bootstrap_->Barrier(
+      Deadline::After(std::chrono::milliseconds(environment_.timeout_ms)));
+  if (!together.ok()) {
+    logger_.Debug("leaving alone: " + together.ToString());
+  }
 }
 
 void Engine::Fail(const Status& reason) {
@@ -401,7 +411,12 @@ Status Engine::Run(const CheckedCall& checked, const Turn& turn) {
   if (abort_->raised()) {
     return abort_->reason();
   }
-  Status status = Execute(checked, turn);
+  Status status;
+  try {
+    status = Execute(checked, turn);
+  } catch (const std::bad_alloc&) {
+    status = OutOfMemory();
+  }
   if (!status.ok()) {
     // The other ranks have made this call, or will: they must not wait.
     Fail(status);

@@ -98,6 +98,7 @@ class Engine {
   // ranks may do so at another call, or never.
   Status Prepare(Accelerator& accelerator);
 
+  void LeaveTogether();
   Status Execute(const CheckedCall& checked, const Turn& turn);
   // All but the memory and the plan, which has `chunks`.
   Operation MakeOperation(const CheckedCall& checked, const Turn& turn,

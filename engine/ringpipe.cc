@@ -2,6 +2,8 @@
 
 #include <chrono>
 #include <memory>
+#include <new>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -21,7 +23,7 @@ struct ringpipe_communicator {
 };
 
 struct ringpipe_request {
-  ringpipe::Request request;
+  std::optional<ringpipe::Request> request;
 };
 
 namespace {
@@ -35,12 +37,29 @@ using ringpipe::Timeout;
 
 // The one thing that a C function cannot return.
 thread_local std::string error_message;
+// Instead, where there was no memory for a message; else nullptr.
+thread_local const char* fixed_message = nullptr;
 
 ringpipe_status ToC(const Status& status) {
   if (!status.ok()) {
     error_message = status.ToString();
+    fixed_message = nullptr;
   }
   return static_cast<ringpipe_status>(status.code());
+}
+
+// Runs `f` so that nothing but a status leaves the C interface.
+template <typename F>
+ringpipe_status Guarded(F f) noexcept {
+  try {
+    return f();
+  } catch (const std::bad_alloc&) {
+    fixed_message = "resource_exhausted: out of memory";
+    return RINGPIPE_RESOURCE_EXHAUSTED;
+  } catch (...) {
+    fixed_message = "internal: an exception that ringpipe did not expect";
+    return RINGPIPE_INTERNAL;
+  }
 }
 
 ringpipe_status NullArgument(const char* what) {
@@ -57,38 +76,26 @@ Timeout ToTimeout(std::int64_t timeout_ms) {
 template <typename Now, typename Later>
 ringpipe_status Call(ringpipe_communicator* communicator,
                      ringpipe_request** request, Now now, Later later) {
-  if (communicator == nullptr) {
-    return NullArgument("communicator");
-  }
-  if (request == nullptr) {
-    return ToC(now(*communicator->communicator));
-  }
-  Result<ringpipe::Request> started = later(*communicator->communicator);
-  if (started.ok()) {
-    *request = new ringpipe_request{*started};
-  }
-  return ToC(started.status());
+  return Guarded([&] {
+    if (communicator == nullptr) {
+      return NullArgument("communicator");
+    }
+    if (request == nullptr) {
+      return ToC(now(*communicator->communicator));
+    }
+    // Before the call begins, which nobody could wait for without it.
+    auto handle = std::make_unique<ringpipe_request>();
+    Result<ringpipe::Request> started = later(*communicator->communicator);
+    if (started.ok()) {
+      handle->request = std::move(started).value();
+      *request = handle.release();
+    }
+    return ToC(started.status());
+  });
 }
 
-}  // namespace
-
-extern "C" {
-
-const char* ringpipe_version(void) { return ringpipe::Version(); }
-
-int ringpipe_version_number(void) {
-  return RINGPIPE_VERSION_MAJOR * 10000 + RINGPIPE_VERSION_MINOR * 100 +
-         RINGPIPE_VERSION_PATCH;
-}
-
-const char* ringpipe_error_message(void) { return error_message.c_str(); }
-
-const char* ringpipe_status_name(ringpipe_status status) {
-  return ringpipe::StatusCodeName(static_cast<StatusCode>(status));
-}
-
-ringpipe_status ringpipe_create(const ringpipe_options* options,
-                                ringpipe_communicator** communicator) {
+ringpipe_status Create(const ringpipe_options* options,
+                       ringpipe_communicator** communicator) {
   if (communicator == nullptr) {
     return NullArgument("communicator");
   }
@@ -113,12 +120,37 @@ ringpipe_status ringpipe_create(const ringpipe_options* options,
       };
     }
   }
+  auto handle = std::make_unique<ringpipe_communicator>();
   auto created = ringpipe::Communicator::Create(*settings);
-  const Status status = created.status();
-  if (status.ok()) {
-    *communicator = new ringpipe_communicator{std::move(created).value()};
+  if (created.ok()) {
+    handle->communicator = std::move(created).value();
+    *communicator = handle.release();
   }
-  return ToC(status);
+  return ToC(created.status());
+}
+
+}  // namespace
+
+extern "C" {
+
+const char* ringpipe_version(void) { return ringpipe::Version(); }
+
+int ringpipe_version_number(void) {
+  return RINGPIPE_VERSION_MAJOR * 10000 + RINGPIPE_VERSION_MINOR * 100 +
+         RINGPIPE_VERSION_PATCH;
+}
+
+const char* ringpipe_error_message(void) {
+  return fixed_message != nullptr ? fixed_message : error_message.c_str();
+}
+
+const char* ringpipe_status_name(ringpipe_status status) {
+  return ringpipe::StatusCodeName(static_cast<StatusCode>(status));
+}
+
+ringpipe_status ringpipe_create(const ringpipe_options* options,
+                                ringpipe_communicator** communicator) {
+  return Guarded([&] { return Create(options, communicator); });
 }
 
 void ringpipe_destroy(ringpipe_communicator* communicator) {
@@ -135,33 +167,44 @@ int ringpipe_size(const ringpipe_communicator* communicator) {
 
 ringpipe_status ringpipe_allocate(ringpipe_communicator* communicator,
                                   size_t bytes, void** memory) {
-  if (communicator == nullptr || memory == nullptr) {
-    return NullArgument(memory == nullptr ? "memory" : "communicator");
-  }
-  const Result<void*> allocated = communicator->communicator->Allocate(bytes);
-  *memory = allocated.ok() ? allocated.value() : nullptr;
-  return ToC(allocated.status());
+  return Guarded([&] {
+    if (communicator == nullptr || memory == nullptr) {
+      return NullArgument(memory == nullptr ? "memory" : "communicator");
+    }
+    *memory = nullptr;
+    const Result<void*> allocated = communicator->communicator->Allocate(bytes);
+    if (allocated.ok()) {
+      *memory = allocated.value();
+    }
+    return ToC(allocated.status());
+  });
 }
 
 ringpipe_status ringpipe_free(ringpipe_communicator* communicator,
                               void* memory) {
-  return communicator == nullptr
-             ? NullArgument("communicator")
-             : ToC(communicator->communicator->Free(memory));
+  return Guarded([&] {
+    return communicator == nullptr
+               ? NullArgument("communicator")
+               : ToC(communicator->communicator->Free(memory));
+  });
 }
 
 ringpipe_status ringpipe_register(ringpipe_communicator* communicator,
                                   void* memory, size_t bytes) {
-  return communicator == nullptr
-             ? NullArgument("communicator")
-             : ToC(communicator->communicator->Register(memory, bytes));
+  return Guarded([&] {
+    return communicator == nullptr
+               ? NullArgument("communicator")
+               : ToC(communicator->communicator->Register(memory, bytes));
+  });
 }
 
 ringpipe_status ringpipe_deregister(ringpipe_communicator* communicator,
                                     void* memory) {
-  return communicator == nullptr
-             ? NullArgument("communicator")
-             : ToC(communicator->communicator->Deregister(memory));
+  return Guarded([&] {
+    return communicator == nullptr
+               ? NullArgument("communicator")
+               : ToC(communicator->communicator->Deregister(memory));
+  });
 }
 
 ringpipe_status ringpipe_all_reduce(ringpipe_communicator* communicator,
@@ -248,18 +291,24 @@ ringpipe_status ringpipe_barrier(ringpipe_communicator* communicator,
 }
 
 ringpipe_status ringpipe_wait(ringpipe_request* request, int64_t timeout_ms) {
-  return request == nullptr
-             ? NullArgument("request")
-             : ToC(request->request.Wait(std::chrono::milliseconds(
-                   timeout_ms == RINGPIPE_DEFAULT_TIMEOUT ? -1 : timeout_ms)));
+  return Guarded([&] {
+    return request == nullptr
+               ? NullArgument("request")
+               : ToC(request->request->Wait(std::chrono::milliseconds(
+                     timeout_ms == RINGPIPE_DEFAULT_TIMEOUT ? -1
+                                                            : timeout_ms)));
+  });
 }
 
 void ringpipe_request_free(ringpipe_request* request) { delete request; }
 
 void ringpipe_abort(ringpipe_communicator* communicator, const char* reason) {
-  if (communicator != nullptr) {
-    communicator->communicator->Abort(reason != nullptr ? reason : "");
-  }
+  static_cast<void>(Guarded([&] {
+    if (communicator != nullptr) {
+      communicator->communicator->Abort(reason != nullptr ? reason : "");
+    }
+    return RINGPIPE_OK;
+  }));
 }
 
 }  // extern "C"

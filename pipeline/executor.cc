@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <new>
 #include <utility>
 
 namespace ringpipe {
@@ -59,8 +60,13 @@ Status Executor::Run(const Operation& operation) {
   if (options_.abort->raised()) {
     return options_.abort->reason();
   }
-  Begin(operation);
-  const Status status = Loop();
+  Status status;
+  try {
+    Begin(operation);
+    status = Loop();
+  } catch (const std::bad_alloc&) {
+    status = OutOfMemory();
+  }
   return status.ok() ? status : EndWithError(status);
 }
 

@@ -1,7 +1,9 @@
 // What a user may get wrong gets a clear error, at every rank that it concerns,
 // and nothing hangs.
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <future>
 #include <memory>
 #include <string>
 #include <thread>
@@ -365,6 +367,41 @@ TEST(LeavingTest, ARankThatIsLateInItsLastCallStillEndsIt) {
     return value == 7.0F ? Status::Ok()
                          : Status(StatusCode::kInternal, "wrong value");
   });
+}
+
+// --- Destroyed during a call
+// ---------------------------------------------------
+
+TEST(DestructionTest, EndsTheBlockingCallOfAnotherThread) {
+  constexpr int kRounds = 30;
+  constexpr std::size_t kCount = 1 << 20;
+  for (int round = 0; round < kRounds; ++round) {
+    const std::string job = NewJob();
+    auto joining = std::async(std::launch::async, [&] {
+      return Communicator::Create(RankOptions(1, 2, job));
+    });
+    auto own = Communicator::Create(RankOptions(0, 2, job));
+    auto other = joining.get();
+    ASSERT_TRUE(own.ok() && other.ok());
+    std::vector<float> data(kCount);
+    // Rank 1 never makes this call.
+    auto call = std::async(std::launch::async, [&c = **own, &data] {
+      return c.AllReduce(data.data(), data.data(), kCount, DataType::kFloat32,
+                         ReduceOp::kSum);
+    });
+    const auto is_inside = [&c = **own] {
+      const std::vector<StageCounters> stages = c.stage_counters();
+      return std::any_of(
+          stages.begin(), stages.end(),
+          [](const StageCounters& stage) { return stage.operations > 0; });
+    };
+    while (!is_inside()) {
+      std::this_thread::yield();
+    }
+    own.value().reset();
+    ExpectError(call.get(), StatusCode::kAborted,
+                {"rank 0 destroyed its communicator while calls were pending"});
+  }
 }
 
 }  // namespace

@@ -1,8 +1,15 @@
 // Private memory of another process where the kernel forbids process_vm_*.
 #include <errno.h>
+#include <sched.h>
+#include <signal.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/uio.h>
 #include <unistd.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
 
 #include "gtest/gtest.h"
 #include "verbs/soft/endpoint.h"
@@ -125,6 +132,68 @@ TEST_P(Fallback, BytesTravelThroughSlots) {
   source.pipe().Put(target.pid());
   EXPECT_TRUE(source.Join());
   EXPECT_TRUE(target.Join());
+}
+
+// --- The end of a receive that is being filled -------------------------------
+
+// A page that the next thread to touch it stands still at.
+std::atomic<std::byte*> gate = nullptr;
+std::atomic<bool> reached = false;
+std::atomic<bool> open_gate = false;
+
+void StandStill(int signal, siginfo_t* info, void* /*context*/) {
+  std::byte* const page = gate;
+  if (page == nullptr || info->si_addr < page ||
+      info->si_addr >= page + getpagesize()) {
+    ::signal(signal, SIG_DFL);  // it happens again, and ends the process
+    return;
+  }
+  reached = true;
+  while (!open_gate) {
+    sched_yield();
+  }
+  mprotect(page, getpagesize(), PROT_READ | PROT_WRITE);
+}
+
+// What is flushed is the program's again: nobody writes to it any more.
+TEST(FlushedReceive, IsNotBeingFilledOutOfASlot) {
+  EndpointOptions options;
+  options.private_memory = true;
+  PeerProcess sender([&](ValuePipe& pipe) {
+    ForbidProcessVm();
+    Endpoint endpoint(options);
+    pipe.Put(endpoint.identity());
+    endpoint.Connect(pipe.Get<Identity>());
+    endpoint.Send(1, {endpoint.Sge(0, 8)});
+    pipe.Get<bool>();  // until it has been seen
+    return true;
+  });
+  Endpoint receiver(options);
+  const auto from = sender.pipe().Get<Identity>();
+  auto* const page = reinterpret_cast<std::byte*>(
+      (reinterpret_cast<std::uintptr_t>(receiver.data()) + getpagesize()) &
+      -static_cast<std::uintptr_t>(getpagesize()));
+  ASSERT_EQ(receiver.Receive(
+                2, {receiver.Sge(page - receiver.data(), getpagesize())}),
+            0);
+  struct sigaction action = {};
+  action.sa_sigaction = &StandStill;
+  action.sa_flags = SA_SIGINFO;
+  ASSERT_EQ(sigaction(SIGSEGV, &action, nullptr), 0);
+  gate = page;
+  ASSERT_EQ(mprotect(page, getpagesize(), PROT_NONE), 0);
+  receiver.Connect(from);
+  sender.pipe().Put(receiver.identity());
+  while (!reached) {
+    sched_yield();
+  }
+  receiver.ToError();
+  EXPECT_TRUE(receiver.Quiet()) << "flushed while it is being filled";
+  open_gate = true;
+  EXPECT_EQ(receiver.Poll().value().status, IBV_WC_WR_FLUSH_ERR);
+  ::signal(SIGSEGV, SIG_DFL);
+  sender.pipe().Put(true);
+  EXPECT_TRUE(sender.Join());
 }
 
 }  // namespace

@@ -372,7 +372,10 @@ void QueuePair::EnterSendErrorState() {
 }
 
 void QueuePair::TryFlushReceives() {
-  if (receives_.flushed() || !receives_.TryFlush()) {
+  // The housekeeper may be copying out of a slot: into memory that is the
+  // program's again when it has the flushed receive.
+  const std::unique_lock slots(slots_mutex_, std::try_to_lock);
+  if (!slots.owns_lock() || receives_.flushed() || !receives_.TryFlush()) {
     return;
   }
   if (receives_.waiting() > 0) {

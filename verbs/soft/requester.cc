@@ -17,6 +17,9 @@ constexpr std::chrono::milliseconds kDatagramPatience{20};
 // there; here, the first request would be lost for want of one.
 constexpr std::chrono::milliseconds kAttachPatience{100};
 constexpr std::chrono::microseconds kUnattachedRetry{500};
+// The process is there, and has not answered yet: it has other work, or is
+// stopped.
+constexpr std::chrono::milliseconds kConnectPatience{1000};
 
 }  // namespace
 
@@ -28,6 +31,7 @@ void Requester::Connect(std::uint32_t dest_qpn) {
   dest_qpn_ = dest_qpn;
   next_attach_ = {};
   attach_patience_ = Clock::now() + kAttachPatience;
+  connect_patience_ = Clock::now() + kConnectPatience;
   EnsureAttached();  // early, so that the first request finds it done
 }
 
@@ -71,7 +75,8 @@ Clock::time_point Requester::Progress(Trigger trigger) {
       return IsAtomic(queue_.oldest().opcode) ? now + kAtomicRetry
                                               : now + kInFlightRetry;
     }
-    if (step == Step::kNotReady && qp_->type() == IBV_QPT_UC) {
+    if (step == Step::kNotReady &&
+        (qp_->type() == IBV_QPT_UC || AwaitsFirstAnswer(now))) {
       return now + kUnattachedRetry;
     }
     const std::uint32_t timer = responder_ ? responder_->min_rnr_timer() : 0;
@@ -191,11 +196,16 @@ bool Requester::EnsureAttached() {
   return false;
 }
 
+bool Requester::AwaitsFirstAnswer(Clock::time_point now) const {
+  return link_ != nullptr && !responder_ && now < connect_patience_;
+}
+
 void Requester::OnAttached(const std::shared_ptr<PeerLink>& link,
                            const LinkMessage& message) {
   if (link != link_ || message.responder_qpn != dest_qpn_) {
     return;  // an answer to a question of the past
   }
+  connect_patience_ = {};
   responder_.reset();
   if (message.kind != LinkMessage::kAttached) {
     return;

@@ -46,6 +46,7 @@ class Requester {
   Step ExecuteUnreliably(const LocalMemory& memory);
   Step SendDatagram(const LocalMemory& memory, ibv_wc_status* status);
   bool EnsureAttached();
+  bool AwaitsFirstAnswer(Clock::time_point now) const;
 
   Context* const context_;
   QueuePair* const qp_;
@@ -60,6 +61,9 @@ class Requester {
   Clock::time_point next_attach_{};
   // Of UC: until when a request waits for the attachment.
   Clock::time_point attach_patience_{};
+  // Of RC: until when the peer's first answer is waited for, which is no part
+  // of what a request takes; the epoch: it has come.
+  Clock::time_point connect_patience_{};
   // Of UD: since when the receiver has been full; the epoch: it is not.
   Clock::time_point full_since_{};
 };

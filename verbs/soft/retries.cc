@@ -8,6 +8,10 @@ namespace {
 using std::chrono::microseconds;
 using std::chrono::nanoseconds;
 
+// An acknowledgement here comes from a thread that has to get a core first.
+// Adapters have a floor for lesser reasons (ConnectX-2: about 500 ms).
+constexpr int kLeastTimeout = 14;
+
 constexpr microseconds kFirstRetry{200};
 constexpr microseconds kLongestRetry{10'000};
 
@@ -20,10 +24,11 @@ constexpr std::uint32_t kRnrTimer10us[32] = {
 }  // namespace
 
 void Retries::Set(int timeout, int retry_count, int rnr_retry) {
-  transport_timeout_ =
-      timeout == 0
-          ? nanoseconds(0)
-          : nanoseconds((std::int64_t{4096} << timeout) * (retry_count + 1));
+  transport_timeout_ = timeout == 0
+                           ? nanoseconds(0)
+                           : nanoseconds((std::int64_t{4096}
+                                          << std::max(timeout, kLeastTimeout)) *
+                                         (retry_count + 1));
   rnr_retry_ = rnr_retry;
 }
 

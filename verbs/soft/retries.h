@@ -14,7 +14,8 @@ namespace ringpipe::verbs::soft {
 // an answer, and how often without a receive. Not thread-safe.
 class Retries {
  public:
-  // At RTS, in ibv_qp_attr's encodings.
+  // At RTS, in ibv_qp_attr's encodings. As on adapters, a shorter time than
+  // 67 ms for one try (timeout 14) is that.
   void Set(int timeout, int retry_count, int rnr_retry);
 
   // How long the oldest request may go without an answer; zero: for ever.

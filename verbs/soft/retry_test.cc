@@ -214,5 +214,44 @@ TEST_P(Retry, PeerKilledWhileItSendsHoldsNobodyUp) {
   EXPECT_LT(Clock::now() - start, LivenessBound(std::chrono::seconds(2)));
 }
 
+// As a program that knows fast adapters sets it.
+TEST_P(Retry, AShortTimeoutIsNotTakenLiterally) {
+  options_.timeout = 1;  // 8 us
+  options_.retry_count = 0;
+  Endpoint a(options_);
+  Identity nobody = a.identity();
+  nobody.qpn ^= 0x3ff;  // a queue pair that does not exist
+  a.Connect(nobody);
+  const Clock::time_point start = Clock::now();
+  ASSERT_EQ(a.Send(1, {}), 0);
+  EXPECT_EQ(a.Poll().value().status, IBV_WC_RETRY_EXC_ERR);
+  EXPECT_GE(Clock::now() - start, milliseconds(67));
+}
+
+// That its process has no time to answer is not the wire's time.
+TEST_P(Retry, APeerThatIsSlowToAnswerAtFirstIsWaitedFor) {
+  options_.retry_count = 0;  // 67 ms
+  PeerProcess peer([&](ValuePipe& pipe) {
+    Endpoint endpoint(options_);
+    endpoint.Receive(1, {endpoint.Sge(0, 8)});
+    pipe.Put(endpoint.identity());
+    endpoint.Connect(pipe.Get<Identity>());
+    pipe.Put(true);
+    const auto completion = endpoint.Poll();
+    return completion && completion->status == IBV_WC_SUCCESS;
+  });
+  Endpoint endpoint(options_);
+  const auto identity = peer.pipe().Get<Identity>();
+  peer.pipe().Put(endpoint.identity());
+  peer.pipe().Get<bool>();
+  ASSERT_EQ(kill(peer.pid(), SIGSTOP), 0);
+  endpoint.Connect(identity);
+  ASSERT_EQ(endpoint.Send(2, {endpoint.Sge(0, 8)}), 0);
+  EXPECT_FALSE(endpoint.Poll(milliseconds(200)));
+  ASSERT_EQ(kill(peer.pid(), SIGCONT), 0);
+  EXPECT_EQ(endpoint.Poll().value().status, IBV_WC_SUCCESS);
+  EXPECT_TRUE(peer.Join());
+}
+
 }  // namespace
 }  // namespace ringpipe::verbs::soft

@@ -5,6 +5,8 @@
 #include <boost/asio/post.hpp>
 #include <chrono>
 #include <exception>
+#include <new>
+#include <thread>
 
 #include "base/signals_blocked.h"
 #include "bootstrap/member_session.h"
@@ -19,7 +21,9 @@ namespace asio = boost::asio;
 constexpr auto kLeaveTimeout = std::chrono::milliseconds(700);
 // A flood of strangers must not become a flood of log lines.
 constexpr int kMostRefusalsLogged = 20;
-constexpr size_t kMostReasonsKept = 8;
+constexpr size_t kMostReasonsKept = 5;
+// Where there is no memory for it.
+constexpr int kMostTellAttempts = 20;
 
 }  // namespace
 
@@ -208,8 +212,9 @@ void Session::LeaveInOrder() {
     });
     StartLeaving();
   });
+  // The timer is what ends it, unless there was no memory for that.
   std::unique_lock<std::mutex> lock(mutex_);
-  changed_.wait(lock, [this] { return left_; });
+  changed_.wait_for(lock, 2 * kLeaveTimeout, [this] { return left_; });
 }
 
 void Session::FinishLeaving() {
@@ -231,7 +236,17 @@ void Session::Fail(const Status& reason) {
     }
   }
   // Posted also from the io thread: whoever found the failure finishes first.
-  asio::post(io_, [this, reason] { OnFailed(reason); });
+  for (int attempt = 0;; ++attempt) {
+    try {
+      asio::post(io_, [this, reason] { OnFailed(reason); });
+      return;
+    } catch (const std::bad_alloc&) {
+      if (attempt == kMostTellAttempts) {
+        throw;  // the others find out by themselves
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  }
 }
 
 void Session::OnFailed(const Status& reason) {

@@ -65,8 +65,20 @@ TEST(StrangersTest, GarbageOfManyKindsIsSaidInShort) {
     stranger.SendBytes({header.data(), header.size()});
     EXPECT_TRUE(stranger.WaitForClose());
   }
+  RawPeer(name).SendBytes(EncodeFrame("hello"));
+  RawPeer(name).SendBytes(std::string("\0\0", 2));
+  EXPECT_FALSE(RawPeer(name).Authenticate({"", "bootstrap", "another job", 1}));
+  EXPECT_FALSE(RawPeer(name).Authenticate({"", "something else", "job", 1}));
+  EXPECT_FALSE(RawPeer(name).Authenticate({"secret", "bootstrap", "job", 1}));
+  {
+    RawPeer stranger(name);
+    EXPECT_TRUE(stranger.Authenticate({"", "bootstrap", "job", 1}));
+    stranger.Send(Departure{1});
+    EXPECT_TRUE(stranger.WaitForClose());
+  }
   const std::string said = root.get().status().message();
-  EXPECT_NE(said.find("refused 300 connection(s)"), std::string::npos) << said;
+  EXPECT_NE(said.find("refused 306 connection(s)"), std::string::npos) << said;
+  EXPECT_NE(said.find(": other reasons)"), std::string::npos) << said;
   EXPECT_LT(said.size(), 1500U);
 }
 
@@ -93,25 +105,13 @@ TEST(StrangersTest, SilentStrangerIsClosedInTime) {
 }
 
 TEST(StrangersTest, FloodOfSilentStrangersDelaysNobodyForLong) {
-  std::vector<RawPeer> strangers;
-  const auto start = Clock::now();
-  ExpectJoinsDespite(
-      [&](const std::string& name) {
-        for (int i = 0; i < 200; ++i) {
-          strangers.emplace_back(name);
-        }
-      },
-      200);
-  // Less than the 5 s, three times, for which 200 may stay silent at 64 places.
-  EXPECT_LT(Clock::now() - start, seconds(12));
-}
-
-TEST(StrangersTest, FloodOfManyDelaysNobodyForLongEither) {
   rlimit limit{};
   ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
-  const rlimit enough = {limit.rlim_max, limit.rlim_max};
-  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &enough), 0);
-  constexpr int kStrangers = 1500;
+  constexpr int kStrangers = 1500;  // more than there are places
+  const rlimit enough = {4096, limit.rlim_max};
+  if (setrlimit(RLIMIT_NOFILE, &enough) != 0) {
+    GTEST_SKIP() << "needs 4096 descriptors (ulimit -Hn)";
+  }
   std::vector<RawPeer> strangers;
   const auto start = Clock::now();
   ExpectJoinsDespite(

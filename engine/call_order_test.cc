@@ -112,6 +112,8 @@ TEST(CallOrderTest, LastsUntilItsCallersHaveLeft) {
       go.get_future().wait();
       return Status::Ok();
     }));
+    // Destroyed as soon as the turn has ended, it would be by now.
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
     left = true;
   });
   inside.get_future().wait();

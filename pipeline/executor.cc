@@ -158,7 +158,12 @@ Result<bool> Executor::TakeCompletions() {
   Status status;
   for (int i = 0; i < count; ++i) {
     if (status.ok()) {
-      status = HandleCompletion(completions_[i]);
+      // The others must not be lost: the end of the collective waits for them.
+      try {
+        status = HandleCompletion(completions_[i]);
+      } catch (const std::bad_alloc&) {
+        status = OutOfMemory();
+      }
     } else {
       state_.connections->Discard(completions_[i]);
     }

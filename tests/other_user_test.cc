@@ -30,7 +30,6 @@
 #include <string_view>
 #include <vector>
 
-#include "auth/user_namespace.h"
 #include "base/liveness_bound.h"
 #include "bootstrap/raw_peer.h"
 #include "engine/communicator.h"
@@ -234,9 +233,7 @@ std::string AskForSegment(const std::string& name, std::uint32_t index) {
       index;
   message.requester_qpn = 1U << verbs::soft::kIndexBits | index;
   message.segment = 1;
-  const int user_namespace = OpenUserNamespace();
-  verbs::soft::SendLinkMessage(fd, message, {user_namespace});
-  close(user_namespace);
+  verbs::soft::SendLinkMessage(fd, message);
   pollfd readable = {fd, POLLIN, 0};
   if (poll(&readable, 1, milliseconds(kClosesWithin).count()) != 1) {
     return "silent";

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "verbs/soft/atomic_operation.h"
+#include "verbs/soft/keep_or_lose.h"
 #include "verbs/soft/link_message.h"
 #include "verbs/soft/verbs_functions.h"
 
@@ -214,13 +215,15 @@ int Context::DeregMr(ibv_mr* mr) {
 }
 
 bool Context::WaitForUsers(Deadline deadline) {
-  for (const std::shared_ptr<QueuePair>& qp : QueuePairs()) {
-    qp->WaitForLocalUse();
-  }
   std::uint32_t used;
   {
     std::lock_guard lock(objects_mutex_);
     used = qps_used_;
+  }
+  for (std::uint32_t i = 0; i < used; ++i) {
+    if (const std::shared_ptr<QueuePair> qp = FindQueuePair(i)) {
+      qp->WaitForLocalUse();
+    }
   }
   // By index, which covers queue pairs that were destroyed under a peer.
   for (std::uint32_t i = 0; i < used; ++i) {
@@ -417,7 +420,7 @@ int Context::DestroyQp(ibv_qp* handle) {
   std::lock_guard lock(objects_mutex_);
   --static_cast<ProtectionDomain*>(qp->qp_base.pd)->users;
   if (alone) {
-    qps_unused_.push_back(index);
+    KeepOrLose(qps_unused_, index);
   }  // else the number is lost: a stopped peer may still write to its block
   return 0;
 }

@@ -1,13 +1,13 @@
 // What a peer stores in the segments, or sends on the socket, in spite of all
 // rules: found by fuzz/segment_fuzzer or by reading, each on its own.
 #include <fcntl.h>
-#include <linux/nsfs.h>
 #include <poll.h>
 #include <sched.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -15,11 +15,11 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <initializer_list>
 #include <memory>
 #include <string>
 
-#include "auth/user_namespace.h"
 #include "gtest/gtest.h"
 #include "verbs/soft/completion_queue.h"
 #include "verbs/soft/context.h"
@@ -174,8 +174,8 @@ TEST(FullChannel, DoesNotHoldTheRequesterUp) {
 
 // --- A third process ---------------------------------------------------------
 
-// What a context answers to who asks to be attached and shows this descriptor.
-Received AskForSegment(std::uint32_t qpn, int shown, LinkFiles* files) {
+// What a context answers to who asks to be attached.
+Received AskForSegment(std::uint32_t qpn, LinkFiles* files) {
   const FileDescriptor socket(
       ::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
   sockaddr_un address;
@@ -187,7 +187,7 @@ Received AskForSegment(std::uint32_t qpn, int shown, LinkFiles* files) {
   pollfd readable = {socket.get(), POLLIN, 0};
   if (connect(socket.get(), reinterpret_cast<sockaddr*>(&address), length) !=
           0 ||
-      !SendLinkMessage(socket.get(), message, {shown}) ||
+      !SendLinkMessage(socket.get(), message) ||
       poll(&readable, 1, 10'000) != 1) {
     return Received::kNothing;
   }
@@ -198,8 +198,7 @@ Received AskForSegment(std::uint32_t qpn, int shown, LinkFiles* files) {
 class ThirdProcess {
  public:
   explicit ThirdProcess(std::uint32_t qpn) {
-    const FileDescriptor own(OpenUserNamespace());
-    EXPECT_EQ(AskForSegment(qpn, own.get(), &files_), Received::kMessage);
+    EXPECT_EQ(AskForSegment(qpn, &files_), Received::kMessage);
   }
 
   // Replaces `word` wherever it can at the beginning of what it was given;
@@ -284,46 +283,75 @@ TEST(ThirdProcess, CannotTurnAWriteToMemoryThatWasNotGiven) {
 
 // --- The same user in another user namespace ---------------------------------
 
-TEST(UserNamespace, IsShownByWhoIsToldWhereTheMemoryIs) {
-  Endpoint endpoint;
-  LinkFiles files;
-  const FileDescriptor own(OpenUserNamespace());
-  EXPECT_EQ(AskForSegment(endpoint.identity().qpn, own.get(), &files),
-            Received::kMessage);
-  EXPECT_TRUE(files[1] && files[2]);
-}
-
-TEST(UserNamespace, ThatIsAnotherOneGetsNothing) {
-  constexpr int kNoNamespaces = 77;
-  Endpoint endpoint;
-  const std::uint32_t qpn = endpoint.identity().qpn;
-  const std::string of_parent =
-      "/proc/" + std::to_string(getpid()) + "/ns/user";
+// Runs `f` in a child process that is in a user namespace of its own, and may
+// or may not be traced.
+constexpr int kNoNamespaces = 77;
+pid_t StartInOwnNamespace(bool may_be_traced, const std::function<int()>& f) {
   const pid_t child = fork();
   if (child == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (unshare(CLONE_NEWUSER) != 0) {
       _exit(kNoNamespaces);
     }
-    const FileDescriptor own(OpenUserNamespace());
-    const FileDescriptor parent(ioctl(own.get(), NS_GET_PARENT));
-    const FileDescriptor opened(open(of_parent.c_str(), O_RDONLY | O_CLOEXEC));
-    const FileDescriptor other(open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC));
-    int got = 0;
-    for (const int shown :
-         {-1, own.get(), parent.get(), opened.get(), other.get()}) {
-      LinkFiles files;
-      got += AskForSegment(qpn, shown, &files) != Received::kClosed || files[0]
-                 ? 1
-                 : 0;
-    }
-    _exit(got);
+    prctl(PR_SET_DUMPABLE, may_be_traced ? 1 : 0);
+    _exit(f());
   }
+  return child;
+}
+
+// What it returned, kNoNamespaces where there can be none.
+int Join(pid_t child) {
   int status = -1;
   waitpid(child, &status, 0);
-  if (WEXITSTATUS(status) == kNoNamespaces) {
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+class UserNamespace : public testing::TestWithParam<bool> {};
+
+INSTANTIATE_TEST_SUITE_P(MayBeTraced, UserNamespace, testing::Bool());
+
+TEST_P(UserNamespace, ThatIsAnotherOneGetsNothing) {
+  Endpoint endpoint;
+  const std::uint32_t qpn = endpoint.identity().qpn;
+  const int got = Join(StartInOwnNamespace(GetParam(), [qpn] {
+    LinkFiles files;
+    return AskForSegment(qpn, &files) == Received::kMessage || files[0] ? 1 : 0;
+  }));
+  if (got == kNoNamespaces) {
     GTEST_SKIP() << "this kernel lets nobody make a user namespace here";
   }
-  EXPECT_EQ(status, 0);
+  EXPECT_EQ(got, 0);
+  LinkFiles files;
+  EXPECT_EQ(AskForSegment(qpn, &files), Received::kMessage);
+}
+
+TEST_P(UserNamespace, ThatIsAnotherOneIsNotTakenForAResponder) {
+  const std::string host = "elsewhere " + std::to_string(getpid());
+  int ready[2];
+  ASSERT_EQ(pipe2(ready, O_CLOEXEC), 0);
+  const pid_t child = StartInOwnNamespace(GetParam(), [&] {
+    const FileDescriptor listener(
+        socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+    sockaddr_un address;
+    const socklen_t length = ContextAddress(host, 1, &address);
+    const bool listens =
+        bind(listener.get(), reinterpret_cast<sockaddr*>(&address), length) ==
+            0 &&
+        listen(listener.get(), 1) == 0 && write(ready[1], "", 1) == 1;
+    pollfd readable = {listener.get(), POLLIN, 0};
+    return listens && poll(&readable, 1, 10'000) == 1 ? 0 : 1;
+  });
+  close(ready[1]);
+  char done;
+  if (read(ready[0], &done, 1) == 1) {
+    EXPECT_EQ(PeerLink::Connect(host, 1), nullptr);
+  }
+  close(ready[0]);
+  const int ended = Join(child);
+  if (ended == kNoNamespaces) {
+    GTEST_SKIP() << "this kernel lets nobody make a user namespace here";
+  }
+  EXPECT_EQ(ended, 0);
 }
 
 // --- What comes on the socket ------------------------------------------------
@@ -354,12 +382,11 @@ class FakeResponder : public testing::Test {
     message.kind = LinkMessage::kAttached;
     message.segment = segment.size() != 0 ? 1 : 0;
     message.channel = channel_id;
-    const bool sent =
-        segment.size() == 0
-            ? SendLinkMessage(socket_.get(), message, {channel})
-            : SendLinkMessage(socket_.get(), message,
-                              {user_namespace_.get(), segment.begin()[0],
-                               segment.begin()[1], channel});
+    const bool sent = segment.size() == 0
+                          ? SendLinkMessage(socket_.get(), message, {channel})
+                          : SendLinkMessage(socket_.get(), message,
+                                            {segment.begin()[0],
+                                             segment.begin()[1], channel});
     EXPECT_TRUE(sent);
     return link_->Receive(&message);
   }
@@ -373,7 +400,6 @@ class FakeResponder : public testing::Test {
   std::shared_ptr<PeerLink> link_;
   std::shared_ptr<Segment> segment_;
   FileDescriptor channel_{eventfd(0, EFD_CLOEXEC)};
-  FileDescriptor user_namespace_{OpenUserNamespace()};
 };
 
 TEST_F(FakeResponder, MayGiveASegmentAndAnEventDescriptor) {

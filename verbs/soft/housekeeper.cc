@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <string>
 
+#include "auth/local_peer.h"
 #include "base/signals_blocked.h"
 #include "verbs/soft/context.h"
 
@@ -40,11 +41,6 @@ Status Housekeeper::Start(FileDescriptor listener) {
        !Add(epoll_.get(), context_->port().fd()))) {
     return ErrnoStatus(StatusCode::kResourceExhausted,
                        "cannot start the housekeeper of soft0", errno);
-  }
-  if (!user_namespace_) {
-    return Status(StatusCode::kUnavailable,
-                  "soft0 cannot open /proc/self/ns/user, which it shows to its "
-                  "peers: mount /proc");
   }
   for (const FileDescriptor& tcp : context_->network().listeners()) {
     Watch(tcp.get());
@@ -155,11 +151,10 @@ void Housekeeper::Accept() {
     }
     ucred peer = {};
     const int fd = socket.get();
-    if (!IsTrusted(fd, &peer)) {
-      LogRefusal("it belongs to another user (uid " + std::to_string(peer.uid) +
-                 ")");
+    if (const Status trusted = CheckLocalPeer(fd, &peer); !trusted.ok()) {
+      LogRefusal(trusted.message());
     } else if (requesters_.size() < kMaxRequesters && Add(epoll_.get(), fd)) {
-      requesters_[fd].socket = std::move(socket);
+      requesters_[fd] = std::move(socket);
     }
   }
 }
@@ -176,8 +171,8 @@ void Housekeeper::LogRefusal(const std::string& reason) {
 void Housekeeper::HandleRequester(int socket) {
   for (int i = 0; i < kMessagesAtOnce; ++i) {
     LinkMessage message;
-    LinkFiles files;
-    switch (ReceiveLinkMessage(socket, &message, &files)) {
+    LinkFiles unwanted;
+    switch (ReceiveLinkMessage(socket, &message, &unwanted)) {
       case Received::kNothing:
         return;
       case Received::kClosed:
@@ -187,26 +182,10 @@ void Housekeeper::HandleRequester(int socket) {
         break;
     }
     // A ring only wakes: Attend looks at what there is.
-    if (message.kind != LinkMessage::kAttach) {
-      continue;
+    if (message.kind == LinkMessage::kAttach) {
+      Answer(socket, message);
     }
-    if (!MayAttach(socket, files)) {
-      DropRequester(socket);
-      return;
-    }
-    Answer(socket, message);
   }
-}
-
-bool Housekeeper::MayAttach(int socket, const LinkFiles& files) {
-  Requester& requester = requesters_[socket];
-  if (!requester.in_namespace && IsOwnUserNamespace(files[0].get())) {
-    requester.in_namespace = true;
-  }
-  if (!requester.in_namespace) {
-    LogRefusal("it does not show that it is in our user namespace");
-  }
-  return requester.in_namespace;
 }
 
 void Housekeeper::Answer(int socket, const LinkMessage& request) {
@@ -225,10 +204,9 @@ void Housekeeper::Answer(int socket, const LinkMessage& request) {
   attachments_[{index, request.requester_qpn}] = socket;
   const Segment& segment = context_->segment();
   const bool wanted = request.segment != 0;
-  SendLinkMessage(
-      socket, answer,
-      {wanted ? user_namespace_.get() : -1, wanted ? segment.owned_fd() : -1,
-       wanted ? segment.shared_fd() : -1, channel.fd.get()});
+  SendLinkMessage(socket, answer,
+                  {wanted ? segment.owned_fd() : -1,
+                   wanted ? segment.shared_fd() : -1, channel.fd.get()});
 }
 
 void Housekeeper::DropRequester(int socket) {

@@ -10,7 +10,6 @@
 #include <thread>
 #include <utility>
 
-#include "auth/user_namespace.h"
 #include "base/deadline.h"
 #include "base/status.h"
 #include "verbs/soft/file_descriptor.h"
@@ -53,7 +52,6 @@ class Housekeeper {
   void Accept();
   void LogRefusal(const std::string& reason);
   void HandleRequester(int socket);
-  bool MayAttach(int socket, const LinkFiles& files);
   void Answer(int socket, const LinkMessage& request);
   void DropRequester(int socket);
   void HandleResponder(int socket);
@@ -63,16 +61,11 @@ class Housekeeper {
   FileDescriptor epoll_;
   FileDescriptor listener_;
   FileDescriptor wake_;
-  const FileDescriptor user_namespace_{OpenUserNamespace()};  // to show
   std::atomic<bool> stop_{false};
   // When the thread will wake by itself; max() also while it is awake.
   std::atomic<Clock::time_point> planned_{Clock::time_point::max()};
-  struct Requester {
-    FileDescriptor socket;
-    bool in_namespace = false;  // it has shown our user namespace
-  };
   // Of the thread: those who connected to us.
-  std::map<int, Requester> requesters_;
+  std::map<int, FileDescriptor> requesters_;
   std::map<Attachment, int> attachments_;
   int refused_ = 0;  // strangers' connections
   std::thread thread_;

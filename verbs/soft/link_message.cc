@@ -112,12 +112,4 @@ socklen_t DatagramAddress(const std::string& host_id, std::uint32_t block,
   return AbstractAddress("ringpipe-soft-ud", host_id, block, address);
 }
 
-bool IsTrustedUser(uid_t user) { return user == geteuid(); }
-
-bool IsTrusted(int socket, ucred* peer) {
-  socklen_t length = sizeof *peer;
-  return getsockopt(socket, SOL_SOCKET, SO_PEERCRED, peer, &length) == 0 &&
-         IsTrustedUser(peer->uid);
-}
-
 }  // namespace ringpipe::verbs::soft

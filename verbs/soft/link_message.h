@@ -34,14 +34,13 @@ struct LinkMessage {
   // Names the completion channel within the responder's context; 0: none.
   std::uint32_t channel = 0;
   // kAttach: whether the segment is still needed; kAttached: whether it is
-  // here. With it each shows its user namespace (auth/user_namespace.h).
+  // here.
   std::uint32_t segment = 0;
 };
 
 // Descriptors that go with a message, each if it is there, in this order: the
-// sender's user namespace, the segment's OwnedLayout and SharedLayout, the
-// channel.
-inline constexpr std::size_t kMaxLinkFiles = 4;
+// segment's OwnedLayout and SharedLayout, the channel.
+inline constexpr std::size_t kMaxLinkFiles = 3;
 using LinkFiles = std::array<FileDescriptor, kMaxLinkFiles>;
 
 // Sends without blocking, with up to kMaxLinkFiles descriptors; -1s are left
@@ -64,16 +63,6 @@ socklen_t ContextAddress(const std::string& host_id, std::uint32_t block,
 // Likewise the socket of its UD queue pairs.
 socklen_t DatagramAddress(const std::string& host_id, std::uint32_t block,
                           sockaddr_un* address);
-
-// Whether a process of that user may talk to this one: only the same user's. A
-// root who trusted everybody would hand its memory to everybody, and one whom
-// everybody trusts can help himself anyway. To share memory it has to show that
-// it is in the same user namespace, too.
-bool IsTrustedUser(uid_t user);
-
-// Whether the process at the other end may; `peer` is who it is, as the kernel
-// says.
-bool IsTrusted(int socket, ucred* peer);
 
 }  // namespace ringpipe::verbs::soft
 

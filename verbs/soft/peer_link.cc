@@ -5,7 +5,7 @@
 
 #include <utility>
 
-#include "auth/user_namespace.h"
+#include "auth/local_peer.h"
 
 namespace ringpipe::verbs::soft {
 namespace {
@@ -23,10 +23,7 @@ bool IsHarmless(const FileDescriptor& channel) {
 }  // namespace
 
 PeerLink::PeerLink(FileDescriptor socket, pid_t pid)
-    : socket_(std::move(socket)),
-      pid_(pid),
-      same_process_(pid == getpid()),
-      user_namespace_(OpenUserNamespace()) {
+    : socket_(std::move(socket)), pid_(pid), same_process_(pid == getpid()) {
   // A process of a pid namespace that is not seen from here has no number.
   slots_only_ = pid <= 0;
 }
@@ -41,7 +38,7 @@ std::shared_ptr<PeerLink> PeerLink::Connect(const std::string& host_id,
   if (!socket ||
       connect(socket.get(), reinterpret_cast<sockaddr*>(&address), length) !=
           0 ||
-      !IsTrusted(socket.get(), &peer)) {
+      !CheckLocalPeer(socket.get(), &peer).ok()) {
     return nullptr;
   }
   return std::shared_ptr<PeerLink>(new PeerLink(std::move(socket), peer.pid));
@@ -64,8 +61,7 @@ void PeerLink::RequestAttach(std::uint32_t requester_qpn,
   message.responder_qpn = responder_qpn;
   message.segment = has_segment_ ? 0 : 1;
   // A message that does not fit is asked for again; a dead peer shows as that.
-  SendLinkMessage(socket_.get(), message,
-                  {has_segment_ ? -1 : user_namespace_.get()});
+  SendLinkMessage(socket_.get(), message);
 }
 
 void PeerLink::Ring() {
@@ -87,18 +83,15 @@ Received PeerLink::Receive(LinkMessage* message) {
     return received;
   }
   if (message->segment != 0 && segment_ == nullptr) {
-    if (!IsOwnUserNamespace(files[0].get())) {
-      return Received::kClosed;
-    }
     Result<std::shared_ptr<Segment>> segment =
-        Segment::Attach(std::move(files[1]), std::move(files[2]));
+        Segment::Attach(std::move(files[0]), std::move(files[1]));
     if (!segment.ok()) {
       return Received::kClosed;
     }
     segment_ = std::move(segment).value();
     has_segment_ = true;
   }
-  FileDescriptor channel = std::move(files[message->segment != 0 ? 3 : 0]);
+  FileDescriptor channel = std::move(files[message->segment != 0 ? 2 : 0]);
   if (message->channel != 0 && channel) {
     if (!IsHarmless(channel) || channels_.size() >= kMaxChannels) {
       return Received::kClosed;

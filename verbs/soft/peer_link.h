@@ -63,7 +63,6 @@ class PeerLink {
   std::atomic<bool> dead_{false};
   std::atomic<bool> slots_only_{false};
   std::atomic<bool> has_segment_{false};
-  const FileDescriptor user_namespace_;  // to show
   std::shared_ptr<Segment> segment_;
   std::map<std::uint32_t, FileDescriptor> channels_;
 };

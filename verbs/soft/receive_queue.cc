@@ -191,9 +191,9 @@ bool ReceiveQueue::Fill(const OwnedRegion* regions, std::uint32_t pd,
   const std::uint32_t completed =
       shared_.completed.load(std::memory_order_relaxed);
   ReceiveCompletion& entry = completions_[completed & mask_];
-  const ScatterList& receive = source_ != nullptr
-                                   ? source_->At(entry.shared_receive)
-                                   : receives_[completed & mask_];
+  // A copy: the program may post into the ring at any time, and a peer says
+  // which entry is meant.
+  ScatterList receive = receives_[completed & mask_];
   const std::uint32_t taken = taken_.load(std::memory_order_acquire);
   const std::uint32_t posted = posted_.load(std::memory_order_acquire);
   std::uint64_t bytes = 0;
@@ -201,9 +201,11 @@ bool ReceiveQueue::Fill(const OwnedRegion* regions, std::uint32_t pd,
     bytes += part.iov_len;
   }
   RegionPlace places[kMaxSge];
-  const bool has_receive = source_ != nullptr
-                               ? shared_.claimed.load() != completed
-                               : completed - taken < posted - taken;
+  const bool has_receive =
+      source_ != nullptr
+          ? shared_.claimed.load() != completed &&
+                source_->Read(IndexOf(qpn_), entry.shared_receive, &receive)
+          : completed - taken < posted - taken;
   if (!has_receive || Room(receive, regions, pd, places) < bytes) {
     return false;
   }

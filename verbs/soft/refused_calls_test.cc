@@ -91,6 +91,7 @@ TEST_P(RefusedCalls, AreDoneWithout) {
     Endpoint endpoint(options);
     pipe.Put(endpoint.identity());
     endpoint.Connect(pipe.Get<Identity>());
+    pipe.Put(true);
     pipe.Get<bool>();  // the request is there
     endpoint.Receive(1, {endpoint.Sge(0, 8)});
     const auto completion = endpoint.Poll();
@@ -111,6 +112,7 @@ TEST_P(RefusedCalls, AreDoneWithout) {
   });
   const auto to = receiver.pipe().Get<Identity>();
   receiver.pipe().Put(sender.pipe().Get<Identity>());
+  receiver.pipe().Get<bool>();  // connected
   sender.pipe().Put(to);
   receiver.pipe().Put(sender.pipe().Get<bool>());
   EXPECT_TRUE(receiver.Join());

@@ -9,6 +9,8 @@
 #include <random>
 #include <utility>
 
+#include "verbs/soft/keep_or_lose.h"
+
 namespace ringpipe::verbs::soft {
 namespace {
 
@@ -156,7 +158,7 @@ void RegionTable::Restore(std::uint32_t key) {
 
 void RegionTable::Release(std::uint32_t key) {
   std::lock_guard lock(mutex_);
-  unused_.push_back(key >> 8);
+  KeepOrLose(unused_, key >> 8);
 }
 
 }  // namespace ringpipe::verbs::soft

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <new>
 #include <optional>
 #include <string>
 #include <utility>
@@ -69,7 +70,7 @@ bool IsSafe(const FileDescriptor& file, std::uint64_t bytes) {
 }
 
 // The file for those who may read it: from now on nobody can map it to write to
-// it, who has not already.
+// it, who has not already. None, with errno, where that cannot be had.
 FileDescriptor Seal(FileDescriptor file) {
   if (fcntl(file.get(), F_ADD_SEALS, F_SEAL_FUTURE_WRITE) == 0) {
     return file;
@@ -78,10 +79,8 @@ FileDescriptor Seal(FileDescriptor file) {
   // those who could change its mode, which are this user's.
   const std::string path = "/proc/self/fd/" + std::to_string(file.get());
   FileDescriptor reading(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!reading || fchmod(file.get(), S_IRUSR) != 0) {
-    return file;
-  }
-  return reading;
+  return fchmod(file.get(), S_IRUSR) == 0 ? std::move(reading)
+                                          : FileDescriptor();
 }
 
 template <typename T>
@@ -169,10 +168,16 @@ Result<std::shared_ptr<Segment>> Segment::Map(Role role, FileDescriptor owned,
       role == Role::kOwner ? PROT_READ | PROT_WRITE : PROT_READ);
   auto* const base =
       MapFile<std::byte>(shared, kMappedBytes, PROT_READ | PROT_WRITE);
-  if (owned_layout == nullptr || base == nullptr) {
+  if (role == Role::kOwner) {
+    owned = Seal(std::move(owned));
+  }
+  if (owned_layout == nullptr || base == nullptr || !owned) {
     const int error = errno;
     if (owned_layout != nullptr) {
       munmap(owned_layout, sizeof(OwnedLayout));
+    }
+    if (base != nullptr) {
+      munmap(base, kMappedBytes);
     }
     return ErrnoStatus(StatusCode::kResourceExhausted,
                        "cannot map a segment of soft0", error);
@@ -245,7 +250,11 @@ void Segment::Free(void* address, std::size_t bytes) {
       return;
     }
   }
-  free_[offset] = length;
+  try {
+    free_[offset] = length;
+  } catch (const std::bad_alloc&) {
+    // Address space that is not used again; its pages are given back.
+  }
 }
 
 std::uint64_t Segment::OffsetOf(const void* address,

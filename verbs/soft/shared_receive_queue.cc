@@ -192,6 +192,17 @@ bool SharedReceiveQueue::Return(std::uint32_t qp_index, std::uint32_t receive,
   return true;
 }
 
+bool SharedReceiveQueue::Read(std::uint32_t qp_index, std::uint32_t receive,
+                              ScatterList* list) {
+  std::lock_guard lock(mutex_);
+  if (receive >= depth_ || !receives_[receive].posted ||
+      ClaimantOf(receive) != qp_index + 1) {
+    return false;
+  }
+  *list = owned_.receives[receive];
+  return true;
+}
+
 std::vector<std::uint32_t> SharedReceiveQueue::ClaimedBy(
     std::uint32_t qp_index) {
   std::lock_guard lock(mutex_);

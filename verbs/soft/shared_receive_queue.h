@@ -68,10 +68,9 @@ class SharedReceiveQueue
   // what it was; else false.
   bool Return(std::uint32_t qp_index, std::uint32_t receive,
               PostedReceive* posted);
-  // Where the receive is to go.
-  const ScatterList& At(std::uint32_t receive) const {
-    return owned_.receives[receive % depth_];
-  }
+  // Where receive `receive` is to go, if the queue pair has claimed it; else
+  // false.
+  bool Read(std::uint32_t qp_index, std::uint32_t receive, ScatterList* list);
   // What the queue pair has claimed and not given back, oldest first.
   std::vector<std::uint32_t> ClaimedBy(std::uint32_t qp_index);
   // Gives all that back.

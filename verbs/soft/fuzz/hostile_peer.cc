@@ -16,8 +16,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "auth/user_namespace.h"
-
 namespace ringpipe::verbs::soft {
 namespace {
 
@@ -144,7 +142,6 @@ void HostilePeer::Listen() {
 
 void HostilePeer::OpenFiles() {
   const off_t enough = off_t{32} << 30;
-  files_[kUserNamespace] = FileDescriptor(OpenUserNamespace());
   files_[kOwned] = FileDescriptor(dup(segment_->owned_fd()));
   files_[kShared] = FileDescriptor(dup(segment_->shared_fd()));
   files_[kChannel] = FileDescriptor(eventfd(0, EFD_CLOEXEC | EFD_SEMAPHORE));
@@ -255,8 +252,7 @@ void HostilePeer::AnswerAll() {
         const bool wanted = message.segment != 0;
         SendLinkMessage(
             socket.get(), message,
-            {wanted ? files_[kUserNamespace].get() : -1,
-             wanted ? files_[kOwned].get() : -1,
+            {wanted ? files_[kOwned].get() : -1,
              wanted ? files_[kShared].get() : -1, files_[kChannel].get()});
       }
     }

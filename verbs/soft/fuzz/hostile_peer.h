@@ -32,7 +32,6 @@ class HostilePeer {
   // What a descriptor that it sends is.
   enum File : std::uint8_t {
     kNoFile,
-    kUserNamespace,
     kOwned,
     kShared,
     kVictimsOwned,

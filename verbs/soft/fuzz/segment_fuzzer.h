@@ -25,7 +25,7 @@ enum class SegmentOp : std::uint8_t {
   kComplete,  // a receive, by the rules. queue pair:1, bytes:2
   kFillSlot,  // queue pair:1, kind:1, access:1, offset:4, bytes:4
   kAnswer,    // by the rules, whoever wants to be attached
-  kRespond,   // file:1 three times, then as kRequest
+  kRespond,   // file:1 twice, then as kRequest
   kRequest,   // file:1, bytes:1 of a LinkMessage, those bytes
   kDatagram,  // bytes:1 of a DatagramHeader, those bytes, bytes:2 of payload
   kHangUp,    // as responder:1 (0: as requester)

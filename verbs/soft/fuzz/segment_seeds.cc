@@ -93,12 +93,10 @@ std::string Slots() {
 std::string Links() {
   const std::string round = Do(SegmentOp::kHousekeep, {});
   std::string all = Do(SegmentOp::kRequest, {HostilePeer::kNoFile, 0}) + round +
-                    Do(SegmentOp::kRequest, {HostilePeer::kUserNamespace, 0}) +
-                    round + Do(SegmentOp::kHangUp, {0}) + round;
+                    Do(SegmentOp::kHangUp, {0}) + round;
   for (std::uint8_t file = 0; file < HostilePeer::kFiles; ++file) {
     all += Do(SegmentOp::kRespond,
-              {HostilePeer::kUserNamespace, HostilePeer::kOwned,
-               HostilePeer::kShared, file, 0}) +
+              {HostilePeer::kOwned, HostilePeer::kShared, file, 0}) +
            round + PostSend(kReliable, IBV_WR_SEND, 8);
   }
   return all + Do(SegmentOp::kHangUp, {1}) + round + Poll() +

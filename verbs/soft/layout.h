@@ -7,10 +7,10 @@
 //
 // "Owner" is the process of the context, "peer" the one requester that is
 // connected to the queue pair. The owner alone writes what is in OwnedLayout,
-// which peers have mapped read-only: nobody but the owner decides where bytes
-// go in its memory. Peers write to SharedLayout as well, all of it; one of them
-// may die at any instruction, and may be wrong: the owner checks whatever it
-// reads there before use, and keeps its own copy of what it decides by.
+// which peers have mapped read-only: nobody else says which memory is given to
+// whom. Peers write to SharedLayout as well, all of it; one of them may die at
+// any instruction, and may be wrong: the owner checks whatever it reads there
+// before use, and keeps its own copy of what it decides by.
 #ifndef RINGPIPE_VERBS_SOFT_LAYOUT_H_
 #define RINGPIPE_VERBS_SOFT_LAYOUT_H_
 

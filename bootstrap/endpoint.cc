@@ -13,6 +13,8 @@
 #include <cstddef>
 #include <cstring>
 
+#include "auth/local_peer.h"
+
 namespace ringpipe {
 namespace {
 
@@ -164,19 +166,16 @@ void DetectDeadHost(int connected_fd) {
   SetOption(connected_fd, IPPROTO_TCP, TCP_USER_TIMEOUT, kUserTimeoutMs);
 }
 
-bool PeerIsSameUser(int connected_fd) {
+Status CheckPeer(int connected_fd) {
   sockaddr_storage address{};
   socklen_t bytes = sizeof(address);
   if (getsockname(connected_fd, reinterpret_cast<sockaddr*>(&address),
                   &bytes) != 0 ||
       address.ss_family != AF_UNIX) {
-    return true;
+    return Status::Ok();
   }
   ucred peer{};
-  bytes = sizeof(peer);
-  return getsockopt(connected_fd, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) ==
-             0 &&
-         peer.uid == geteuid();
+  return CheckLocalPeer(connected_fd, &peer);
 }
 
 }  // namespace ringpipe

@@ -38,9 +38,8 @@ int AcceptFrom(int listening_fd);
 // for lost.
 void DetectDeadHost(int connected_fd);
 
-// For a unix socket, whether the process at the other end runs as this user;
-// true for TCP, which cannot tell.
-bool PeerIsSameUser(int connected_fd);
+// As CheckLocalPeer (auth/local_peer.h); ok for TCP, which cannot tell.
+Status CheckPeer(int connected_fd);
 
 }  // namespace ringpipe
 

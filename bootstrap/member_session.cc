@@ -135,10 +135,13 @@ void MemberSession::RetryLater(const std::string& why) {
 
 void MemberSession::OnConnected() {
   const int fd = connecting_->native_handle();
-  if (options_.secret.empty() && !PeerIsSameUser(fd)) {
-    Refuse("another user's process listens there");
-    OnConnectFailed("another user's process listens there");
-    return;
+  if (options_.secret.empty()) {
+    if (const Status trusted = CheckPeer(fd); !trusted.ok()) {
+      const std::string why = "a stranger listens there: " + trusted.message();
+      Refuse(why);
+      OnConnectFailed(why);
+      return;
+    }
   }
   DetectDeadHost(fd);
   Result<Handshake> handshake =

@@ -224,10 +224,12 @@ void RootSession::MakeRoom() {
 }
 
 void RootSession::Admit(int fd) {
-  if (options_.secret.empty() && !PeerIsSameUser(fd)) {
-    close(fd);
-    Refuse("it belongs to another user");
-    return;
+  if (options_.secret.empty()) {
+    if (const Status trusted = CheckPeer(fd); !trusted.ok()) {
+      close(fd);
+      Refuse(trusted.message());
+      return;
+    }
   }
   DetectDeadHost(fd);
   Result<Handshake> handshake =

@@ -506,7 +506,8 @@ TEST_P(OtherUserTest, IsNotTakenForRankZero) {
   const Variable limit("TEST_JOIN_TIMEOUT_MS", "1000");
   RankProcess rank = StartAs(GetParam(), "work", 1, job_);
   const std::vector<std::string> said = ReadUntil(rank, "create: ");
-  EXPECT_TRUE(HasLine({said.back()}, "another user's process listens there"))
+  EXPECT_TRUE(HasLine({said.back()},
+                      "a stranger listens there: it belongs to another user"))
       << said.back();
   EXPECT_EQ(ReadUntil(squatter, "end"),
             std::vector<std::string>({"heard 0 bytes", "end"}));

@@ -5,6 +5,7 @@
 #include <sys/eventfd.h>
 
 #include <algorithm>
+#include <limits>
 #include <string>
 
 #include "auth/local_peer.h"
@@ -113,7 +114,9 @@ void Housekeeper::Wait(Clock::time_point until) {
   // other errors.
   if (count < 0 && errno != EINTR) {
     count = epoll_wait(epoll_.get(), events, kEventsAtOnce,
-                       Deadline::At(until).PollTimeoutMs(-1));
+                       limit == nullptr ? -1
+                                        : Deadline::At(until).PollTimeoutMs(
+                                              std::numeric_limits<int>::max()));
   }
   for (int i = 0; i < count; ++i) {
     Handle(events[i].data.fd);

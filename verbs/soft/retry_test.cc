@@ -245,6 +245,9 @@ TEST_P(Retry, APeerThatIsSlowToAnswerAtFirstIsWaitedFor) {
   peer.pipe().Put(endpoint.identity());
   peer.pipe().Get<bool>();
   ASSERT_EQ(kill(peer.pid(), SIGSTOP), 0);
+  int status = 0;
+  ASSERT_EQ(waitpid(peer.pid(), &status, WUNTRACED), peer.pid());
+  ASSERT_TRUE(WIFSTOPPED(status));
   endpoint.Connect(identity);
   ASSERT_EQ(endpoint.Send(2, {endpoint.Sge(0, 8)}), 0);
   EXPECT_FALSE(endpoint.Poll(milliseconds(200)));

@@ -11,11 +11,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <chrono>
 #include <string_view>
 #include <utility>
 
-#include "auth/local_peer.h"
 #include "auth/mac.h"
 #include "verbs/soft/context.h"
 #include "verbs/soft/link_message.h"
@@ -27,8 +25,6 @@ namespace {
 // So that a flood cannot keep a poll for ever.
 constexpr int kMostAtOnce = 64;
 constexpr int kBufferBytes = 4 << 20;
-constexpr std::size_t kMostSendersKnown = 1024;
-constexpr std::chrono::seconds kSenderLasts{1};
 constexpr std::string_view kPurpose = "ringpipe software verbs datagram";
 
 std::string_view Characters(std::span<const std::byte> bytes) {
@@ -56,18 +52,19 @@ bool WouldBlock(int error) {
   return error == EAGAIN || error == ENOBUFS || error == ENOMEM;
 }
 
-// The sender, as the kernel names it in `message`.
-std::optional<ucred> SenderOf(msghdr* message) {
+// Whether the sender that the kernel names in `message` is this user's. Of its
+// namespace the kernel tells nothing any more where the sender has ended.
+bool IsFromThisUser(msghdr* message) {
   for (cmsghdr* control = CMSG_FIRSTHDR(message); control != nullptr;
        control = CMSG_NXTHDR(message, control)) {
     if (control->cmsg_level == SOL_SOCKET &&
         control->cmsg_type == SCM_CREDENTIALS) {
       ucred sender;
       memcpy(&sender, CMSG_DATA(control), sizeof sender);
-      return sender;
+      return sender.uid == geteuid();
     }
   }
-  return std::nullopt;
+  return false;
 }
 
 FileDescriptor BindLocal(const Options& options, std::uint32_t block) {
@@ -244,26 +241,10 @@ bool Datagrams::ReceiveLocally() {
   if (got < 0) {
     return false;
   }
-  if ((message.msg_flags & MSG_TRUNC) == 0 && IsTrusted(SenderOf(&message))) {
+  if ((message.msg_flags & MSG_TRUNC) == 0 && IsFromThisUser(&message)) {
     Deliver({buffer_.data(), static_cast<std::size_t>(got)});
   }
   return true;
-}
-
-// To look a process up costs more than to take a datagram.
-bool Datagrams::IsTrusted(const std::optional<ucred>& sender) {
-  if (!sender) {
-    return false;
-  }
-  if (senders_.size() > kMostSendersKnown) {
-    senders_.clear();
-  }
-  Sender& known = senders_[sender->pid];
-  const Clock::time_point now = Clock::now();
-  if (known.user != sender->uid || now > known.until) {
-    known = {sender->uid, CheckLocalProcess(*sender).ok(), now + kSenderLasts};
-  }
-  return known.is_trusted;
 }
 
 bool Datagrams::ReceiveByUdp() {

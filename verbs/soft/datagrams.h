@@ -2,19 +2,15 @@
 #define RINGPIPE_VERBS_SOFT_DATAGRAMS_H_
 
 #include <infiniband/verbs.h>
-#include <sys/socket.h>
 #include <sys/uio.h>
 
 #include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <mutex>
-#include <optional>
 #include <span>
 
-#include "base/deadline.h"
 #include "verbs/soft/file_descriptor.h"
 
 namespace ringpipe::verbs::soft {
@@ -86,7 +82,6 @@ class Datagrams {
   Sent SendByUdp(const DatagramHeader& header, std::span<const iovec> payload);
   bool ReceiveLocally();
   bool ReceiveByUdp();
-  bool IsTrusted(const std::optional<ucred>& sender);
   void Deliver(std::span<const std::byte> datagram);
 
   Context* const context_;
@@ -97,14 +92,7 @@ class Datagrams {
   std::atomic<int> local_fd_{-1};
   std::atomic<int> udp_fd_{-1};
   std::atomic<int> epoll_{-1};
-  std::mutex drain_mutex_;  // for what follows
-  // Processes that have been looked up, by id; not for long, as ids come again.
-  struct Sender {
-    uid_t user = 0;
-    bool is_trusted = false;
-    Clock::time_point until{};
-  };
-  std::map<pid_t, Sender> senders_;
+  std::mutex drain_mutex_;
   alignas(16) std::array<std::byte, kMostBytes> buffer_;  // of Drain
 };
 

@@ -102,21 +102,24 @@ echo "a signal ends it at once, with what it runs, and leaves no results"
 new_pack
 mkfifo "$work/running"
 stand_in cuda_memory_test "echo begun; exec sleep 300 >$work/running"
-rm -f "$work/results.md"
-"$work/pack/run" --output "$work/results.md" >"$work/log" 2>&1 &
-suite=$!
-exec 3<"$work/running" # opens when the program does
-SECONDS=0
-kill -TERM "$suite"
-status=0
-wait "$suite" || status=$?
-((status == 143)) || bad "exit status $status, not 143"
-((SECONDS < 30)) || bad "took $SECONDS s to end"
-# The end of the program: nobody has the FIFO open any more.
-read -r -t 30 -u 3 && bad "the program wrote something"
-((SECONDS < 30)) || bad "the program goes on"
-exec 3<&-
-[[ ! -e $work/results.md ]] || bad "results of an interrupted run"
+# At once means: also while the suite has only just begun the program.
+for _ in 1 2 3 4 5; do
+  rm -f "$work/results.md"
+  "$work/pack/run" --output "$work/results.md" >"$work/log" 2>&1 &
+  suite=$!
+  exec 3<"$work/running" # opens when the program does
+  SECONDS=0
+  kill -TERM "$suite"
+  status=0
+  wait "$suite" || status=$?
+  ((status == 143)) || bad "exit status $status, not 143"
+  ((SECONDS < 30)) || bad "took $SECONDS s to end"
+  # The end of the program: nobody has the FIFO open any more.
+  read -r -t 30 -u 3 && bad "the program wrote something"
+  ((SECONDS < 30)) || bad "the program goes on"
+  exec 3<&-
+  [[ ! -e $work/results.md ]] || bad "results of an interrupted run"
+done
 
 echo "without a GPU nothing is written"
 new_pack

@@ -140,41 +140,28 @@ TEST(LivenessTest, ConcurrentAbortsAreToldOnceOnEveryRank) {
   }
 }
 
-TEST(LivenessTest, KilledRankIsNamedToTheOthersWithinASecond) {
-  std::vector<Bootstrap::Options> all = MakeJob(3);
-  FailureRecord records[2];
-  for (const int rank : {0, 1}) {
-    all[rank].on_failure = records[rank].callback();
-  }
-  const RankProcess process(all[2].launch);
-  std::vector<Joined> ranks = JoinAll({all[0], all[1]});
-  OnAll(&ranks, [](Bootstrap* rank) {
-    ASSERT_TRUE(rank->AllGather(std::to_string(rank->rank()), Soon()).ok());
-  });
-  process.Kill();
-  for (FailureRecord& record : records) {
-    ExpectSays(
-        record.Wait(LivenessBound(seconds(1))), StatusCode::kPeerLost,
-        {"rank 2 (pid " + std::to_string(process.pid()) + " on host ", "died"});
-  }
-}
+class KilledRankTest : public testing::TestWithParam<int> {};
 
-TEST(LivenessTest, KilledRankZeroIsNamedToTheOthersWithinASecond) {
+INSTANTIATE_TEST_SUITE_P(Ranks, KilledRankTest, testing::Values(0, 2));
+
+TEST_P(KilledRankTest, IsNamedToTheOthersWithinASecond) {
   std::vector<Bootstrap::Options> all = MakeJob(3);
+  const RankProcess process(all[GetParam()].launch);
+  all.erase(all.begin() + GetParam());
   FailureRecord records[2];
-  for (const int rank : {1, 2}) {
-    all[rank].on_failure = records[rank - 1].callback();
+  for (const int i : {0, 1}) {
+    all[i].on_failure = records[i].callback();
   }
-  const RankProcess process(all[0].launch);
-  std::vector<Joined> ranks = JoinAll({all[1], all[2]});
+  std::vector<Joined> ranks = JoinAll(all);
   OnAll(&ranks, [](Bootstrap* rank) {
     ASSERT_TRUE(rank->AllGather(std::to_string(rank->rank()), Soon()).ok());
   });
   process.Kill();
   for (FailureRecord& record : records) {
-    ExpectSays(
-        record.Wait(LivenessBound(seconds(1))), StatusCode::kPeerLost,
-        {"rank 0 (pid " + std::to_string(process.pid()) + " on host ", "died"});
+    ExpectSays(record.Wait(LivenessBound(seconds(1))), StatusCode::kPeerLost,
+               {"rank " + std::to_string(GetParam()) + " (pid " +
+                    std::to_string(process.pid()) + " on host ",
+                "died"});
   }
 }
 

@@ -1,8 +1,10 @@
 // Atomics: what they do, and that they exclude each other whoever executes them
 // and however it reaches the memory.
+#include <signal.h>
 #include <string.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <thread>
@@ -225,6 +227,44 @@ TEST(AtomicsThroughSlots, ExcludeThoseThatTheKernelAllows) {
   options.private_memory = true;
   ExpectExactSum(options, 200,
                  {ForbidProcessVm, DoNothing, ForbidProcessVm, DoNothing});
+}
+
+// A peer that is slow to answer is asked again, and then answers each question.
+TEST(AtomicsThroughSlots, AreExecutedOnceWhereAPeerAnswersTwice) {
+  EndpointOptions options;
+  options.private_memory = true;
+  PeerProcess requester([options](ValuePipe& pipe) {
+    ForbidProcessVm();
+    Endpoint endpoint(options);
+    pipe.Put(endpoint.identity());
+    const auto target = pipe.Get<Identity>();
+    endpoint.Connect(target);
+    endpoint.FetchAdd(1, {endpoint.Sge(0, 8)}, target, 8, 1);
+    const auto done = endpoint.Poll();
+    pipe.Put(done && done->status == IBV_WC_SUCCESS);
+    return pipe.Get<bool>();
+  });
+  PeerProcess responder([options](ValuePipe& pipe) {
+    Endpoint endpoint(options);
+    endpoint.Connect(pipe.Get<Identity>());
+    pipe.Put(endpoint.identity());
+    pipe.Get<bool>();  // all was added
+    pipe.Put(Word(endpoint, 8));
+    return pipe.Get<bool>();
+  });
+  responder.pipe().Put(requester.pipe().Get<Identity>());
+  const auto target = responder.pipe().Get<Identity>();
+  kill(responder.pid(), SIGSTOP);
+  requester.pipe().Put(target);
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));  // ten questions
+  kill(responder.pid(), SIGCONT);
+  EXPECT_TRUE(requester.pipe().Get<bool>());
+  responder.pipe().Put(true);
+  EXPECT_EQ(responder.pipe().Get<std::uint64_t>(), 1u);
+  for (PeerProcess* peer : {&requester, &responder}) {
+    peer->pipe().Put(true);
+    EXPECT_TRUE(peer->Join());
+  }
 }
 
 TEST(AtomicLock, IsTakenFromWhoDiedWithIt) {

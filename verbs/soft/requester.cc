@@ -202,11 +202,12 @@ bool Requester::AwaitsFirstAnswer(Clock::time_point now) const {
 
 void Requester::OnAttached(const std::shared_ptr<PeerLink>& link,
                            const LinkMessage& message) {
-  if (link != link_ || message.responder_qpn != dest_qpn_) {
-    return;  // an answer to a question of the past
+  // An answer to a question of the past, or the second to one that was asked
+  // twice: what the responder has in flight must not begin anew.
+  if (link != link_ || message.responder_qpn != dest_qpn_ || responder_) {
+    return;
   }
   connect_patience_ = {};
-  responder_.reset();
   if (message.kind != LinkMessage::kAttached) {
     return;
   }

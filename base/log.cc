@@ -1,16 +1,79 @@
 #include "base/log.h"
 
-#include <cstdio>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <utility>
 
 namespace ringpipe {
 namespace {
 
-// One write a line, so that the lines of several processes do not mix.
-void WriteToStderr(std::string_view line) {
-  std::fprintf(stderr, "%.*s\n", static_cast<int>(line.size()), line.data());
+// A line that has no room is lost; the next that has says how many were.
+std::atomic<int> lost_lines = 0;
+
+// Not longer than what a pipe takes whole or not at all, so that the lines of
+// several processes do not mix.
+std::string Cut(std::string line) {
+  constexpr std::string_view kMore = "...";
+  if (line.size() >= PIPE_BUF) {
+    line.resize(PIPE_BUF - kMore.size() - 1);
+    line += kMore;
+  }
+  return line + '\n';
+}
+
+// A write that does not wait for a reader, whatever is open there. The flags of
+// standard error are not changed: other processes share them.
+bool WriteWithoutWaiting(const std::string& text) {
+  struct stat file {};
+  if (fstat(STDERR_FILENO, &file) != 0) {
+    return true;  // closed: nobody wants to know
+  }
+  const auto bytes = static_cast<ssize_t>(text.size());
+  if (S_ISSOCK(file.st_mode)) {
+    return send(STDERR_FILENO, text.data(), text.size(),
+                MSG_DONTWAIT | MSG_NOSIGNAL) == bytes;
+  }
+  if (!S_ISFIFO(file.st_mode) && !S_ISCHR(file.st_mode)) {
+    return write(STDERR_FILENO, text.data(), text.size()) == bytes;
+  }
+  // The same pipe or terminal, with flags of its own.
+  const int own = open("/proc/self/fd/2",
+                       O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+  if (own >= 0) {
+    const bool written = write(own, text.data(), text.size()) == bytes;
+    close(own);
+    return written;
+  }
+  if (errno == ENXIO) {
+    return false;  // a pipe that nobody reads
+  }
+  // Where it may not be opened anew: between the two calls somebody else may
+  // fill it.
+  pollfd room = {STDERR_FILENO, POLLOUT, 0};
+  return poll(&room, 1, 0) == 1 && (room.revents & POLLOUT) != 0 &&
+         write(STDERR_FILENO, text.data(), text.size()) == bytes;
+}
+
+void WriteToStderr(const std::string& line) {
+  int lost = lost_lines.exchange(0);
+  if (lost > 0 &&
+      WriteWithoutWaiting("ringpipe: " + std::to_string(lost) +
+                          " lines were lost: nobody read them\n")) {
+    lost = 0;
+  }
+  if (lost > 0 || !WriteWithoutWaiting(Cut(line))) {
+    lost_lines += lost + 1;
+  }
 }
 
 }  // namespace

@@ -347,10 +347,13 @@ void ReportFailure(const Options& options, const Rank& rank,
     ReportError(options.error_fd, -1, status);
   } else {
     // Other launchers print what each rank says: what all have to say, rank 0
-    // says for them.
+    // says for them, if it is there.
     const int self = communicator.rank();
     const bool shared = rank.all_know() || IsShared(status.code());
-    if (self == 0 || !shared) {
+    const bool may_be_without_rank_0 =
+        status.code() == StatusCode::kPeerLost &&
+        status.message().find("rank 0 ") != std::string::npos;
+    if (self == 0 || !shared || may_be_without_rank_0) {
       ReportError(-1, shared ? -1 : self, status);
     }
   }

@@ -2,6 +2,7 @@
 
 #include <sys/un.h>
 
+#include <boost/asio/ip/address.hpp>
 #include <charconv>
 #include <string_view>
 
@@ -13,6 +14,12 @@ constexpr std::string_view kUnixPrefix = "unix:@";
 constexpr size_t kMostUnixNameBytes = sizeof(sockaddr_un::sun_path) - 1;
 
 }  // namespace
+
+bool Address::IsLoopback() const {
+  boost::system::error_code not_literal;
+  const auto literal = boost::asio::ip::make_address(host, not_literal);
+  return host == "localhost" || (!not_literal && literal.is_loopback());
+}
 
 std::string Address::ToString() const {
   if (unix_socket) {

@@ -15,6 +15,9 @@ struct Address {
   std::string host;  // a name or a literal without brackets; for unix the NAME
   uint16_t port = 0;
 
+  // Whether only ranks of one host can mean it.
+  bool IsLoopback() const;
+
   // As it is written.
   std::string ToString() const;
 

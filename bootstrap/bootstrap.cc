@@ -45,6 +45,8 @@ int Bootstrap::rank() const { return session_->rank(); }
 
 int Bootstrap::size() const { return session_->size(); }
 
+const std::string& Bootstrap::job_key() const { return session_->job_key(); }
+
 Result<std::vector<std::string>> Bootstrap::AllGather(const std::string& blob,
                                                       Deadline deadline) {
   return session_->Gather(Gathering::kAllGather, blob, deadline);

@@ -19,7 +19,8 @@ class Session;
 
 // A star of authenticated connections with rank 0 at its centre, driven by one
 // thread of its own (Boost.Asio). Rank 0 listens and relays; it is a rank like
-// the others otherwise.
+// the others otherwise. Besides, the others are a chain: 1 to 2, 2 to 3, and so
+// on, by which the news of a failure travels also while rank 0 is stopped.
 //
 // Liveness: a lost connection is a lost rank. It, the first Abort of any rank,
 // or an AllGather or Barrier that not all ranks reach by its deadline, ends the
@@ -29,8 +30,8 @@ class Session;
 // (fork without exec) keep its connection open, and so hide its death.
 //
 // Who may join: only a process that proves in the handshake (auth/handshake.h)
-// to have the same secret and job id. Without a secret the star stays on one
-// host: loopback, or a unix socket between processes of one user. Whoever
+// to have the same secret and job id. Without a secret there is only a unix
+// socket, between processes of one user, for which the kernel vouches. Whoever
 // fails is closed, logged and counted, and hurts nobody: at most 512 such
 // connections (fewer where ulimit -n is low) are open at once, for at most 5 s,
 // in which at most 1 KiB a message is taken.
@@ -41,9 +42,9 @@ class Bootstrap {
  public:
   struct Options {
     Launch launch;
-    std::string secret;  // empty: none; then only loopback and unix sockets
-    // The network interfaces whose addresses are used to reach rank 0 on
-    // another host.
+    std::string secret;  // empty: none; then only unix sockets
+    // The network interfaces at whose addresses rank 0 listens, besides
+    // loopback's, and whose addresses are used to reach it on another host.
     NameFilter interfaces;
     Deadline deadline = Deadline::Infinite();  // for Join
     Logger logger;
@@ -58,8 +59,8 @@ class Bootstrap {
   // the refused connections; kMismatch is an authenticated contradiction (size,
   // duplicate rank, version): both end every rank's Join, and the earliest
   // deadline of any rank counts for all. kInvalidArgument: a bad launch or
-  // address, or one beyond this host without a secret; kUnavailable: rank 0's
-  // address is in use; kPeerLost: a rank died that had joined;
+  // address, or TCP without a secret; kUnavailable: rank 0's address is in use;
+  // kPeerLost: a rank died that had joined;
   // kResourceExhausted: no thread or descriptor.
   static Result<std::unique_ptr<Bootstrap>> Join(const Options& options);
 
@@ -74,6 +75,11 @@ class Bootstrap {
   int rank() const;
   int size() const;
 
+  // 32 bytes that the ranks of this job have in common, and nobody else: made
+  // from the secret, the job id, and what each rank drew for this join. Where
+  // there is no secret they are as private as the unix socket.
+  const std::string& job_key() const;
+
   // Every rank's blob (at most 1 MiB each), by rank. kPeerLost if a rank that
   // is needed has left in order; the reason if the job has failed; kTimeout
   // (which fails the job) names the ranks that have not called; kMismatch
@@ -81,7 +87,10 @@ class Bootstrap {
   // larger blob or a second call at a time.
   Result<std::vector<std::string>> AllGather(const std::string& blob,
                                              Deadline deadline);
-  // Returns when all ranks have called it. Errors as AllGather's.
+  // Returns when all ranks have called it. Errors as AllGather's. Until the
+  // first one, rank 0 goes on listening: a process that then claims a place
+  // which is taken ends the job with kMismatch, since two jobs that were given
+  // one address may have mixed.
   Status Barrier(Deadline deadline);
 
   // Ends the job with `reason` unless it has failed before; returns the reason

@@ -236,44 +236,126 @@ TEST(BootstrapTest, AnotherVersionEndsEveryRanksJoin) {
                     MakeOptions("unix:@" + name, 1, 3)});
   });
   RawPeer newer(name);
-  ASSERT_TRUE(newer.Authenticate({"", "bootstrap", "job", 2}));
+  ASSERT_TRUE(newer.Authenticate({"", "bootstrap", "job", kBootstrapVersion + 1}));
   const Result<Message> told = newer.Receive();
   ASSERT_TRUE(told.ok());
   ExpectSays(std::get<AbortNotice>(told.value()).reason, StatusCode::kMismatch,
-             {"version 2", "version 1"});
+             {"version 3", "version 2"});
   for (const Joined& rank : joining.get()) {
-    ExpectSays(rank.status(), StatusCode::kMismatch, {"version 2"});
+    ExpectSays(rank.status(), StatusCode::kMismatch, {"version 3"});
   }
 }
 
 TEST(BootstrapTest, AddressInUseIsAnErrorAtOnceThatNamesIt) {
   TakenPort port;
+  Bootstrap::Options options = MakeOptions(port.address(), 0, 2);
+  options.secret = "s";
   const auto start = Clock::now();
-  ExpectSays(Bootstrap::Join(MakeOptions(port.address(), 0, 2)).status(),
-             StatusCode::kUnavailable,
+  // Who has it says nothing, for 1 s.
+  ExpectSays(Bootstrap::Join(options).status(), StatusCode::kUnavailable,
              {port.address(), "EADDRINUSE", "RINGPIPE_ROOT"});
-  EXPECT_LT(Clock::now() - start, LivenessBound(seconds(1)));
+  EXPECT_LT(Clock::now() - start, LivenessBound(seconds(2)));
 
-  const std::vector<Bootstrap::Options> job = MakeJob(2);
-  std::vector<Joined> ranks = JoinAll(job);
-  // The listener is gone once all have joined; while they wait it is not.
   const std::string name = UniqueName();
-  Bootstrap::Options waiting = MakeOptions("unix:@" + name, 0, 2);
+  const Bootstrap::Options waiting = MakeOptions("unix:@" + name, 0, 2);
   auto first =
       std::async(std::launch::async, [&] { return Bootstrap::Join(waiting); });
   RawPeer connected(name);  // so it listens
-  ExpectSays(Bootstrap::Join(waiting).status(), StatusCode::kUnavailable,
+  Bootstrap::Options other_job = waiting;
+  other_job.launch.job_id = "another";
+  ExpectSays(Bootstrap::Join(other_job).status(), StatusCode::kUnavailable,
              {"unix:@" + name, "EADDRINUSE"});
   Joined member = Bootstrap::Join(MakeOptions("unix:@" + name, 1, 2));
   EXPECT_TRUE(member.ok());
   EXPECT_TRUE(first.get().ok());
 }
 
-TEST(BootstrapTest, OtherHostsNeedASecret) {
-  for (const int rank : {0, 1}) {
-    ExpectSays(Bootstrap::Join(MakeOptions("192.0.2.1:2000", rank, 2)).status(),
-               StatusCode::kInvalidArgument,
-               {"192.0.2.1:2000", "RINGPIPE_SECRET"});
+// --- Two jobs at one address -------------------------------------------------
+
+// What each rank is told about the job: "A" or "B" by which it belongs to.
+Status GatherJobs(Joined& rank, const std::string& own,
+                  std::vector<std::string>* jobs) {
+  RINGPIPE_RETURN_IF_ERROR(rank.status());
+  RINGPIPE_RETURN_IF_ERROR(rank.value()->Barrier(Soon()));
+  RINGPIPE_ASSIGN_OR_RETURN(*jobs, rank.value()->AllGather(own, Soon()));
+  return Status::Ok();
+}
+
+TEST(TwoJobsTest, AtOneAddressNeverMix) {
+  for (int round = 0; round < 10; ++round) {
+    const std::string root = "unix:@" + UniqueName();
+    std::vector<std::thread> ranks;
+    for (int i = 0; i < 6; ++i) {
+      ranks.emplace_back([&root, i] {
+        Bootstrap::Options options = MakeOptions(root, i % 3, 3);
+        options.deadline = Deadline::After(seconds(2));
+        const std::string own = i < 3 ? "A" : "B";
+        Joined rank = Bootstrap::Join(options);
+        std::vector<std::string> jobs(3, own);
+        (void)GatherJobs(rank, own, &jobs);
+        EXPECT_EQ(jobs, std::vector<std::string>(3, own));
+      });
+    }
+    for (std::thread& rank : ranks) {
+      rank.join();
+    }
+  }
+}
+
+TEST(TwoJobsTest, SecondRankZeroEndsBothJoins) {
+  const std::string name = UniqueName();
+  const Bootstrap::Options options = MakeOptions("unix:@" + name, 0, 2);
+  auto first =
+      std::async(std::launch::async, [&] { return Bootstrap::Join(options); });
+  RawPeer connected(name);  // so it listens
+  const Joined second = Bootstrap::Join(options);
+  const Joined waiting = first.get();
+  for (const Joined* rank : {&second, &waiting}) {
+    ExpectSays(rank->status(), StatusCode::kMismatch,
+               {"two processes claim to be rank 0", "RINGPIPE_JOB_ID"});
+  }
+}
+
+TEST(TwoJobsTest, ClaimOfATakenPlaceEndsTheJobUntilItsFirstBarrier) {
+  const std::vector<Bootstrap::Options> all = MakeJob(2);
+  std::vector<Joined> ranks = JoinAll(all);
+  ExpectSays(Bootstrap::Join(all[1]).status(), StatusCode::kMismatch,
+             {"two processes claim to be rank 1", "RINGPIPE_JOB_ID"});
+  OnAll(&ranks, [](Bootstrap* rank) {
+    ExpectSays(rank->Barrier(Soon()), StatusCode::kMismatch,
+               {"two processes claim to be rank 1"});
+  });
+}
+
+TEST(TwoJobsTest, NothingListensAfterTheFirstBarrier) {
+  std::vector<Bootstrap::Options> all = MakeJob(2);
+  std::vector<Joined> ranks = JoinAll(all);
+  OnAll(&ranks,
+        [](Bootstrap* rank) { EXPECT_TRUE(rank->Barrier(Soon()).ok()); });
+  // As when the same processes make a second communicator.
+  std::vector<Joined> again = JoinAll(all);
+  for (std::vector<Joined>* job : {&ranks, &again}) {
+    OnAll(job,
+          [](Bootstrap* rank) { EXPECT_TRUE(rank->Barrier(Soon()).ok()); });
+  }
+}
+
+TEST(JobKeyTest, IsTheSameInAJobAndDiffersBetweenJobs) {
+  std::vector<Joined> ranks = JoinAll(MakeJob(3));
+  const std::string key = ranks[0].value()->job_key();
+  EXPECT_EQ(key.size(), 32U);
+  OnAll(&ranks, [&](Bootstrap* rank) { EXPECT_EQ(rank->job_key(), key); });
+  std::vector<Joined> others = JoinAll(MakeJob(3));
+  EXPECT_NE(others[0].value()->job_key(), key);
+}
+
+TEST(BootstrapTest, TcpNeedsASecret) {
+  for (const std::string root : {"192.0.2.1:2000", "127.0.0.1:2000"}) {
+    for (const int rank : {0, 1}) {
+      ExpectSays(Bootstrap::Join(MakeOptions(root, rank, 2)).status(),
+                 StatusCode::kInvalidArgument,
+                 {root, "RINGPIPE_SECRET", "unix:@NAME"});
+    }
   }
 }
 
@@ -310,6 +392,7 @@ void ExpectFourJoin(
     ASSERT_TRUE(launch.ok()) << launch.status().ToString();
     all.push_back(MakeOptions("", rank, 4));
     all.back().launch = launch.value();
+    all.back().secret = "s";
   }
   std::vector<Joined> ranks = JoinAll(all);
   OnAll(&ranks,

@@ -9,9 +9,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <boost/asio/ip/address.hpp>
+#include <boost/asio/ip/tcp.hpp>
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
+#include <memory>
 
 #include "auth/local_peer.h"
 
@@ -54,13 +57,17 @@ bool IsSource(const ifaddrs& one, int family) {
   return !IN6_IS_ADDR_LINKLOCAL(&ipv6.sin6_addr);
 }
 
+using InterfaceAddresses = std::unique_ptr<ifaddrs, decltype(&freeifaddrs)>;
+
+InterfaceAddresses ReadInterfaceAddresses() {
+  ifaddrs* list = nullptr;
+  (void)getifaddrs(&list);
+  return {list, &freeifaddrs};
+}
+
 // Binds to the first address of the interfaces; the kernel chooses the port.
 Status BindToInterface(int fd, int family, const NameFilter& interfaces) {
-  ifaddrs* list = nullptr;
-  if (getifaddrs(&list) != 0) {
-    return ErrnoStatus(StatusCode::kUnavailable,
-                       "the network interfaces' addresses", errno);
-  }
+  const InterfaceAddresses list = ReadInterfaceAddresses();
   Status status(
       StatusCode::kUnavailable,
       std::string("no network interface that RINGPIPE_SOCKET_IFNAME "
@@ -68,7 +75,7 @@ Status BindToInterface(int fd, int family, const NameFilter& interfaces) {
           (family == AF_INET ? "IPv4" : "IPv6") + " address");
   const socklen_t bytes =
       family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
-  for (const ifaddrs* i = list; i != nullptr; i = i->ifa_next) {
+  for (const ifaddrs* i = list.get(); i != nullptr; i = i->ifa_next) {
     if (interfaces.Admits(i->ifa_name) && IsSource(*i, family)) {
       SetOption(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, 1);
       status =
@@ -80,7 +87,6 @@ Status BindToInterface(int fd, int family, const NameFilter& interfaces) {
       break;
     }
   }
-  freeifaddrs(list);
   return status;
 }
 
@@ -92,6 +98,43 @@ Endpoint UnixEndpoint(const std::string& name) {
   const size_t bytes = std::min(name.size(), sizeof(address.sun_path) - 1);
   std::memcpy(address.sun_path + 1, name.data(), bytes);
   return Endpoint(&address, offsetof(sockaddr_un, sun_path) + 1 + bytes);
+}
+
+std::vector<Endpoint> ListeningEndpoints(const NameFilter& interfaces,
+                                         uint16_t port) {
+  using boost::asio::ip::make_address;
+  using boost::asio::ip::tcp;
+  if (interfaces.admits_all()) {
+    // IPv6's wildcard takes IPv4's connections as well.
+    return {tcp::endpoint(tcp::v6(), port), tcp::endpoint(tcp::v4(), port)};
+  }
+  std::vector<Endpoint> endpoints;
+  // The last is what Debian's /etc/hosts has for a host's own name.
+  for (const char* loopback : {"127.0.0.1", "::1", "127.0.1.1"}) {
+    endpoints.emplace_back(tcp::endpoint(make_address(loopback), port));
+  }
+  const InterfaceAddresses list = ReadInterfaceAddresses();
+  for (const ifaddrs* i = list.get(); i != nullptr; i = i->ifa_next) {
+    for (const int family : {AF_INET, AF_INET6}) {
+      if (!interfaces.Admits(i->ifa_name) || !IsSource(*i, family)) {
+        continue;
+      }
+      tcp::endpoint endpoint(family == AF_INET ? tcp::v4() : tcp::v6(), 0);
+      std::memcpy(endpoint.data(), i->ifa_addr, endpoint.size());
+      endpoint.port(port);
+      if (!endpoint.address().is_loopback()) {
+        endpoints.emplace_back(endpoint);
+      }
+    }
+  }
+  return endpoints;
+}
+
+Endpoint OwnSide(int fd) {
+  sockaddr_storage address{};
+  socklen_t bytes = sizeof(address);
+  (void)getsockname(fd, reinterpret_cast<sockaddr*>(&address), &bytes);
+  return {&address, bytes};
 }
 
 bool IsLocal(const Endpoint& endpoint) {
@@ -151,11 +194,7 @@ int AcceptFrom(int listening_fd) {
 }
 
 void DetectDeadHost(int connected_fd) {
-  sockaddr_storage address{};
-  socklen_t bytes = sizeof(address);
-  if (getsockname(connected_fd, reinterpret_cast<sockaddr*>(&address),
-                  &bytes) != 0 ||
-      address.ss_family == AF_UNIX) {
+  if (OwnSide(connected_fd).data()->sa_family == AF_UNIX) {
     return;
   }
   SetOption(connected_fd, IPPROTO_TCP, TCP_NODELAY, 1);
@@ -167,11 +206,7 @@ void DetectDeadHost(int connected_fd) {
 }
 
 Status CheckPeer(int connected_fd) {
-  sockaddr_storage address{};
-  socklen_t bytes = sizeof(address);
-  if (getsockname(connected_fd, reinterpret_cast<sockaddr*>(&address),
-                  &bytes) != 0 ||
-      address.ss_family != AF_UNIX) {
+  if (OwnSide(connected_fd).data()->sa_family != AF_UNIX) {
     return Status::Ok();
   }
   ucred peer{};

@@ -4,8 +4,10 @@
 #define RINGPIPE_BOOTSTRAP_ENDPOINT_H_
 
 #include <boost/asio/generic/stream_protocol.hpp>
+#include <cstdint>
 #include <string>
 #include <utility>  // before Asio: Boost 1.74 needs it there
+#include <vector>
 
 #include "base/name_filter.h"
 #include "base/status.h"
@@ -16,6 +18,15 @@ using Endpoint = boost::asio::generic::stream_protocol::endpoint;
 
 // An abstract unix socket's; the name has at most 107 bytes.
 Endpoint UnixEndpoint(const std::string& name);
+
+// The addresses at which rank 0 listens for other hosts: any, or those of the
+// interfaces that `interfaces` admits (RINGPIPE_SOCKET_IFNAME) and, for ranks on
+// its own host, loopback's. Some may not exist.
+std::vector<Endpoint> ListeningEndpoints(const NameFilter& interfaces,
+                                         uint16_t port);
+
+// This end of a connection, or where a socket listens.
+Endpoint OwnSide(int fd);
 
 // Whether only this machine's processes can reach it.
 bool IsLocal(const Endpoint& endpoint);

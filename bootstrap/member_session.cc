@@ -17,14 +17,15 @@ constexpr auto kLongestBackoff = std::chrono::milliseconds(300);
 
 MemberSession::MemberSession(const Bootstrap::Options& options)
     : Session(options),
-      resolver_(io_),
+      resolver_(&io_),
       retry_timer_(io_),
-      backoff_(kFirstBackoff) {}
+      backoff_(kFirstBackoff),
+      chain_(&io_, options.launch.rank, options.launch.size) {}
 
 // --- Finding rank 0 ----------------------------------------------------------
 
 void MemberSession::StartJoin() {
-  Result<Address> address = Address::Parse(options_.launch.root);
+  Result<Address> address = RootAddress();
   if (!address.ok()) {
     Fail(address.status());
     return;
@@ -47,33 +48,22 @@ void MemberSession::Attempt() {
 }
 
 void MemberSession::Resolve() {
-  resolver_.async_resolve(
-      root_.host, std::to_string(root_.port),
-      [this](const error_code& error,
-             const asio::ip::tcp::resolver::results_type& results) {
+  if (attempts_ == 1) {
+    last_failure_ = "no answer yet from the system for the name " + root_.host;
+  }
+  resolver_.Resolve(
+      root_.host, root_.port,
+      [this](const Result<std::vector<Endpoint>>& endpoints) {
         if (stopped()) {
           return;
         }
-        if (error) {
+        if (!endpoints.ok()) {
           // A scheduler may publish the name of rank 0's host later.
-          RetryLater("cannot resolve " + root_.host + ": " + error.message());
+          RetryLater("cannot resolve " + root_.host + ": " +
+                     endpoints.status().message());
           return;
         }
-        untried_.clear();
-        for (const auto& result : results) {
-          const Endpoint endpoint = result.endpoint();
-          if (!options_.secret.empty() || IsLocal(endpoint)) {
-            untried_.insert(untried_.begin(), endpoint);
-          }
-        }
-        if (untried_.empty()) {
-          Fail({StatusCode::kInvalidArgument,
-                root_.ToString() +
-                    " is on another host: set RINGPIPE_SECRET to the same "
-                    "value on all ranks (without a secret, ranks only meet on "
-                    "loopback or a unix socket)"});
-          return;
-        }
+        untried_.assign(endpoints.value().rbegin(), endpoints.value().rend());
         const Endpoint next = untried_.back();
         untried_.pop_back();
         Connect(next);
@@ -144,6 +134,16 @@ void MemberSession::OnConnected() {
     }
   }
   DetectDeadHost(fd);
+  if (contact_.empty()) {
+    Result<std::string> contact =
+        chain_.Listen(root_, OwnSide(fd), options_.interfaces);
+    if (!contact.ok()) {
+      Fail(contact.status().WithContext("for its neighbour, rank " +
+                                        std::to_string(rank() - 1)));
+      return;
+    }
+    contact_ = *std::move(contact);
+  }
   Result<Handshake> handshake =
       Handshake::Create(Handshake::Role::kConnector, handshake_options());
   if (!handshake.ok()) {
@@ -178,9 +178,11 @@ void MemberSession::OnAuthenticated() {
               ": use the same ringpipe on all ranks"});
     return;
   }
+  Identity identity = own_identity();
+  identity.contact = contact_;
   connection_->Send(JoinRequest{static_cast<uint32_t>(rank()),
                                 static_cast<uint32_t>(size()),
-                                LeftMs(options_.deadline), OwnIdentity()});
+                                LeftMs(options_.deadline), identity});
 }
 
 void MemberSession::OnClosed(const Status& reason) {
@@ -254,6 +256,38 @@ void MemberSession::OnGathered(const GatheredBlobs& gathered) {
     CompleteCall(std::move(blobs));
   } else {
     CompleteJoin(std::move(blobs));
+    if (joined()) {
+      ConnectChain();
+    }
+  }
+}
+
+void MemberSession::ConnectChain() {
+  const int above = rank() + 1;
+  chain_.Connect(
+      job_key(), above < size() ? IdentityOf(above).contact : "",
+      options_.interfaces,
+      {[this](const Status& reason) { Fail(reason); },
+       [this](int neighbour, const Status& why) {
+         OnNeighbourLost(neighbour, why);
+       },
+       [this](int neighbour, const std::string& why) {
+         if (!failed() && !leaving()) {
+           options_.logger.Info("no bootstrap connection to " +
+                                DescribeRank(neighbour) + " (" + why +
+                                "): while rank 0 is stopped, the deaths of "
+                                "others are found out late");
+         }
+       }});
+}
+
+void MemberSession::OnNeighbourLost(int neighbour, const Status& why) {
+  // Once rank 0 has left, ranks are no longer each other's concern here.
+  if (!failed() && !leaving() && !HasDeparted(0)) {
+    Fail({StatusCode::kPeerLost, DescribeRank(neighbour) +
+                                     " died: its bootstrap connection "
+                                     "closed (" +
+                                     why.message() + ")"});
   }
 }
 
@@ -288,6 +322,7 @@ Status MemberSession::DescribeTimeout(Gathering gathering) {
 // --- The end -----------------------------------------------------------------
 
 void MemberSession::TellFailure(const Status& reason) {
+  chain_.Tell(reason);
   if (authenticated_) {
     connection_->Send(AbortNotice{reason});
     connection_->FinishSending();
@@ -295,8 +330,9 @@ void MemberSession::TellFailure(const Status& reason) {
 }
 
 void MemberSession::StartLeaving() {
-  resolver_.cancel();
+  resolver_.Cancel();
   retry_timer_.cancel();
+  chain_.Leave();
   if (!authenticated_ || connection_->closed()) {
     FinishLeaving();
     return;

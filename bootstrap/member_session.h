@@ -2,7 +2,6 @@
 #ifndef RINGPIPE_BOOTSTRAP_MEMBER_SESSION_H_
 #define RINGPIPE_BOOTSTRAP_MEMBER_SESSION_H_
 
-#include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <chrono>
 #include <memory>
@@ -11,8 +10,10 @@
 #include <vector>
 
 #include "bootstrap/address.h"
+#include "bootstrap/chain.h"
 #include "bootstrap/connection.h"
 #include "bootstrap/endpoint.h"
+#include "bootstrap/resolver.h"
 #include "bootstrap/session.h"
 
 namespace ringpipe {
@@ -42,12 +43,15 @@ class MemberSession : public Session {
   void OnMessage(const Message& message);
   void OnClosed(const Status& reason);
   void OnGathered(const GatheredBlobs& gathered);
+  void ConnectChain();
+  // A neighbour broke off without a word.
+  void OnNeighbourLost(int neighbour, const Status& why);
 
   // It is useless to go on connecting.
   bool stopped() const { return failed() || leaving(); }
 
   Address root_;
-  boost::asio::ip::tcp::resolver resolver_;
+  Resolver resolver_;
   boost::asio::steady_timer retry_timer_;
   std::chrono::milliseconds backoff_;
   std::vector<Endpoint> untried_;  // of this attempt, the next at the back
@@ -56,6 +60,8 @@ class MemberSession : public Session {
   std::string last_failure_ = "not tried yet";
   std::unique_ptr<Connection::Socket> connecting_;
   std::shared_ptr<Connection> connection_;
+  Chain chain_;
+  std::string contact_;  // where it listens; "" until it does
   bool authenticated_ = false;
   // What has arrived so far of the result of the collective that this rank is
   // in.

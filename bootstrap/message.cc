@@ -23,6 +23,23 @@ void Begin(ByteWriter* writer, Type type) {
   writer->U8(static_cast<uint8_t>(type));
 }
 
+void WriteIdentity(const Identity& identity, ByteWriter* writer) {
+  writer->U32(identity.pid);
+  writer->String(identity.host.substr(0, kMostHostBytes));
+  writer->Raw(AsBytes(identity.nonce));
+  writer->String(identity.contact.substr(0, kMostHostBytes));
+}
+
+Identity ReadIdentity(ByteReader* reader) {
+  Identity identity;
+  identity.pid = reader->U32();
+  identity.host = reader->String(kMostHostBytes);
+  const std::string_view nonce = reader->Raw(sizeof(Nonce));
+  std::copy(nonce.begin(), nonce.end(), identity.nonce.begin());
+  identity.contact = reader->String(kMostHostBytes);
+  return identity;
+}
+
 struct Encoder {
   ByteWriter writer;
 
@@ -36,8 +53,7 @@ struct Encoder {
     writer.U32(request.rank);
     writer.U32(request.size);
     writer.U64(static_cast<uint64_t>(request.left_ms));
-    writer.U32(request.identity.pid);
-    writer.String(request.identity.host.substr(0, kMostHostBytes));
+    WriteIdentity(request.identity, &writer);
   }
   void operator()(const Contribution& contribution) {
     Begin(&writer, Type::kContribution);
@@ -75,8 +91,7 @@ JoinRequest ReadJoinRequest(ByteReader* reader) {
   request.rank = reader->U32();
   request.size = reader->U32();
   request.left_ms = static_cast<int64_t>(reader->U64());
-  request.identity.pid = reader->U32();
-  request.identity.host = reader->String(kMostHostBytes);
+  request.identity = ReadIdentity(reader);
   return request;
 }
 
@@ -110,16 +125,13 @@ std::string Identity::ToString() const {
 
 std::string Identity::Encode() const {
   ByteWriter writer;
-  writer.U32(pid);
-  writer.String(host.substr(0, kMostHostBytes));
+  WriteIdentity(*this, &writer);
   return writer.Take();
 }
 
 Result<Identity> Identity::Decode(std::string_view bytes) {
   ByteReader reader(bytes);
-  Identity identity;
-  identity.pid = reader.U32();
-  identity.host = reader.String(kMostHostBytes);
+  Identity identity = ReadIdentity(&reader);
   if (!reader.finished()) {
     return Status(StatusCode::kInvalidArgument, "not a rank's identity");
   }

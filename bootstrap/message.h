@@ -13,6 +13,7 @@
 #include <variant>
 #include <vector>
 
+#include "auth/mac.h"
 #include "base/status.h"
 
 namespace ringpipe {
@@ -28,6 +29,8 @@ inline constexpr size_t kMostMessageBytes =
 struct Identity {
   uint32_t pid = 0;
   std::string host;
+  Nonce nonce{};  // drawn for this join
+  std::string contact;  // where the rank below connects to (chain.h)
 
   // "pid 1234 on host x".
   std::string ToString() const;

@@ -5,11 +5,12 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <boost/asio/ip/address.hpp>
 #include <cerrno>
 #include <chrono>
 #include <optional>
 #include <utility>
+
+#include "bootstrap/address_holder.h"
 
 namespace ringpipe {
 namespace {
@@ -34,25 +35,21 @@ constexpr auto kStrangersPlace = std::chrono::milliseconds(250);
 constexpr auto kRoomRetry = std::chrono::milliseconds(5);
 constexpr auto kDescriptorsRetry = std::chrono::milliseconds(100);
 
+constexpr char kTwoJobs[] =
+    "; if these are two jobs, give each an address or a RINGPIPE_JOB_ID of its "
+    "own";
+
 // A rank's deadline, a little early, so that it hears from rank 0 who is
 // missing before it gives up by itself.
 int64_t BeforeMs(int64_t left_ms) {
   return left_ms - std::clamp<int64_t>(left_ms / 10, 0, 200);
 }
 
-Status NotLocal(const Address& address) {
-  return {StatusCode::kInvalidArgument,
-          address.ToString() +
-              " is reached from other hosts: set RINGPIPE_SECRET to the same "
-              "value on all ranks (without a secret, ranks only meet on "
-              "loopback or a unix socket)"};
-}
-
 }  // namespace
 
 RootSession::RootSession(const Bootstrap::Options& options)
     : Session(options),
-      resolver_(io_),
+      resolver_(&io_),
       most_strangers_(MostStrangers()),
       ranks_(options.launch.size),
       joined_as_(options.launch.size) {
@@ -63,9 +60,9 @@ RootSession::RootSession(const Bootstrap::Options& options)
 // --- Listening ---------------------------------------------------------------
 
 void RootSession::StartJoin() {
-  joined_as_[0] = OwnIdentity();
+  joined_as_[0] = own_identity();
   if (size() > 1) {
-    const Result<Address> address = Address::Parse(options_.launch.root);
+    const Result<Address> address = RootAddress();
     if (!address.ok()) {
       Fail(address.status());
       return;
@@ -81,44 +78,27 @@ void RootSession::StartJoin() {
 }
 
 void RootSession::ResolveAndListen(const Address& address) {
-  error_code not_literal;
-  const asio::ip::address literal =
-      asio::ip::make_address(address.host, not_literal);
-  const bool loopback =
-      address.host == "localhost" || (!not_literal && literal.is_loopback());
-  if (!options_.secret.empty() && !loopback) {
+  if (!address.IsLoopback()) {
     // What this host's own name means to it is often loopback
     // (/etc/hosts), and its other names need not be addresses of an interface.
-    // IPv6's wildcard takes IPv4's connections as well.
-    ListenOn({asio::ip::tcp::endpoint(asio::ip::tcp::v6(), address.port),
-              asio::ip::tcp::endpoint(asio::ip::tcp::v4(), address.port)},
-             /*all=*/false);
+    ListenOn(ListeningEndpoints(options_.interfaces, address.port),
+             /*all=*/!options_.interfaces.admits_all());
     return;
   }
-  resolver_.async_resolve(
-      address.host, std::to_string(address.port),
-      [this, address](const error_code& error,
-                      const asio::ip::tcp::resolver::results_type& results) {
+  resolver_.Resolve(
+      address.host, address.port,
+      [this, address](const Result<std::vector<Endpoint>>& endpoints) {
         if (failed() || leaving()) {
           return;
         }
-        if (error) {
+        if (!endpoints.ok()) {
           Fail({StatusCode::kInvalidArgument,
                 "rank 0 cannot resolve its own address " + address.ToString() +
-                    ": " + error.message() + "; check RINGPIPE_ROOT"});
+                    ": " + endpoints.status().message() +
+                    "; check RINGPIPE_ROOT"});
           return;
         }
-        std::vector<Endpoint> local;
-        for (const auto& result : results) {
-          if (const Endpoint endpoint = result.endpoint(); IsLocal(endpoint)) {
-            local.push_back(endpoint);
-          }
-        }
-        if (local.empty()) {
-          Fail(NotLocal(address));
-          return;
-        }
-        ListenOn(local, /*all=*/true);
+        ListenOn(endpoints.value(), /*all=*/true);
       });
 }
 
@@ -138,15 +118,12 @@ void RootSession::ListenOn(const std::vector<Endpoint>& endpoints, bool all) {
       // Half of an address would be another process's.
       StopListening();
       listeners_.clear();
-      break;
+      AskHolder(endpoint, last);
+      return;
     }
   }
   if (listeners_.empty()) {
-    Fail(Status(last.code(),
-                last.message() +
-                    "; if another job has the address, choose another one "
-                    "(RINGPIPE_ROOT)")
-             .WithContext(options_.launch.root));
+    Fail(last.WithContext(options_.launch.root));
     return;
   }
   for (const auto& listener : listeners_) {
@@ -154,8 +131,30 @@ void RootSession::ListenOn(const std::vector<Endpoint>& endpoints, bool all) {
   }
 }
 
+void RootSession::AskHolder(const Endpoint& endpoint, const Status& refusal) {
+  Result<Handshake> handshake =
+      Handshake::Create(Handshake::Role::kConnector, handshake_options());
+  if (!handshake.ok()) {
+    Fail(handshake.status());
+    return;
+  }
+  const JoinRequest claim = {0, static_cast<uint32_t>(size()), -1,
+                             own_identity()};
+  AddressHolder::Ask(
+      &io_, endpoint, !options_.secret.empty(), *std::move(handshake), claim,
+      [this, refusal](const Status& answer) {
+        Fail(answer.ok()
+                 ? Status(refusal.code(),
+                          refusal.message() +
+                              "; if another job has the address, choose "
+                              "another one (RINGPIPE_ROOT)")
+                       .WithContext(options_.launch.root)
+                 : answer);
+      });
+}
+
 void RootSession::StopListening() {
-  resolver_.cancel();
+  resolver_.Cancel();
   for (const auto& listener : listeners_) {
     listener->pause.cancel();
     error_code ignored;
@@ -239,12 +238,9 @@ void RootSession::Admit(int fd) {
     Fail(handshake.status());
     return;
   }
-  sockaddr_storage local{};
-  socklen_t bytes = sizeof(local);
-  (void)getsockname(fd, reinterpret_cast<sockaddr*>(&local), &bytes);
   Connection::Socket socket(io_);
   error_code error;
-  socket.assign({local.ss_family, 0}, fd, error);
+  socket.assign(OwnSide(fd).protocol(), fd, error);
   if (error) {
     close(fd);
     return;
@@ -345,16 +341,17 @@ Status RootSession::CheckJoin(const JoinRequest& request) const {
                 " ranks, rank 0 says " + std::to_string(size()) +
                 ": set the same size everywhere"};
   }
-  if (request.rank == 0 || request.rank >= static_cast<uint32_t>(size())) {
+  if (request.rank >= static_cast<uint32_t>(size())) {
     return {StatusCode::kMismatch,
             who + " joined as a member of a job with ranks 0 to " +
                 std::to_string(size() - 1)};
   }
-  if (ranks_[request.rank] != nullptr) {
+  if (request.rank == 0 || ranks_[request.rank] != nullptr) {
     return {StatusCode::kMismatch, "two processes claim to be rank " +
                                        std::to_string(request.rank) + ": " +
                                        joined_as_[request.rank].ToString() +
-                                       ", and " + request.identity.ToString()};
+                                       ", and " + request.identity.ToString() +
+                                       kTwoJobs};
   }
   return Status::Ok();
 }
@@ -464,16 +461,23 @@ void RootSession::CompleteRound() {
   for (std::optional<std::string>& blob : round_.blobs) {
     blobs.push_back(*std::exchange(blob, std::nullopt));
   }
-  SendRound(blobs);
   const Gathering gathering = round_.gathering;
+  if (gathering == Gathering::kBarrier) {
+    // Before the ranks hear of it: the next join of one of them is not ours.
+    StopAdmitting();
+  }
+  SendRound(blobs);
   ++round_.sequence;
   round_.missing = size();
   round_.open = false;
-  if (gathering != Gathering::kJoin) {
+  if (gathering == Gathering::kJoin) {
+    CompleteJoin(std::move(blobs));
+  } else {
     CompleteCall(std::move(blobs));
-    return;
   }
-  // Nobody else is expected: there is nothing to attack any more.
+}
+
+void RootSession::StopAdmitting() {
   StopListening();
   while (!strangers_.empty()) {
     const std::shared_ptr<Connection> late = strangers_.front().connection;
@@ -487,7 +491,6 @@ void RootSession::CompleteRound() {
       late->Close();
     }
   }
-  CompleteJoin(std::move(blobs));
 }
 
 void RootSession::SendRound(const std::vector<std::string>& blobs) {

@@ -2,7 +2,6 @@
 #ifndef RINGPIPE_BOOTSTRAP_ROOT_SESSION_H_
 #define RINGPIPE_BOOTSTRAP_ROOT_SESSION_H_
 
-#include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <chrono>
@@ -17,6 +16,7 @@
 #include "bootstrap/address.h"
 #include "bootstrap/connection.h"
 #include "bootstrap/endpoint.h"
+#include "bootstrap/resolver.h"
 #include "bootstrap/session.h"
 
 namespace ringpipe {
@@ -66,7 +66,11 @@ class RootSession : public Session {
   // Refuses the oldest stranger if it had its time.
   void MakeRoom();
   void Admit(int fd);
+  // Somebody else has the address: fails, with `refusal` or what the other says.
+  void AskHolder(const Endpoint& endpoint, const Status& refusal);
   void StopListening();
+  // The job is complete, and there is nothing to attack any more.
+  void StopAdmitting();
 
   void OnAuthenticated(Connection* connection);
   void OnStrangerClosed(Connection* connection, const Status& reason);
@@ -86,7 +90,7 @@ class RootSession : public Session {
   void FinishLeavingIfAlone();
 
   std::vector<std::unique_ptr<Listener>> listeners_;
-  boost::asio::ip::tcp::resolver resolver_;
+  Resolver resolver_;
   const size_t most_strangers_;
   std::list<Stranger> strangers_;  // the oldest first
   // By rank; null for rank 0 and where nobody has joined. Closed ones stay.

@@ -8,6 +8,7 @@
 #include <new>
 #include <thread>
 
+#include "auth/mac.h"
 #include "base/signals_blocked.h"
 #include "bootstrap/member_session.h"
 #include "bootstrap/root_session.h"
@@ -71,6 +72,7 @@ Result<std::unique_ptr<Session>> Session::Create(
     } else {
       session = std::make_unique<MemberSession>(options);
     }
+    RINGPIPE_RETURN_IF_ERROR(session->MakeOwnIdentity());
     RINGPIPE_RETURN_IF_ERROR(session->StartThread());
     return session;
   } catch (const std::exception& error) {
@@ -270,6 +272,10 @@ void Session::CompleteJoin(std::vector<std::string> identities) {
     }
     decoded.push_back(*std::move(identity));
   }
+  if (const Status made = MakeJobKey(identities); !made.ok()) {
+    Fail(made);
+    return;
+  }
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     identities_ = std::move(decoded);
@@ -378,17 +384,50 @@ std::string Session::DescribeRank(int rank) const {
              : name;
 }
 
+Identity Session::IdentityOf(int rank) const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return identities_[rank];
+}
+
 Handshake::Options Session::handshake_options() const {
   return {options_.secret, "bootstrap", options_.launch.job_id,
           kBootstrapVersion};
 }
 
-Identity Session::OwnIdentity() {
+Status Session::MakeOwnIdentity() {
   std::array<char, 256> host{};
   if (gethostname(host.data(), host.size() - 1) != 0) {
     host = {'?'};
   }
-  return {static_cast<uint32_t>(getpid()), host.data()};
+  RINGPIPE_ASSIGN_OR_RETURN(const Nonce nonce, RandomNonce());
+  own_identity_ = {static_cast<uint32_t>(getpid()), host.data(), nonce};
+  return Status::Ok();
+}
+
+Status Session::MakeJobKey(const std::vector<std::string>& identities) {
+  std::string all;
+  for (const std::string& identity : identities) {
+    all += identity;
+  }
+  RINGPIPE_ASSIGN_OR_RETURN(
+      const Mac key,
+      ComputeMac(options_.secret, {"key of a job", options_.launch.job_id, all}));
+  job_key_ = AsBytes(key);
+  return Status::Ok();
+}
+
+Result<Address> Session::RootAddress() const {
+  RINGPIPE_ASSIGN_OR_RETURN(Address root,
+                            Address::Parse(options_.launch.root));
+  if (!root.unix_socket && options_.secret.empty()) {
+    return Status(StatusCode::kInvalidArgument,
+                  root.ToString() +
+                      " is TCP, where anybody could join: set RINGPIPE_SECRET "
+                      "to the same value on all ranks; or, where all are on "
+                      "one host, let them meet at a unix socket "
+                      "(RINGPIPE_ROOT=unix:@NAME)");
+  }
+  return root;
 }
 
 }  // namespace ringpipe

@@ -21,13 +21,14 @@
 #include "auth/handshake.h"
 #include "base/deadline.h"
 #include "base/status.h"
+#include "bootstrap/address.h"
 #include "bootstrap/bootstrap.h"
 #include "bootstrap/message.h"
 
 namespace ringpipe {
 
 // Of the messages between ranks; ranks of different versions do not join.
-inline constexpr uint32_t kBootstrapVersion = 1;
+inline constexpr uint32_t kBootstrapVersion = 2;
 
 // "1, 3 to 5, 9"; names at most 16 runs of ranks.
 std::string FormatRanks(const std::set<int>& ranks);
@@ -63,6 +64,8 @@ class Session {
 
   int rank() const { return options_.launch.rank; }
   int size() const { return options_.launch.size; }
+  // After a Join that returned ok.
+  const std::string& job_key() const { return job_key_; }
 
  protected:
   explicit Session(const Bootstrap::Options& options);
@@ -100,7 +103,11 @@ class Session {
   // "rank 3 (pid 1234 on host x)", once that is known.
   std::string DescribeRank(int rank) const;
   Handshake::Options handshake_options() const;
-  static Identity OwnIdentity();
+  const Identity& own_identity() const { return own_identity_; }
+  // That rank's, after the join.
+  Identity IdentityOf(int rank) const;
+  // kInvalidArgument where it is no address, or TCP without a secret.
+  Result<Address> RootAddress() const;
 
   // Before the members that use it are gone, nothing may run: Leave sees to
   // that.
@@ -109,6 +116,8 @@ class Session {
 
  private:
   Status StartThread();
+  Status MakeOwnIdentity();
+  Status MakeJobKey(const std::vector<std::string>& identities);
   void LeaveInOrder();
   Result<std::vector<std::string>> WaitForCall();
   Status DepartedStatus(Gathering gathering) const;  // with mutex_ held
@@ -118,6 +127,8 @@ class Session {
       work_;
   boost::asio::steady_timer timeout_timer_{io_};
   boost::asio::steady_timer leave_timer_{io_};
+  Identity own_identity_;
+  std::string job_key_;  // set before Join returns, and not changed again
   bool joined_ = false;
   bool leaving_ = false;
   std::optional<Clock::time_point> timeout_at_;

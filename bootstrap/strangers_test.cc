@@ -13,6 +13,7 @@
 #include "base/liveness_bound.h"
 #include "bootstrap/message.h"
 #include "bootstrap/raw_peer.h"
+#include "bootstrap/session.h"
 #include "bootstrap/test_job.h"
 
 namespace ringpipe {
@@ -32,6 +33,11 @@ void ExpectJoinsDespite(const std::function<void(const std::string&)>& attack,
   Joined zero = root.get();
   ASSERT_TRUE(member.ok()) << member.status().ToString();
   ASSERT_TRUE(zero.ok()) << zero.status().ToString();
+  auto passed = std::async(std::launch::async, [&] {
+    return member.value()->Barrier(Soon());
+  });
+  EXPECT_TRUE(zero.value()->Barrier(Soon()).ok());
+  EXPECT_TRUE(passed.get().ok());
   EXPECT_EQ(zero.value()->refused_connections(), refused);
 }
 
@@ -67,12 +73,13 @@ TEST(StrangersTest, GarbageOfManyKindsIsSaidInShort) {
   }
   RawPeer(name).SendBytes(EncodeFrame("hello"));
   RawPeer(name).SendBytes(std::string("\0\0", 2));
-  EXPECT_FALSE(RawPeer(name).Authenticate({"", "bootstrap", "another job", 1}));
-  EXPECT_FALSE(RawPeer(name).Authenticate({"", "something else", "job", 1}));
-  EXPECT_FALSE(RawPeer(name).Authenticate({"secret", "bootstrap", "job", 1}));
+  EXPECT_FALSE(RawPeer(name).Authenticate({"", "bootstrap", "another job",
+                                         kBootstrapVersion}));
+  EXPECT_FALSE(RawPeer(name).Authenticate({"", "something else", "job", kBootstrapVersion}));
+  EXPECT_FALSE(RawPeer(name).Authenticate({"secret", "bootstrap", "job", kBootstrapVersion}));
   {
     RawPeer stranger(name);
-    EXPECT_TRUE(stranger.Authenticate({"", "bootstrap", "job", 1}));
+    EXPECT_TRUE(stranger.Authenticate({"", "bootstrap", "job", kBootstrapVersion}));
     stranger.Send(Departure{1});
     EXPECT_TRUE(stranger.WaitForClose());
   }
@@ -130,7 +137,7 @@ TEST(StrangersTest, AuthenticatedStrangerThatNeverJoinsIsClosed) {
   ExpectJoinsDespite(
       [](const std::string& name) {
         RawPeer stranger(name);
-        EXPECT_TRUE(stranger.Authenticate({"", "bootstrap", "job", 1}));
+        EXPECT_TRUE(stranger.Authenticate({"", "bootstrap", "job", kBootstrapVersion}));
         stranger.Send(Departure{1});
         EXPECT_TRUE(stranger.WaitForClose());
       },
@@ -145,7 +152,7 @@ TEST(StrangersTest, RankThatBreaksTheProtocolIsCutOffByName) {
   auto joining =
       std::async(std::launch::async, [&] { return Bootstrap::Join(options); });
   RawPeer rank(name);
-  ASSERT_TRUE(rank.Authenticate({"", "bootstrap", "job", 1}));
+  ASSERT_TRUE(rank.Authenticate({"", "bootstrap", "job", kBootstrapVersion}));
   rank.Send(JoinRequest{1, 2, -1, {7, "x"}});
   const Joined root = joining.get();
   ASSERT_TRUE(root.ok());

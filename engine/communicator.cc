@@ -48,7 +48,7 @@ class Communicator::State {
   Result<Request> RunLater(const Call& call, Timeout timeout) {
     const CallOrder::Caller caller(order_);
     std::shared_ptr<Request::State> request;
-    const Status started = Guarded([&]() -> Status {
+    Status started = Guarded([&]() -> Status {
       RINGPIPE_ASSIGN_OR_RETURN(const Engine::CheckedCall checked,
                                 engine_->Check(call));
       const Deadline deadline = DeadlineFor(timeout);
@@ -62,7 +62,7 @@ class Communicator::State {
           [request](const Status& status) { request->End(status); });
     });
     if (!started.ok()) {
-      return started;
+      return Result<Request>(std::move(started));  // a copy could throw
     }
     return Request(std::move(request));
   }

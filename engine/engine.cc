@@ -73,16 +73,17 @@ Result<std::unique_ptr<Engine>> Engine::Create(
     status = engine->CreateExecutor();
   }
   if (status.ok()) {
+    engine->FindAccelerator();
     status = engine->Agree(deadline);
   }
   if (status.ok()) {
+    // Its barrier comes last: from then on nothing fails on one rank alone.
     status = engine->ConnectAll(deadline);
   }
   if (!status.ok()) {
     engine->Fail(status);
     return engine->failure();
   }
-  engine->FindAccelerator();
   return engine;
 }
 
@@ -111,12 +112,9 @@ Status Engine::OpenDevices(Deadline deadline) {
   const auto seed =
       static_cast<std::uint64_t>(environment_.soft_adversary_seed);
   soft.adversary_seed = seed == 0 ? 0 : seed * 1'000'003 + launch_.rank + 1;
-  const auto soft_library = verbs::soft::CreateSoftLibrary(soft);
-  if (soft_library == nullptr) {
-    return {StatusCode::kResourceExhausted,
-            "too many seeds of the adversarial mode in one process: let all "
-            "communicators have the same RINGPIPE_SOFT_ADVERSARY"};
-  }
+  // The job's own, so that devices of different jobs never meet.
+  soft.key = bootstrap_->job_key();
+  const auto soft_library = verbs::soft::CreateSoftLibrary(soft, logger_);
   RINGPIPE_ASSIGN_OR_RETURN(const std::string host, HostIdentity(environment_));
   RINGPIPE_ASSIGN_OR_RETURN(const std::vector<std::string> hosts,
                             bootstrap_->AllGather(host, deadline));
@@ -398,11 +396,15 @@ Result<UserBuffer> Engine::FindMemory(std::uintptr_t base, const void* begin,
   } else if (temporary != nullptr && registers_for_nothing_ &&
              environment_.registration != "never" &&
              bytes >= kTemporaryRegistrationBytes) {
-    RINGPIPE_ASSIGN_OR_RETURN(
-        *temporary,
-        Registration::Create(domains_, begin, bytes, 0, /*relaxed=*/true));
-    buffer.registered = true;
-    buffer.lkeys = temporary->lkeys();
+    auto registered =
+        Registration::Create(domains_, begin, bytes, 0, /*relaxed=*/true);
+    if (registered.ok()) {
+      *temporary = std::move(registered).value();
+      buffer.registered = true;
+      buffer.lkeys = temporary->lkeys();
+    } else if (registered.status().code() != StatusCode::kResourceExhausted) {
+      return registered.status();
+    }  // else it is copied
   }
   return buffer;
 }

@@ -30,13 +30,6 @@ sample=$(sed -n '/^```cpp$/,/^```$/p' <<<"$section" | sed '/^```/d')
 commands=$(sed '/^```cpp$/,/^```$/d' <<<"$section" | sed -n 's/^    //p')
 [[ -n $sample && -n $commands ]] || fail "README.md has no sample, or no commands"
 
-# Another program may have the port that README.md names.
-readonly readme_port=29600
-[[ $commands == *:$readme_port* ]] || fail "README.md does not name port $readme_port"
-free_port() {
-  python3 -c 'import socket; s = socket.create_server(("127.0.0.1", 0)); print(s.getsockname()[1])'
-}
-
 # Runs README's commands, with $1 for PREFIX, in a clone that has been built.
 play() {
   mkdir -p "$work/clone/bazel-bin/engine"
@@ -46,8 +39,7 @@ play() {
   # shellcheck disable=SC2317 # the commands call it
   bazel() { [[ $* == 'build //engine:install' ]]; }
   export -f bazel
-  local script=${commands//PREFIX/$1}
-  timeout 100 bash -euo pipefail -c "${script//:$readme_port/:$(free_port)}"
+  timeout 100 bash -euo pipefail -c "${commands//PREFIX/$1}"
 }
 
 for prefix in ./here "$work/with/an/absolute/path"; do

@@ -7,6 +7,7 @@
 #include <csignal>
 #include <set>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "base/liveness_bound.h"
@@ -344,6 +345,39 @@ TEST_P(KilledRankTest, EndsTheOthersInTwoSecondsNamedAndLeavesNothing) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, KilledRankTest, ::testing::Values(0, 2));
+
+// (ranks, the one that is stopped, the one that is killed)
+class KilledBesideAStoppedRankTest
+    : public ::testing::TestWithParam<std::tuple<int, int, int>> {};
+
+// The news must not depend on any one rank, not on rank 0 either.
+TEST_P(KilledBesideAStoppedRankTest, EndsTheOthersInThreeSecondsNamed) {
+  const auto [size, stopped, victim] = GetParam();
+  std::vector<RankProcess> ranks = Start("loop", size, NewJob());
+  for (RankProcess& rank : ranks) {
+    ASSERT_EQ(rank.ReadLine(kStartTime), "running");
+  }
+  ranks[stopped].Signal(SIGSTOP);
+  const steady_clock::time_point killed = steady_clock::now();
+  ranks[victim].Signal(SIGKILL);
+  for (int rank = 0; rank < size; ++rank) {
+    if (rank == stopped || rank == victim) {
+      continue;
+    }
+    const std::string error = ranks[rank].ReadLine(kStartTime);
+    EXPECT_LT(steady_clock::now() - killed, LivenessBound(seconds(3)))
+        << "rank " << rank;
+    EXPECT_NE(error.find("peer lost: rank " + std::to_string(victim)),
+              std::string::npos)
+        << error;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Ranks, KilledBesideAStoppedRankTest,
+    ::testing::Values(std::tuple(3, 0, 1), std::tuple(4, 0, 3),
+                      std::tuple(4, 1, 0), std::tuple(6, 0, 2),
+                      std::tuple(6, 3, 2), std::tuple(8, 0, 5)));
 
 TEST(LeavingTest, InOrderLeavesNoThreadDescriptorSocketOrSegment) {
   const std::string job = NewJob();

@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
 #include <memory>
 #include <mutex>
@@ -87,6 +88,27 @@ StageCounters CountersOf(const Communicator& communicator,
   }
   ADD_FAILURE() << "no stage " << name;
   return {};
+}
+
+// A device has so many regions; calls do without.
+TEST(RegisterTest, WhereNothingMoreCanBeRegisteredCallsCopy) {
+  ExpectRanks(2, [](Communicator& c) -> Status {
+    constexpr std::size_t kPiece = 64;
+    constexpr std::size_t kMostPieces = 1 << 17;
+    std::vector<std::byte> area(kMostPieces * kPiece);
+    Status status;
+    for (std::size_t i = 0; i < kMostPieces && status.ok(); ++i) {
+      status = c.Register(&area[i * kPiece], kPiece);
+    }
+    EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
+    constexpr std::size_t kCount = 500'000;  // enough to be registered in a call
+    const std::vector<float> values(kCount, 1);
+    std::vector<float> sums(kCount);
+    RINGPIPE_RETURN_IF_ERROR(c.AllReduce(values.data(), sums.data(), kCount,
+                                         DataType::kFloat32, ReduceOp::kSum));
+    EXPECT_EQ(sums, std::vector<float>(kCount, 2));
+    return Status::Ok();
+  });
 }
 
 TEST(RegisterTest, WhatIsRegisteredIsNeitherCopiedInNorRegisteredInACall) {

@@ -213,8 +213,8 @@ void AttackMemory(pid_t pid, std::uintptr_t address) {
   Print("ptrace " + Trace(pid));
 }
 
-// What a context of the device answers to who asks for its segment, as a queue
-// pair that is connected to one of its own.
+// What a context of the device answers to who asks for its segment: nothing,
+// not even that it has no such queue pair.
 std::string AskForSegment(const std::string& name, std::uint32_t index) {
   const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
   sockaddr_un address = {};
@@ -227,10 +227,7 @@ std::string AskForSegment(const std::string& name, std::uint32_t index) {
   }
   verbs::soft::LinkMessage message;
   message.kind = verbs::soft::LinkMessage::kAttach;
-  message.responder_qpn =
-      static_cast<std::uint32_t>(std::stoul(name.substr(name.rfind('/') + 1)))
-          << verbs::soft::kIndexBits |
-      index;
+  message.responder_qpn = index;
   message.requester_qpn = 1U << verbs::soft::kIndexBits | index;
   message.segment = 1;
   verbs::soft::SendLinkMessage(fd, message);

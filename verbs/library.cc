@@ -13,7 +13,9 @@ namespace ringpipe::verbs {
 namespace {
 
 void FindAll(SymbolTable& symbols, Library& library) {
-  symbols.Find("ibv_get_device_list", &library.get_device_list);
+  ibv_device** (*get_device_list)(int*) = nullptr;
+  symbols.Find("ibv_get_device_list", &get_device_list);
+  library.get_device_list = get_device_list;
   symbols.Find("ibv_free_device_list", &library.free_device_list);
   symbols.Find("ibv_get_device_name", &library.get_device_name);
   symbols.Find("ibv_open_device", &library.open_device);

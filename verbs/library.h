@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -33,12 +34,13 @@ enum class ForkSupport {
   kDisabled,
 };
 
-// Each member has the signature and the contract of ibv_NAME. What verbs.h has
-// inline (ibv_post_send, ibv_post_recv, ibv_poll_cq, ibv_req_notify_cq) goes
+// Each member has the signature and the contract of ibv_NAME. The first, which
+// has no argument to say whose devices are meant, may carry that with it. What
+// verbs.h has inline (ibv_post_send, ibv_post_recv, ibv_poll_cq, ibv_req_notify_cq) goes
 // through ibv_context and is called directly. Immutable once filled;
 // thread-safe as verbs is.
 struct Library {
-  ibv_device** (*get_device_list)(int* count);
+  std::function<ibv_device**(int* count)> get_device_list;
   void (*free_device_list)(ibv_device** list);
   const char* (*get_device_name)(ibv_device* device);
   ibv_context* (*open_device)(ibv_device* device);

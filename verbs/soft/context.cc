@@ -57,10 +57,12 @@ T* FailWith(int error) {
 
 // --- Opening and closing -----------------------------------------------------
 
-Context::Context(ibv_device* device, const Options& options)
+Context::Context(ibv_device* device, const Options& options,
+                 const Logger& logger)
     : verbs_context{},
       options_(options),
       port_(options.link_layer, options.interfaces),
+      network_(this, options, &port_, logger),
       housekeeper_(this) {
   sz = sizeof(verbs_context);
   context.device = device;
@@ -80,8 +82,9 @@ Context::Context(ibv_device* device, const Options& options)
 }
 
 std::unique_ptr<Context> Context::Open(ibv_device* device,
-                                       const Options& options) {
-  std::unique_ptr<Context> context(new Context(device, options));
+                                       const Options& options,
+                                       const Logger& logger) {
+  std::unique_ptr<Context> context(new Context(device, options, logger));
   if (!context->Start().ok()) {
     errno = errno != 0 ? errno : ENOMEM;
     return nullptr;
@@ -113,7 +116,7 @@ bool Context::Bind(FileDescriptor* listener) {
   for (int i = 0; i < kBindTries && *listener; ++i) {
     block_ = blocks(random);
     sockaddr_un address;
-    const socklen_t length = ContextAddress(options_.host_id, block_, &address);
+    const socklen_t length = ContextAddress(options_, block_, &address);
     if (network_.Listen(block_) &&
         bind(listener->get(), reinterpret_cast<sockaddr*>(&address), length) ==
             0) {
@@ -486,7 +489,7 @@ std::shared_ptr<PeerLink> Context::LinkTo(std::uint32_t block) {
   std::weak_ptr<PeerLink>& known = links_[block];
   std::shared_ptr<PeerLink> link = known.lock();
   if (link == nullptr || link->dead()) {
-    link = PeerLink::Connect(options_.host_id, block);
+    link = PeerLink::Connect(options_, block);
     known = link;
     if (link != nullptr) {
       housekeeper_.Watch(link->socket());

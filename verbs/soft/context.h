@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/deadline.h"
+#include "base/log.h"
 #include "base/status.h"
 #include "verbs/soft/async_events.h"
 #include "verbs/soft/completion_queue.h"
@@ -49,7 +50,8 @@ class Context : public verbs_context {
  public:
   // nullptr, with errno.
   static std::unique_ptr<Context> Open(ibv_device* device,
-                                       const Options& options);
+                                       const Options& options,
+                                       const Logger& logger);
   // Ends the housekeeper. Objects that the user left go too.
   ~Context();
   Context(const Context&) = delete;
@@ -128,7 +130,7 @@ class Context : public verbs_context {
   void DrainDatagrams();
 
  private:
-  Context(ibv_device* device, const Options& options);
+  Context(ibv_device* device, const Options& options, const Logger& logger);
 
   Status Start();
   bool Bind(FileDescriptor* listener);
@@ -166,7 +168,7 @@ class Context : public verbs_context {
   std::atomic<int> stalled_count_{0};
   std::atomic<std::uint64_t> stalled_[kMaxQueuePairs / 64] = {};
 
-  Network network_{this, options_, &port_};
+  Network network_;
   Housekeeper housekeeper_;  // last: its thread uses all of the above
 };
 

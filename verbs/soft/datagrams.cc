@@ -71,7 +71,7 @@ FileDescriptor BindLocal(const Options& options, std::uint32_t block) {
   FileDescriptor socket(
       ::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   sockaddr_un address;
-  const socklen_t length = DatagramAddress(options.host_id, block, &address);
+  const socklen_t length = DatagramAddress(options, block, &address);
   const int on = 1;
   setsockopt(socket.get(), SOL_SOCKET, SO_RCVBUF, &kBufferBytes,
              sizeof kBufferBytes);
@@ -139,10 +139,10 @@ bool Datagrams::Open() {
   const Options& options = context_->options();
   FileDescriptor local = BindLocal(options, context_->block());
   FileDescriptor udp;
-  if (local && !options.secret.empty()) {
+  if (local && options.other_hosts) {
     udp = BindUdp(options, context_->block());
   }
-  if (!local || (!options.secret.empty() && !udp)) {
+  if (!local || (options.other_hosts && !udp)) {
     return false;
   }
   local_ = std::move(local);
@@ -166,11 +166,10 @@ Datagrams::Sent Datagrams::SendLocally(const DatagramHeader& header,
   DatagramHeader wire = InWireOrder(header);
   iovec parts[1 + kMaxSge] = {{&wire, sizeof wire}};
   std::copy(payload.begin(), payload.end(), parts + 1);
-  sockaddr_un address;
+  LocalAddress address = AddressOf(BlockOf(header.dest_qpn));
   msghdr message = {};
-  message.msg_name = &address;
-  message.msg_namelen = DatagramAddress(context_->options().host_id,
-                                        BlockOf(header.dest_qpn), &address);
+  message.msg_name = &address.name;
+  message.msg_namelen = address.length;
   message.msg_iov = parts;
   message.msg_iovlen = 1 + payload.size();
   if (sendmsg(local_.get(), &message, MSG_NOSIGNAL) >= 0 ||
@@ -180,10 +179,20 @@ Datagrams::Sent Datagrams::SendLocally(const DatagramHeader& header,
   return Sent::kFull;
 }
 
+Datagrams::LocalAddress Datagrams::AddressOf(std::uint32_t block) {
+  std::lock_guard lock(addresses_mutex_);
+  const auto [found, is_new] = addresses_.try_emplace(block);
+  if (is_new) {
+    found->second.length =
+        DatagramAddress(context_->options(), block, &found->second.name);
+  }
+  return found->second;
+}
+
 Datagrams::Sent Datagrams::SendByUdp(const DatagramHeader& header,
                                      std::span<const iovec> payload) {
   if (!udp_) {
-    return Sent::kDone;  // without a secret there are no other hosts
+    return Sent::kDone;  // there are no other hosts
   }
   std::array<std::byte, kMostBytes> datagram;
   const DatagramHeader wire = InWireOrder(header);
@@ -194,7 +203,7 @@ Datagrams::Sent Datagrams::SendByUdp(const DatagramHeader& header,
     bytes += part.iov_len;
   }
   const Result<Mac> mac =
-      ComputeMac(context_->options().secret,
+      ComputeMac(context_->options().key,
                  {kPurpose, Characters({datagram.data(), bytes})});
   if (!mac.ok()) {
     return Sent::kDone;
@@ -259,7 +268,7 @@ bool Datagrams::ReceiveByUdp() {
   }
   const std::span<const std::byte> content(buffer_.data(), bytes - sizeof(Mac));
   const Result<Mac> mac =
-      ComputeMac(context_->options().secret, {kPurpose, Characters(content)});
+      ComputeMac(context_->options().key, {kPurpose, Characters(content)});
   if (mac.ok() &&
       MacsEqual(mac.value(),
                 Characters({buffer_.data() + content.size(), sizeof(Mac)}))) {

@@ -2,12 +2,15 @@
 #define RINGPIPE_VERBS_SOFT_DATAGRAMS_H_
 
 #include <infiniband/verbs.h>
+#include <sys/socket.h>
 #include <sys/uio.h>
+#include <sys/un.h>
 
 #include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <mutex>
 #include <span>
 
@@ -47,13 +50,13 @@ static_assert(sizeof(DatagramHeader) == 56);
 
 // What the UD queue pairs of a context send and receive: unix datagrams on one
 // host, where the kernel says who sent them, and UDP between hosts, where a MAC
-// with the secret does. Lossy, as UD is. Thread-safe.
+// with the options' key does. Lossy, as UD is. Thread-safe.
 class Datagrams {
  public:
   explicit Datagrams(Context* context) : context_(context) {}
 
-  // Binds the sockets, once; false with errno. UDP only where there is a
-  // secret.
+  // Binds the sockets, once; false with errno. UDP only where other hosts
+  // are talked to.
   bool Open();
 
   enum class Sent {
@@ -84,6 +87,12 @@ class Datagrams {
   bool ReceiveByUdp();
   void Deliver(std::span<const std::byte> datagram);
 
+  struct LocalAddress {
+    sockaddr_un name = {};
+    socklen_t length = 0;
+  };
+  LocalAddress AddressOf(std::uint32_t block);
+
   Context* const context_;
   std::mutex open_mutex_;
   FileDescriptor local_;
@@ -92,6 +101,8 @@ class Datagrams {
   std::atomic<int> local_fd_{-1};
   std::atomic<int> udp_fd_{-1};
   std::atomic<int> epoll_{-1};
+  std::mutex addresses_mutex_;
+  std::map<std::uint32_t, LocalAddress> addresses_;  // by block
   std::mutex drain_mutex_;
   alignas(16) std::array<std::byte, kMostBytes> buffer_;  // of Drain
 };

@@ -23,14 +23,16 @@ Options DeviceOptions(const EndpointOptions& options) {
   Options device;
   device.adversary_seed = options.adversary_seed;
   device.host_id = options.host_id;
-  device.secret = options.secret;
+  device.key = options.secret.empty() ? kTestKey : options.secret;
+  device.other_hosts = !options.secret.empty();
   return device;
 }
 
 }  // namespace
 
 Endpoint::Endpoint(const EndpointOptions& options)
-    : options_(options), library_(CreateSoftLibrary(DeviceOptions(options))) {
+    : options_(options),
+      library_(CreateSoftLibrary(DeviceOptions(options), options.logger)) {
   ibv_device** devices = library_->get_device_list(nullptr);
   context = library_->open_device(devices[0]);
   Require(context != nullptr, "open_device");

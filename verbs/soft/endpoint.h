@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "base/log.h"
 #include "verbs/soft/soft_library.h"
 
 namespace ringpipe::verbs::soft {
@@ -28,10 +29,14 @@ struct Identity {
   std::uint64_t address = 0;
 };
 
+// Of endpoints without a secret.
+inline constexpr char kTestKey[] = "key of these tests";
+
 struct EndpointOptions {
   std::uint64_t adversary_seed = 0;
   std::string host_id;  // endpoints with different ones talk over TCP
-  std::string secret;
+  std::string secret;   // with one, other hosts are talked to
+  Logger logger;
   ibv_qp_type type = IBV_QPT_RC;  // or UC
   std::uint8_t max_rd_atomic = 1;
   std::uint32_t shared_receives = 0;  // max_wr of its SRQ; 0: it has none

@@ -1,13 +1,14 @@
 #include "verbs/soft/link_message.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstddef>
-#include <functional>
+#include <string>
+
+#include "auth/mac.h"
 
 namespace ringpipe::verbs::soft {
 namespace {
@@ -36,17 +37,29 @@ void TakeDescriptors(msghdr& header, LinkFiles* files) {
   }
 }
 
-socklen_t AbstractAddress(const char* kind, const std::string& host_id,
+socklen_t AbstractAddress(const char* kind, const Options& options,
                           std::uint32_t block, sockaddr_un* address) {
   *address = {};
   address->sun_family = AF_UNIX;
-  // A host id may be longer than a name.
-  const std::size_t host =
-      host_id.empty() ? 0 : std::hash<std::string>()(host_id);
-  const int length =
-      snprintf(address->sun_path + 1, sizeof address->sun_path - 1, "%s/%zx/%u",
-               kind, host, block);
-  return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + length);
+  const Result<Mac> mac =
+      ComputeMac(options.key, {"name of a software device", kind,
+                               std::to_string(block), "/", options.host_id});
+  if (!mac.ok()) {
+    return 0;  // no address, which is what bind and connect then say
+  }
+  std::string name = "ringpipe-soft/";
+  constexpr std::size_t kNameBytes = 16;  // enough that nobody guesses them
+  for (std::size_t i = 0; i < kNameBytes; ++i) {
+    constexpr char kDigits[] = "0123456789abcdef";
+    const auto byte = static_cast<unsigned char>(mac.value()[i]);
+    name += kDigits[byte >> 4];
+    name += kDigits[byte & 15];
+  }
+  static_assert(sizeof "ringpipe-soft/" + 2 * kNameBytes <
+                sizeof address->sun_path);
+  memcpy(address->sun_path + 1, name.data(), name.size());
+  return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 +
+                                name.size());
 }
 
 }  // namespace
@@ -102,14 +115,14 @@ Received ReceiveLinkMessage(int socket, LinkMessage* message,
                                                         : Received::kClosed;
 }
 
-socklen_t ContextAddress(const std::string& host_id, std::uint32_t block,
+socklen_t ContextAddress(const Options& options, std::uint32_t block,
                          sockaddr_un* address) {
-  return AbstractAddress("ringpipe-soft", host_id, block, address);
+  return AbstractAddress("context", options, block, address);
 }
 
-socklen_t DatagramAddress(const std::string& host_id, std::uint32_t block,
+socklen_t DatagramAddress(const Options& options, std::uint32_t block,
                           sockaddr_un* address) {
-  return AbstractAddress("ringpipe-soft-ud", host_id, block, address);
+  return AbstractAddress("datagrams", options, block, address);
 }
 
 }  // namespace ringpipe::verbs::soft

@@ -10,9 +10,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
-#include <string>
 
 #include "verbs/soft/file_descriptor.h"
+#include "verbs/soft/options.h"
 
 namespace ringpipe::verbs::soft {
 
@@ -54,14 +54,15 @@ enum class Received { kMessage, kNothing, kClosed };
 // The descriptors are in the order in which they were sent.
 Received ReceiveLinkMessage(int socket, LinkMessage* message, LinkFiles* files);
 
-// The abstract socket at which the context of `block` listens on the host of
-// that id (empty: the machine). Names last as long as a socket is bound to
-// them, and a network namespace has its own.
-socklen_t ContextAddress(const std::string& host_id, std::uint32_t block,
+// The abstract socket at which the context of `block` listens, among those who
+// have the same key and host id. Who does not have the key cannot take the name
+// in advance. Names last as long as a socket is bound to them, and a network
+// namespace has its own. 0 where OpenSSL makes no name.
+socklen_t ContextAddress(const Options& options, std::uint32_t block,
                          sockaddr_un* address);
 
 // Likewise the socket of its UD queue pairs.
-socklen_t DatagramAddress(const std::string& host_id, std::uint32_t block,
+socklen_t DatagramAddress(const Options& options, std::uint32_t block,
                           sockaddr_un* address);
 
 }  // namespace ringpipe::verbs::soft

@@ -25,12 +25,15 @@ struct Options {
   // Contexts of one machine that have different host ids treat each other as
   // other hosts.
   std::string host_id = "";
-  // Shared by all hosts. Empty: contexts of other hosts are not talked to.
-  std::string secret = "";
+  // What all contexts that are to find and to trust each other share: their
+  // names on a host are made from it, and the handshake between hosts proves it.
+  std::string key = "";
+  // Whether contexts of other hosts are talked to: where they have the key.
+  bool other_hosts = false;
   // TCP and UDP ports, the same on all hosts.
   int first_port = 16384;
   int last_port = 32767;
-  // The network interfaces whose addresses the port has.
+  // The network interfaces whose addresses the port has, and listens at.
   NameFilter interfaces = {};
 
   bool operator==(const Options&) const = default;
@@ -43,7 +46,8 @@ struct Options {
                              ? LinkLayer::kInfiniband
                              : LinkLayer::kEthernet;
     options.host_id = environment.host_id;
-    options.secret = environment.secret;
+    options.key = environment.secret;
+    options.other_hosts = !environment.secret.empty();
     options.first_port = environment.soft_first_port;
     options.last_port = environment.soft_last_port;
     // It was checked when the environment was read.

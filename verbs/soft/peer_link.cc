@@ -28,12 +28,12 @@ PeerLink::PeerLink(FileDescriptor socket, pid_t pid)
   slots_only_ = pid <= 0;
 }
 
-std::shared_ptr<PeerLink> PeerLink::Connect(const std::string& host_id,
+std::shared_ptr<PeerLink> PeerLink::Connect(const Options& options,
                                             std::uint32_t block) {
   FileDescriptor socket(
       ::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   sockaddr_un address;
-  const socklen_t length = ContextAddress(host_id, block, &address);
+  const socklen_t length = ContextAddress(options, block, &address);
   ucred peer;
   if (!socket ||
       connect(socket.get(), reinterpret_cast<sockaddr*>(&address), length) !=

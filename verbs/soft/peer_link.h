@@ -8,7 +8,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <string>
 
 #include "verbs/soft/file_descriptor.h"
 #include "verbs/soft/link_message.h"
@@ -23,7 +22,7 @@ class PeerLink {
  public:
   // To the context of `block`. nullptr if nobody is there who may be trusted;
   // never blocks.
-  static std::shared_ptr<PeerLink> Connect(const std::string& host_id,
+  static std::shared_ptr<PeerLink> Connect(const Options& options,
                                            std::uint32_t block);
   // To the own context: `segment` is its, `wake` wakes its housekeeper.
   static std::shared_ptr<PeerLink> ToSelf(std::shared_ptr<Segment> segment,

@@ -94,6 +94,12 @@ bool IsIpv4(const ibv_gid& gid) {
   return memcmp(gid.raw, kPrefix, sizeof kPrefix) == 0;
 }
 
+bool IsLoopback(const ibv_gid& gid) {
+  in6_addr address;
+  memcpy(&address, gid.raw, sizeof address);
+  return IsIpv4(gid) ? gid.raw[12] == 127 : IN6_IS_ADDR_LOOPBACK(&address);
+}
+
 bool Port::Entry::operator==(const Entry& other) const {
   return SameGid(gid, other.gid) && interface == other.interface;
 }

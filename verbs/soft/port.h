@@ -67,6 +67,7 @@ class Port {
 
 bool SameGid(const ibv_gid& left, const ibv_gid& right);
 bool IsIpv4(const ibv_gid& gid);
+bool IsLoopback(const ibv_gid& gid);
 
 }  // namespace ringpipe::verbs::soft
 

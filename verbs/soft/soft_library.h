@@ -4,20 +4,21 @@
 
 #include <memory>
 
+#include "base/log.h"
 #include "verbs/library.h"
 #include "verbs/soft/options.h"
 
 namespace ringpipe::verbs::soft {
 
 // A library with one device, "soft0", for processes (and threads) of one host,
-// that is, of one network namespace, and one user (or root); and of other hosts
-// where the options have a secret. Options hold for contexts opened through
-// this table. nullptr where libraries with more than 32 different options exist
-// at once.
+// that is, of one network namespace, and one user; and of other hosts where the
+// options say so. Options and `logger` hold for contexts opened through this
+// table.
 //
 // Fork: a child does not inherit open contexts. It must not use them, and must
 // exec or exit soon: while it lives, peers do not learn of its parent's death.
-std::shared_ptr<const Library> CreateSoftLibrary(const Options& options);
+std::shared_ptr<const Library> CreateSoftLibrary(
+    const Options& options, const Logger& logger = Logger());
 
 }  // namespace ringpipe::verbs::soft
 

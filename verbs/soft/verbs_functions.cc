@@ -109,8 +109,9 @@ __be64 GetDeviceGuid(ibv_device*) { return htobe64(HostGuid()); }
 
 ibv_context* OpenDevice(ibv_device* device) {
   errno = 0;
+  const auto& soft = *static_cast<SoftDevice*>(device);
   std::unique_ptr<Context> context =
-      Context::Open(device, static_cast<SoftDevice*>(device)->options);
+      Context::Open(device, soft.options, soft.logger);
   return context != nullptr ? &context.release()->verbs() : nullptr;
 }
 

@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/log.h"
 #include "verbs/soft/options.h"
 
 namespace ringpipe::verbs::soft {
@@ -20,6 +21,7 @@ struct SoftDevice : ibv_device {
 
   void* padding[16] = {};
   Options options;
+  Logger logger;
 };
 
 // A list with that one device, for ibv_get_device_list.

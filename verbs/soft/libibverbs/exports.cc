@@ -10,6 +10,7 @@
 #include <cstdint>
 
 #include "base/environment.h"
+#include "verbs/soft/libibverbs/user_key.h"
 #include "verbs/soft/verbs_functions.h"
 
 // Macros of verbs.h in the way of functions of the same name.
@@ -35,6 +36,10 @@ soft::SoftDevice* ProcessDevice() {
     }
     auto* made = new soft::SoftDevice;  // outlives other statics
     made->options = soft::Options::From(*environment);
+    made->logger = ringpipe::Logger(environment->log_level);
+    if (made->options.key.empty()) {
+      made->options.key = soft::UserKey(soft::UserHome());
+    }
     return made;
   }();
   return device;

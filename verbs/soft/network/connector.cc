@@ -66,7 +66,7 @@ void Connector::Try() {
     return;
   }
   Network& network = loop_->network();
-  // Without a secret nobody listens but on loopback.
+  // Hosts that are one host in truth meet on loopback.
   const bool local = network.IsLocal(peer->peer().gid);
   const asio::ip::address address =
       local ? asio::ip::address_v4::loopback() : AddressOf(peer->peer().gid);
@@ -106,7 +106,7 @@ void Connector::OnConnected(const std::shared_ptr<RemotePeer>& peer,
   error_code ignored;
   socket_.set_option(tcp::no_delay(true), ignored);
   Result<Introduction> introduction = Introduction::ForConnector(
-      loop_->network().secret(),
+      loop_->network().key(),
       {.from = peer->own(), .to_qpn = peer->peer().qpn, .type = type});
   if (!introduction.ok()) {
     loop_->network().LogDebug(introduction.status().message());

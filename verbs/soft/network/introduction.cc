@@ -15,9 +15,9 @@ constexpr char kPurpose[] = "software verbs device";
 constexpr std::uint32_t kVersion = 1;
 constexpr std::string_view kWelcome = "welcome";
 
-Handshake::Options MakeOptions(const std::string& secret) {
+Handshake::Options MakeOptions(const std::string& key) {
   return {
-      .secret = secret, .purpose = kPurpose, .job_id = "", .version = kVersion};
+      .secret = key, .purpose = kPurpose, .job_id = "", .version = kVersion};
 }
 
 std::size_t PayloadBytes(const std::string& frame) {
@@ -38,18 +38,18 @@ Introduction::Introduction(bool connects, const Claim& claim,
       own_claim_(claim),
       handshake_(std::move(handshake)) {}
 
-Result<Introduction> Introduction::ForConnector(const std::string& secret,
+Result<Introduction> Introduction::ForConnector(const std::string& key,
                                                 const Claim& claim) {
   RINGPIPE_ASSIGN_OR_RETURN(
       Handshake handshake,
-      Handshake::Create(Handshake::Role::kConnector, MakeOptions(secret)));
+      Handshake::Create(Handshake::Role::kConnector, MakeOptions(key)));
   return Introduction(true, claim, std::move(handshake));
 }
 
-Result<Introduction> Introduction::ForAcceptor(const std::string& secret) {
+Result<Introduction> Introduction::ForAcceptor(const std::string& key) {
   RINGPIPE_ASSIGN_OR_RETURN(
       Handshake handshake,
-      Handshake::Create(Handshake::Role::kAcceptor, MakeOptions(secret)));
+      Handshake::Create(Handshake::Role::kAcceptor, MakeOptions(key)));
   return Introduction(false, Claim(), std::move(handshake));
 }
 

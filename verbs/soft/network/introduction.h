@@ -37,9 +37,9 @@ class Introduction {
   };
 
   // kUnavailable as Handshake::Create.
-  static Result<Introduction> ForConnector(const std::string& secret,
+  static Result<Introduction> ForConnector(const std::string& key,
                                            const Claim& claim);
-  static Result<Introduction> ForAcceptor(const std::string& secret);
+  static Result<Introduction> ForAcceptor(const std::string& key);
 
   // The first bytes to send; the acceptor has none.
   std::string Start();

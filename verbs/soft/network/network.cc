@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <netinet/in.h>
+#include <string.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -14,6 +15,8 @@ namespace ringpipe::verbs::soft {
 namespace {
 
 constexpr int kBacklog = 1024;
+// A flood of strangers must not become a flood of log lines.
+constexpr int kMostStrangersLogged = 10;
 
 // A listening socket; none, with errno.
 FileDescriptor ListenAt(const sockaddr* address, socklen_t length,
@@ -47,22 +50,38 @@ FileDescriptor ListenIpv4(in_addr_t address, std::uint16_t port) {
   return ListenAt(reinterpret_cast<sockaddr*>(&ipv4), sizeof ipv4, 0);
 }
 
-FileDescriptor ListenAnywhere(std::uint16_t port) {
+FileDescriptor ListenIpv6(const in6_addr& address, std::uint16_t port,
+                          int ipv6_only) {
   sockaddr_in6 ipv6 = {};
   ipv6.sin6_family = AF_INET6;
   ipv6.sin6_port = htons(port);
-  ipv6.sin6_addr = in6addr_any;
-  FileDescriptor both =
-      ListenAt(reinterpret_cast<sockaddr*>(&ipv6), sizeof ipv6, 0);
+  ipv6.sin6_addr = address;
+  return ListenAt(reinterpret_cast<sockaddr*>(&ipv6), sizeof ipv6, ipv6_only);
+}
+
+FileDescriptor ListenAnywhere(std::uint16_t port) {
+  FileDescriptor both = ListenIpv6(in6addr_any, port, 0);
   // A kernel may have no IPv6.
   return both || errno == EADDRINUSE ? std::move(both)
                                      : ListenIpv4(INADDR_ANY, port);
 }
 
+FileDescriptor ListenAtGid(const ibv_gid& gid, std::uint16_t port) {
+  in6_addr address;
+  memcpy(&address, gid.raw, sizeof address);
+  if (!IsIpv4(gid)) {
+    return ListenIpv6(address, port, 1);
+  }
+  in_addr_t ipv4;
+  memcpy(&ipv4, gid.raw + 12, sizeof ipv4);
+  return ListenIpv4(ntohl(ipv4), port);
+}
+
 }  // namespace
 
-Network::Network(Context* context, const Options& options, const Port* port)
-    : context_(context), options_(options), port_(port) {}
+Network::Network(Context* context, const Options& options, const Port* port,
+                 const Logger& logger)
+    : context_(context), options_(options), port_(port), logger_(logger) {}
 
 Network::~Network() = default;
 
@@ -77,30 +96,56 @@ std::uint16_t Network::PortOf(std::uint32_t qpn) const {
 }
 
 bool Network::Listen(std::uint32_t block) {
-  // Without a secret anybody on the machine could connect; who wants the
-  // machine to be several hosts accepts that.
-  if (options_.secret.empty() && options_.host_id.empty()) {
+  listeners_.clear();
+  // Without a key anybody could connect.
+  if (options_.key.empty() ||
+      (!options_.other_hosts && options_.host_id.empty())) {
     return true;
   }
   const std::uint16_t port = PortOf(block << kIndexBits);
-  FileDescriptor listener = options_.secret.empty()
-                                ? ListenIpv4(INADDR_LOOPBACK, port)
-                                : ListenAnywhere(port);
-  listeners_.clear();
-  if (listener) {
-    listeners_.push_back(std::move(listener));
-    return true;
+  const bool anywhere =
+      options_.other_hosts && options_.interfaces.admits_all();
+  bool ok = Keep(anywhere ? ListenAnywhere(port)
+                          : ListenIpv4(INADDR_LOOPBACK, port));
+  for (int i = 0; ok && options_.other_hosts && !anywhere; ++i) {
+    Port::Entry entry;
+    if (!port_->QueryGid(i, &entry)) {
+      break;
+    }
+    if (entry.interface != 0 && !IsLoopback(entry.gid)) {
+      ok = Keep(ListenAtGid(entry.gid, port));
+    }
   }
-  const int error = errno;
-  if (error != EADDRINUSE) {
+  if (!ok) {
+    listeners_.clear();
+    errno = EADDRINUSE;
+  } else if (listeners_.empty()) {
     LogDebug("soft0: cannot listen at port " + std::to_string(port));
   }
-  errno = error;
-  return error != EADDRINUSE;
+  return ok;
+}
+
+bool Network::Keep(FileDescriptor listener) {
+  if (!listener) {
+    return errno != EADDRINUSE;
+  }
+  listeners_.push_back(std::move(listener));
+  return true;
+}
+
+void Network::OnStranger(const Status& reason) {
+  const int count = ++strangers_;
+  if (count <= kMostStrangersLogged) {
+    logger_.Warning("soft0: refused a connection over TCP: " +
+                    reason.message() +
+                    (count == kMostStrangersLogged
+                         ? "; further ones are not logged"
+                         : ""));
+  }
 }
 
 int Network::Check(const ibv_gid& peer) const {
-  if (!options_.secret.empty() || IsLocal(peer)) {
+  if (options_.other_hosts || IsLocal(peer)) {
     return 0;
   }
   logger_.Error(

@@ -3,6 +3,7 @@
 
 #include <infiniband/verbs.h>
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "base/log.h"
+#include "base/status.h"
 #include "verbs/soft/file_descriptor.h"
 #include "verbs/soft/network/remote_peer.h"
 #include "verbs/soft/options.h"
@@ -29,7 +31,8 @@ class NetworkLoop;
 // there is a thread. Thread-safe.
 class Network {
  public:
-  Network(Context* context, const Options& options, const Port* port);
+  Network(Context* context, const Options& options, const Port* port,
+          const Logger& logger);
   ~Network();  // Stop first
   Network(const Network&) = delete;
   Network& operator=(const Network&) = delete;
@@ -37,7 +40,8 @@ class Network {
   // Blocks below this have a port.
   std::uint32_t blocks() const;
   // Listens at the block's port; false with EADDRINUSE: somebody else has that
-  // block. Without a secret only where there is a host id, on loopback. A host
+  // block. Only where the options have a key: on the addresses of the interfaces
+  // where they admit other hosts, on loopback where they have a host id. A host
   // where nobody may listen has its queue pairs to itself; that is no error.
   bool Listen(std::uint32_t block);
   // Whoever waits for something anyway waits for these to be readable, and then
@@ -60,19 +64,24 @@ class Network {
   // For its own parts.
   void LogDebug(const std::string& line) const { logger_.Debug(line); }
   void LogWarning(const std::string& line) const { logger_.Warning(line); }
-  const std::string& secret() const { return options_.secret; }
+  // A connection that was no peer's: counted, and logged for the first times.
+  void OnStranger(const Status& reason);
+  const std::string& key() const { return options_.key; }
   std::uint16_t PortOf(std::uint32_t qpn) const;
   bool IsLocal(const ibv_gid& gid) const { return port_->IsLocal(gid); }
 
  private:
   // The loop, which begins to run now if it has not; nullptr: it cannot.
   NetworkLoop* Loop();
+  // False where the address is in use.
+  bool Keep(FileDescriptor listener);
 
   Context* const context_;
   const Options options_;
   const Port* const port_;
   const Logger logger_;
   std::vector<FileDescriptor> listeners_;
+  std::atomic<int> strangers_{0};
   std::mutex mutex_;
   std::unique_ptr<NetworkLoop> loop_;
   bool stopped_ = false;

@@ -111,7 +111,7 @@ void NetworkLoop::Accept(Acceptor* acceptor) {
 
 void NetworkLoop::Meet(tcp::socket socket) {
   Result<Introduction> introduction =
-      Introduction::ForAcceptor(network_->secret());
+      Introduction::ForAcceptor(network_->key());
   if (!introduction.ok()) {
     network_->LogDebug(introduction.status().message());
     return;
@@ -141,10 +141,7 @@ void NetworkLoop::ForgetDone() {
 
 void NetworkLoop::OnClaim(PendingConnection& stranger, const Status& status) {
   if (!status.ok()) {
-    ++strangers_refused_;
-    network_->LogDebug("soft0: connection " +
-                       std::to_string(strangers_refused_) +
-                       " of a stranger closed: " + status.message());
+    network_->OnStranger(status);
     return;
   }
   const Introduction::Claim& claim = *stranger.introduction().claim();

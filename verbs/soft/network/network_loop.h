@@ -61,7 +61,6 @@ class NetworkLoop {
   boost::asio::steady_timer accept_pause_;
   std::vector<std::unique_ptr<Acceptor>> acceptors_;
   std::deque<std::weak_ptr<PendingConnection>> strangers_;  // oldest first
-  std::uint64_t strangers_refused_ = 0;
   int lingering_ = 0;
   bool stopping_ = false;
   std::thread thread_;

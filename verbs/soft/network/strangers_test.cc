@@ -4,11 +4,13 @@
 #include <sys/socket.h>
 
 #include <array>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/log.h"
 #include "gtest/gtest.h"
 #include "verbs/soft/endpoint.h"
 #include "verbs/soft/file_descriptor.h"
@@ -131,13 +133,42 @@ TEST_F(Strangers, GarbageInsteadOfAnIntroductionClosesTheConnection) {
   Exchange();
 }
 
+// In a bounded number of lines: strangers choose how many they are.
+TEST(StrangersAreLogged, WhereTheUserSeesIt) {
+  std::vector<std::string> lines;
+  std::mutex mutex;
+  EndpointOptions options;
+  options.host_id = "here";
+  options.logger =
+      Logger(LogLevel::kWarning, [&](LogLevel level, std::string_view line) {
+        EXPECT_EQ(level, LogLevel::kWarning);
+        std::lock_guard lock(mutex);
+        lines.emplace_back(line);
+      });
+  {
+    Endpoint victim(options);
+    for (int i = 0; i < 15; ++i) {
+      RawConnection raw(victim.qp->qp_num);
+      raw.Send("GET / HTTP/1.1\r\n\r\n");
+      EXPECT_TRUE(raw.ClosedByPeer());
+    }
+  }
+  ASSERT_EQ(lines.size(), 10U);
+  EXPECT_NE(lines.front().find("refused a connection over TCP"),
+            std::string::npos)
+      << lines.front();
+  EXPECT_NE(lines.back().find("further ones are not logged"),
+            std::string::npos)
+      << lines.back();
+}
+
 TEST_F(Strangers, ThoseWhoSayNothingDoNotKeepPeersOut) {
   std::vector<RawConnection> silent;
   for (int i = 0; i < 200; ++i) {
     silent.emplace_back(victim_->qp->qp_num);
   }
   RawConnection peer(victim_->qp->qp_num);
-  EXPECT_TRUE(peer.Introduce("", FakeClaim()));
+  EXPECT_TRUE(peer.Introduce(kTestKey, FakeClaim()));
   EXPECT_TRUE(silent.front().ClosedByPeer());
   Exchange();
 }
@@ -152,9 +183,9 @@ TEST_F(Strangers, WrongSecretOrClaimIsNotWelcome) {
     claim.to_qpn ^= i == 2 ? 1 : 0;  // one that does not exist
     claim.to_qpn ^= i == 3 ? 0xff000000 : 0;
     claim.type = i == 4 ? IBV_QPT_UC : IBV_QPT_RC;
-    EXPECT_FALSE(RawConnection(victim_->qp->qp_num).Introduce("", claim)) << i;
+    EXPECT_FALSE(RawConnection(victim_->qp->qp_num).Introduce(kTestKey, claim)) << i;
   }
-  EXPECT_TRUE(RawConnection(victim_->qp->qp_num).Introduce("", good));
+  EXPECT_TRUE(RawConnection(victim_->qp->qp_num).Introduce(kTestKey, good));
   Exchange();
 }
 
@@ -173,7 +204,7 @@ TEST_F(Strangers, GarbageOfAPeerClosesItsConnectionOnly) {
        {std::string(4096, 'x'), Packet(past_the_end, "0123456789"),
         Packet(unasked, "01234567"), Packet(early)}) {
     RawConnection raw(victim_->qp->qp_num);
-    ASSERT_TRUE(raw.Introduce("", FakeClaim()));
+    ASSERT_TRUE(raw.Introduce(kTestKey, FakeClaim()));
     raw.Send(garbage);
     EXPECT_TRUE(raw.ClosedByPeer());
     EXPECT_EQ(victim_->State(), IBV_QPS_RTS);
@@ -183,7 +214,7 @@ TEST_F(Strangers, GarbageOfAPeerClosesItsConnectionOnly) {
 
 TEST_F(Strangers, MoreReadsThanAllowedCloseTheConnection) {
   RawConnection raw(victim_->qp->qp_num);
-  ASSERT_TRUE(raw.Introduce("", FakeClaim()));
+  ASSERT_TRUE(raw.Introduce(kTestKey, FakeClaim()));
   PacketHeader read;
   read.opcode = IBV_WR_RDMA_READ;
   read.rkey = victim_->identity().rkey;
@@ -202,7 +233,7 @@ TEST_F(Strangers, MoreReadsThanAllowedCloseTheConnection) {
 
 TEST_F(Strangers, RequestIsAnsweredOnceHoweverOftenItComes) {
   RawConnection raw(victim_->qp->qp_num);
-  ASSERT_TRUE(raw.Introduce("", FakeClaim()));
+  ASSERT_TRUE(raw.Introduce(kTestKey, FakeClaim()));
   ASSERT_EQ(victim_->Receive(1, {victim_->Sge(0, 8)}), 0);
   ASSERT_EQ(victim_->Receive(2, {victim_->Sge(0, 8)}), 0);
   PacketHeader header;

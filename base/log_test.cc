@@ -1,0 +1,95 @@
+#include "base/log.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <string>
+
+namespace ringpipe {
+namespace {
+
+// While it lives, what is written to standard error comes out of `reader`.
+class RedirectedStderr {
+ public:
+  explicit RedirectedStderr(int writer) : saved_(dup(STDERR_FILENO)) {
+    dup2(writer, STDERR_FILENO);
+    close(writer);
+  }
+  ~RedirectedStderr() {
+    dup2(saved_, STDERR_FILENO);
+    close(saved_);
+  }
+
+ private:
+  int saved_;
+};
+
+std::string ReadAll(int reader) {
+  fcntl(reader, F_SETFL, O_NONBLOCK);
+  std::string all;
+  char buffer[65536];
+  for (ssize_t got; (got = read(reader, buffer, sizeof buffer)) > 0;) {
+    all.append(buffer, got);
+  }
+  return all;
+}
+
+// More than anything between two processes holds.
+constexpr int kManyLines = 20'000;
+
+void ExpectLosesWhatNobodyReads(int reader, int writer) {
+  const Logger logger(LogLevel::kInfo, "rank 3");
+  {
+    const RedirectedStderr redirected(writer);
+    for (int i = 0; i < kManyLines; ++i) {
+      logger.Info("line " + std::to_string(i) + std::string(50, '.'));
+    }
+    const std::string kept = ReadAll(reader);
+    EXPECT_TRUE(kept.starts_with("ringpipe[rank 3] info: line 0."));
+    EXPECT_EQ(kept.back(), '\n');
+    logger.Error("after");
+  }
+  const std::string after = ReadAll(reader);
+  EXPECT_TRUE(after.ends_with(" lines were lost: nobody read them\n"
+                              "ringpipe[rank 3] error: after\n"))
+      << after;
+  close(reader);
+}
+
+TEST(LogTest, AFullPipeHoldsNobodyUp) {
+  int ends[2];
+  ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
+  ExpectLosesWhatNobodyReads(ends[0], ends[1]);
+}
+
+TEST(LogTest, AFullSocketHoldsNobodyUp) {
+  int ends[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+  ExpectLosesWhatNobodyReads(ends[0], ends[1]);
+}
+
+TEST(LogTest, APipeThatNobodyHasOpenIsNoError) {
+  int ends[2];
+  ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
+  close(ends[0]);
+  const RedirectedStderr redirected(ends[1]);
+  Logger().Error("nobody reads this, and no signal comes");
+}
+
+TEST(LogTest, ALongLineIsCut) {
+  int ends[2];
+  ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
+  {
+    const RedirectedStderr redirected(ends[1]);
+    Logger().Error(std::string(100'000, 'x'));
+  }
+  const std::string line = ReadAll(ends[0]);
+  EXPECT_LT(line.size(), 5000U);
+  EXPECT_TRUE(line.ends_with("xxx...\n"));
+  close(ends[0]);
+}
+
+}  // namespace
+}  // namespace ringpipe

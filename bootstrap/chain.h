@@ -1,0 +1,88 @@
+// The members' connections to their neighbours by rank.
+#ifndef RINGPIPE_BOOTSTRAP_CHAIN_H_
+#define RINGPIPE_BOOTSTRAP_CHAIN_H_
+
+#include <boost/asio/generic/stream_protocol.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>  // before Asio: Boost 1.74 needs it there
+
+#include "base/name_filter.h"
+#include "base/status.h"
+#include "bootstrap/address.h"
+#include "bootstrap/connection.h"
+#include "bootstrap/endpoint.h"
+#include "bootstrap/resolver.h"
+
+namespace ringpipe {
+
+// Rank 1 to 2, 2 to 3, and so on. With them the news of a failure does not
+// depend on rank 0, which may be stopped: who dies is missed by both of its
+// neighbours, and reasons travel along what is left. (Rank 0 is everybody's
+// neighbour already.) The higher rank listens, the lower one connects; both
+// prove that they have the job's key. On the io_context's one thread.
+class Chain {
+ public:
+  struct Events {
+    // A neighbour says why the job has failed.
+    std::function<void(const Status& reason)> told;
+    // The connection to a neighbour broke, and it had not said that it leaves.
+    std::function<void(int rank, const Status& why)> lost;
+    // There is no connection to that neighbour, and there will be none.
+    std::function<void(int rank, const std::string& why)> missing;
+  };
+
+  Chain(boost::asio::io_context* io, int rank, int size);
+
+  // Before the join. Returns where the rank below will connect to, for all to
+  // know; "" where there is none. `own_side` is this end of the connection to
+  // rank 0, which is at `root`.
+  Result<std::string> Listen(const Address& root, const Endpoint& own_side,
+                             const NameFilter& interfaces);
+
+  // After the join. `contact_above` is what Listen returned on the next rank.
+  void Connect(const std::string& job_key, const std::string& contact_above,
+               const NameFilter& interfaces, Events events);
+
+  // Says so to both neighbours, and then no more.
+  void Tell(const Status& reason);
+  void Leave();
+
+ private:
+  using Link = std::shared_ptr<Connection>;
+
+  bool has_below() const { return rank_ >= 2; }
+  bool has_above() const { return rank_ >= 1 && rank_ + 1 < size_; }
+  void WaitToAccept();
+  void Accept();
+  void OnEndpoints(const Result<std::vector<Endpoint>>& endpoints,
+                   const NameFilter& interfaces);
+  void OnConnected();
+  Link Start(Connection::Socket socket, Handshake::Role role, int lower_rank,
+             std::function<void(const Link&)> authenticated,
+             std::function<void(const Status&)> failed);
+  // From now on `link` is the connection to that rank.
+  void Adopt(const Link& link, int rank);
+  void SendLast(const Message& message);
+
+  boost::asio::io_context* const io_;
+  const int rank_;
+  const int size_;
+  std::string job_key_;
+  Events events_;
+  Resolver resolver_;
+  std::optional<boost::asio::posix::stream_descriptor> listener_;
+  std::deque<Link> strangers_;  // who may be the rank below; the oldest first
+  std::optional<Connection::Socket> connecting_;
+  Link below_;
+  Link above_;
+};
+
+}  // namespace ringpipe
+
+#endif  // RINGPIPE_BOOTSTRAP_CHAIN_H_

@@ -1,0 +1,92 @@
+#include "bootstrap/resolver.h"
+
+#include <netdb.h>
+#include <sys/socket.h>
+
+#include <boost/asio/post.hpp>
+#include <cerrno>
+#include <cstring>
+#include <mutex>
+#include <system_error>
+#include <thread>
+
+#include "base/signals_blocked.h"
+
+namespace ringpipe {
+namespace {
+
+Result<std::vector<Endpoint>> Ask(const std::string& host, uint16_t port) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_NUMERICSERV;
+  addrinfo* list = nullptr;
+  const int error =
+      getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &list);
+  if (error != 0) {
+    return Status(
+        StatusCode::kUnavailable,
+        error == EAI_SYSTEM ? strerrordesc_np(errno) : gai_strerror(error));
+  }
+  std::vector<Endpoint> endpoints;
+  for (const addrinfo* i = list; i != nullptr; i = i->ai_next) {
+    endpoints.emplace_back(i->ai_addr, i->ai_addrlen);
+  }
+  freeaddrinfo(list);
+  if (endpoints.empty()) {
+    return Status(StatusCode::kUnavailable, "it has no address");
+  }
+  return endpoints;
+}
+
+}  // namespace
+
+// What the asking thread and the Resolver share; the thread may outlive it.
+struct Resolver::Question {
+  std::mutex mutex;
+  boost::asio::io_context* io;  // nullptr: nobody wants to know any more
+  Done done;                    // on the io thread
+
+  void Answer(const std::shared_ptr<Question>& self,
+              Result<std::vector<Endpoint>> endpoints) {
+    const std::lock_guard<std::mutex> lock(mutex);
+    if (io == nullptr) {
+      return;
+    }
+    boost::asio::post(*io, [self, endpoints = std::move(endpoints)]() mutable {
+      if (Done tell = std::exchange(self->done, nullptr)) {
+        tell(std::move(endpoints));
+      }
+    });
+  }
+};
+
+Resolver::Resolver(boost::asio::io_context* io) : io_(io) {}
+
+void Resolver::Resolve(const std::string& host, uint16_t port, Done done) {
+  Cancel();
+  question_ = std::make_shared<Question>();
+  question_->io = io_;
+  question_->done = std::move(done);
+  const SignalsBlocked blocked;
+  try {
+    std::thread([question = question_, host, port] {
+      question->Answer(question, Ask(host, port));
+    }).detach();
+  } catch (const std::system_error& error) {
+    question_->Answer(question_,
+                      Status(StatusCode::kResourceExhausted,
+                             std::string("no thread for it (ulimit -u): ") +
+                                 error.what()));
+  }
+}
+
+void Resolver::Cancel() {
+  if (question_ == nullptr) {
+    return;
+  }
+  const std::lock_guard<std::mutex> lock(question_->mutex);
+  question_->io = nullptr;
+  question_->done = nullptr;
+}
+
+}  // namespace ringpipe

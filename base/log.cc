@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <cerrno>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -46,22 +45,21 @@ bool WriteWithoutWaiting(const std::string& text) {
   if (!S_ISFIFO(file.st_mode) && !S_ISCHR(file.st_mode)) {
     return write(STDERR_FILENO, text.data(), text.size()) == bytes;
   }
-  // The same pipe or terminal, with flags of its own.
+  pollfd room = {STDERR_FILENO, POLLOUT, 0};
+  if (poll(&room, 1, 0) != 1 || (room.revents & POLLERR) != 0 ||
+      (room.revents & POLLOUT) == 0) {
+    return false;  // full, or nobody is left to read it
+  }
+  // The same pipe or terminal with flags of its own, since another process may
+  // fill it now. Where it may not be opened anew, that is left to chance.
   const int own = open("/proc/self/fd/2",
                        O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+  const bool written = write(own >= 0 ? own : STDERR_FILENO, text.data(),
+                             text.size()) == bytes;
   if (own >= 0) {
-    const bool written = write(own, text.data(), text.size()) == bytes;
     close(own);
-    return written;
   }
-  if (errno == ENXIO) {
-    return false;  // a pipe that nobody reads
-  }
-  // Where it may not be opened anew: between the two calls somebody else may
-  // fill it.
-  pollfd room = {STDERR_FILENO, POLLOUT, 0};
-  return poll(&room, 1, 0) == 1 && (room.revents & POLLOUT) != 0 &&
-         write(STDERR_FILENO, text.data(), text.size()) == bytes;
+  return written;
 }
 
 void WriteToStderr(const std::string& line) {

@@ -11,6 +11,7 @@
 #include <chrono>
 #include <functional>
 #include <future>
+#include <latch>
 #include <map>
 #include <memory>
 #include <optional>
@@ -281,16 +282,20 @@ Status GatherJobs(Joined& rank, const std::string& own,
   return Status::Ok();
 }
 
+// Whichever ranks find each other first: by the time of the first barrier all
+// have come, and so has a second one for some place.
 TEST(TwoJobsTest, AtOneAddressNeverMix) {
   for (int round = 0; round < 10; ++round) {
     const std::string root = "unix:@" + UniqueName();
+    std::latch all_came(6);
     std::vector<std::thread> ranks;
     for (int i = 0; i < 6; ++i) {
-      ranks.emplace_back([&root, i] {
+      ranks.emplace_back([&root, &all_came, i] {
         Bootstrap::Options options = MakeOptions(root, i % 3, 3);
         options.deadline = Deadline::After(seconds(2));
         const std::string own = i < 3 ? "A" : "B";
         Joined rank = Bootstrap::Join(options);
+        all_came.arrive_and_wait();
         std::vector<std::string> jobs(3, own);
         (void)GatherJobs(rank, own, &jobs);
         EXPECT_EQ(jobs, std::vector<std::string>(3, own));

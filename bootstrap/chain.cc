@@ -1,5 +1,6 @@
 #include "bootstrap/chain.h"
 
+#include <algorithm>
 #include <boost/asio/ip/address.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <cstring>
@@ -121,7 +122,7 @@ void Chain::Accept() {
             }
           }
         },
-        [](const Status& /*closed*/) {});
+        [this](const Status& /*why*/) { events_.closed(); });
     if (stranger != nullptr) {
       strangers_.push_back(stranger);
     }
@@ -185,6 +186,7 @@ void Chain::OnConnected() {
       [this](const Link& link) { Adopt(link, rank_ + 1); },
       [this](const Status& why) {
         events_.missing(rank_ + 1, why.message());
+        events_.closed();
       });
   connecting_.reset();
 }
@@ -223,30 +225,49 @@ void Chain::Adopt(const Link& link, int rank) {
   link->SetEvents({
       [] {},
       [this, weak](const Message& message) {
+        // Either is the last that it says; to close is the answer for which
+        // it waits when it leaves.
+        if (const Link self = weak.lock()) {
+          self->Close();
+        }
         if (const auto* notice = std::get_if<AbortNotice>(&message)) {
           events_.told(notice->reason);
-        } else if (const Link self = weak.lock();
-                   self != nullptr &&
-                   std::holds_alternative<Departure>(message)) {
-          self->Close();  // without the event
         }
+        events_.closed();
       },
-      [this, rank](const Status& why) { events_.lost(rank, why); },
+      [this, rank](const Status& why) {
+        events_.lost(rank, why);
+        events_.closed();
+      },
   });
+  if (last_words_) {
+    link->Send(*last_words_);
+    link->FinishSending();
+  }
 }
 
-void Chain::Tell(const Status& reason) { SendLast(AbortNotice{reason}); }
-
-void Chain::Leave() { SendLast(Departure{static_cast<uint32_t>(rank_)}); }
-
-void Chain::SendLast(const Message& message) {
+void Chain::SayLast(const Message& message) {
+  if (last_words_) {
+    return;
+  }
+  last_words_ = message;
   resolver_.Cancel();
+  connecting_.reset();
+  listener_.reset();
   for (const Link& link : {below_, above_}) {
-    if (link != nullptr) {
+    if (link != nullptr && link->authenticated()) {
       link->Send(message);
       link->FinishSending();
     }
   }
+}
+
+bool Chain::closed() const {
+  const auto is_closed = [](const Link& link) {
+    return link == nullptr || link->closed();
+  };
+  return is_closed(below_) && is_closed(above_) &&
+         std::all_of(strangers_.begin(), strangers_.end(), is_closed);
 }
 
 }  // namespace ringpipe

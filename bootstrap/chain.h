@@ -35,6 +35,8 @@ class Chain {
     std::function<void(int rank, const Status& why)> lost;
     // There is no connection to that neighbour, and there will be none.
     std::function<void(int rank, const std::string& why)> missing;
+    // A connection ended.
+    std::function<void()> closed;
   };
 
   Chain(boost::asio::io_context* io, int rank, int size);
@@ -49,9 +51,12 @@ class Chain {
   void Connect(const std::string& job_key, const std::string& contact_above,
                const NameFilter& interfaces, Events events);
 
-  // Says so to both neighbours, and then no more.
-  void Tell(const Status& reason);
-  void Leave();
+  // Says so to both neighbours, and then no more: also to one with which the
+  // handshake is not over.
+  void Tell(const Status& reason) { SayLast(AbortNotice{reason}); }
+  void Leave() { SayLast(Departure{static_cast<uint32_t>(rank_)}); }
+  // Whether they have heard it, or are gone.
+  bool closed() const;
 
  private:
   using Link = std::shared_ptr<Connection>;
@@ -68,7 +73,7 @@ class Chain {
              std::function<void(const Status&)> failed);
   // From now on `link` is the connection to that rank.
   void Adopt(const Link& link, int rank);
-  void SendLast(const Message& message);
+  void SayLast(const Message& message);
 
   boost::asio::io_context* const io_;
   const int rank_;
@@ -81,6 +86,7 @@ class Chain {
   std::optional<Connection::Socket> connecting_;
   Link below_;
   Link above_;
+  std::optional<Message> last_words_;
 };
 
 }  // namespace ringpipe

@@ -187,7 +187,7 @@ void MemberSession::OnAuthenticated() {
 
 void MemberSession::OnClosed(const Status& reason) {
   if (leaving()) {
-    FinishLeaving();
+    FinishLeavingIfAlone();
     return;
   }
   if (failed()) {
@@ -218,9 +218,7 @@ void MemberSession::OnMessage(const Message& message) {
     // Closing is the answer that rank 0 waits for when it leaves.
     connection_->Close();
     Fail(notice->reason);
-    if (leaving()) {
-      FinishLeaving();
-    }
+    FinishLeavingIfAlone();
   } else if (const auto* departure = std::get_if<Departure>(&message);
              departure != nullptr &&
              departure->rank < static_cast<uint32_t>(size())) {
@@ -228,9 +226,7 @@ void MemberSession::OnMessage(const Message& message) {
       connection_->Close();
     }
     NoteDeparture(static_cast<int>(departure->rank));
-    if (departure->rank == 0 && leaving()) {
-      FinishLeaving();
-    }
+    FinishLeavingIfAlone();
   } else {
     Fail({StatusCode::kInternal, "rank 0 sent what a rank must not get"});
   }
@@ -278,7 +274,8 @@ void MemberSession::ConnectChain() {
                                 "): while rank 0 is stopped, the deaths of "
                                 "others are found out late");
          }
-       }});
+       },
+       [this] { FinishLeavingIfAlone(); }});
 }
 
 void MemberSession::OnNeighbourLost(int neighbour, const Status& why) {
@@ -333,12 +330,18 @@ void MemberSession::StartLeaving() {
   resolver_.Cancel();
   retry_timer_.cancel();
   chain_.Leave();
-  if (!authenticated_ || connection_->closed()) {
-    FinishLeaving();
-    return;
+  if (authenticated_ && !connection_->closed()) {
+    connection_->Send(Departure{static_cast<uint32_t>(rank())});
+    connection_->FinishSending();
   }
-  connection_->Send(Departure{static_cast<uint32_t>(rank())});
-  connection_->FinishSending();
+  FinishLeavingIfAlone();
+}
+
+void MemberSession::FinishLeavingIfAlone() {
+  if (leaving() && (!authenticated_ || connection_->closed()) &&
+      chain_.closed()) {
+    FinishLeaving();
+  }
 }
 
 }  // namespace ringpipe

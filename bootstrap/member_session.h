@@ -47,6 +47,9 @@ class MemberSession : public Session {
   // A neighbour broke off without a word.
   void OnNeighbourLost(int neighbour, const Status& why);
 
+  // Once nobody else has to hear that it leaves.
+  void FinishLeavingIfAlone();
+
   // It is useless to go on connecting.
   bool stopped() const { return failed() || leaving(); }
 

@@ -400,7 +400,9 @@ Status Session::MakeOwnIdentity() {
     host = {'?'};
   }
   RINGPIPE_ASSIGN_OR_RETURN(const Nonce nonce, RandomNonce());
-  own_identity_ = {static_cast<uint32_t>(getpid()), host.data(), nonce};
+  own_identity_.pid = static_cast<uint32_t>(getpid());
+  own_identity_.host = host.data();
+  own_identity_.nonce = nonce;
   return Status::Ok();
 }
 

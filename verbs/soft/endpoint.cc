@@ -19,6 +19,8 @@ void Require(bool condition, const char* what) {
   }
 }
 
+}  // namespace
+
 Options DeviceOptions(const EndpointOptions& options) {
   Options device;
   device.adversary_seed = options.adversary_seed;
@@ -27,8 +29,6 @@ Options DeviceOptions(const EndpointOptions& options) {
   device.other_hosts = !options.secret.empty();
   return device;
 }
-
-}  // namespace
 
 Endpoint::Endpoint(const EndpointOptions& options)
     : options_(options),

@@ -36,7 +36,7 @@ struct EndpointOptions {
   std::uint64_t adversary_seed = 0;
   std::string host_id;  // endpoints with different ones talk over TCP
   std::string secret;   // with one, other hosts are talked to
-  Logger logger;
+  Logger logger = Logger();
   ibv_qp_type type = IBV_QPT_RC;  // or UC
   std::uint8_t max_rd_atomic = 1;
   std::uint32_t shared_receives = 0;  // max_wr of its SRQ; 0: it has none
@@ -56,6 +56,9 @@ struct EndpointOptions {
   std::uint8_t rnr_retry = 7;
   std::uint8_t min_rnr_timer = 12;
 };
+
+// Those of the device that such an endpoint is on.
+Options DeviceOptions(const EndpointOptions& options);
 
 // A context with one of everything. Aborts the process (a test) where set-up
 // fails.

@@ -35,6 +35,12 @@
 namespace ringpipe::verbs::soft {
 namespace {
 
+Options OfHost(const std::string& host) {
+  Options options;
+  options.host_id = host;
+  return options;
+}
+
 // --- Receive completions -----------------------------------------------------
 
 class ForgedCompletion : public testing::Test {
@@ -179,7 +185,8 @@ Received AskForSegment(std::uint32_t qpn, LinkFiles* files) {
   const FileDescriptor socket(
       ::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
   sockaddr_un address;
-  const socklen_t length = ContextAddress("", BlockOf(qpn), &address);
+  const socklen_t length = 
+      ContextAddress(DeviceOptions(EndpointOptions()), BlockOf(qpn), &address);
   LinkMessage message;
   message.kind = LinkMessage::kAttach;
   message.responder_qpn = qpn;
@@ -333,7 +340,7 @@ TEST_P(UserNamespace, ThatIsAnotherOneIsNotTakenForAResponder) {
     const FileDescriptor listener(
         socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
     sockaddr_un address;
-    const socklen_t length = ContextAddress(host, 1, &address);
+    const socklen_t length = ContextAddress(OfHost(host), 1, &address);
     const bool listens =
         bind(listener.get(), reinterpret_cast<sockaddr*>(&address), length) ==
             0 &&
@@ -344,7 +351,7 @@ TEST_P(UserNamespace, ThatIsAnotherOneIsNotTakenForAResponder) {
   close(ready[1]);
   char done;
   if (read(ready[0], &done, 1) == 1) {
-    EXPECT_EQ(PeerLink::Connect(host, 1), nullptr);
+    EXPECT_EQ(PeerLink::Connect(OfHost(host), 1), nullptr);
   }
   close(ready[0]);
   const int ended = Join(child);
@@ -364,12 +371,12 @@ class FakeResponder : public testing::Test {
     sockaddr_un address;
     // No context of this host id is there to take the block.
     const std::string host = "hostile " + std::to_string(getpid());
-    const socklen_t length = ContextAddress(host, 1, &address);
+    const socklen_t length = ContextAddress(OfHost(host), 1, &address);
     EXPECT_EQ(
         bind(listener_.get(), reinterpret_cast<sockaddr*>(&address), length),
         0);
     EXPECT_EQ(listen(listener_.get(), 1), 0);
-    link_ = PeerLink::Connect(host, 1);
+    link_ = PeerLink::Connect(OfHost(host), 1);
     socket_ = FileDescriptor(
         accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
     segment_ = Segment::Create().value();

@@ -117,7 +117,7 @@ void HostilePeer::Listen() {
   do {
     ++block_;
     Require(block_ < 1u << kBlockBits, "bind");
-    length = ContextAddress("", block_, &address);
+    length = ContextAddress(Options(), block_, &address);
   } while (bind(listener_.get(), reinterpret_cast<sockaddr*>(&address),
                 length) != 0);
   int ready[2];
@@ -282,7 +282,7 @@ void HostilePeer::SendAsRequester(std::span<const std::uint8_t> bytes,
     to_victim_ = FileDescriptor(
         socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     sockaddr_un address;
-    const socklen_t length = ContextAddress("", victim_block_, &address);
+    const socklen_t length = ContextAddress(Options(), victim_block_, &address);
     Require(connect(to_victim_.get(), reinterpret_cast<sockaddr*>(&address),
                     length) == 0,
             "connect");
@@ -319,7 +319,7 @@ void HostilePeer::Send(int socket, std::span<const std::uint8_t> bytes,
 
 void HostilePeer::SendDatagram(std::span<const std::uint8_t> bytes) {
   sockaddr_un address;
-  const socklen_t length = DatagramAddress("", victim_block_, &address);
+  const socklen_t length = DatagramAddress(Options(), victim_block_, &address);
   sendto(datagrams_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL,
          reinterpret_cast<const sockaddr*>(&address), length);
 }

@@ -56,6 +56,14 @@ Status Bootstrap::Barrier(Deadline deadline) {
   return session_->Gather(Gathering::kBarrier, "", deadline).status();
 }
 
+Status Bootstrap::LeaveTogether(Deadline deadline) {
+  return session_->Gather(Gathering::kLeave, "", deadline).status();
+}
+
+std::vector<std::string> Bootstrap::AskAll(Deadline deadline) {
+  return session_->AskAll(deadline);
+}
+
 Status Bootstrap::Abort(const Status& reason) {
   return session_->Abort(reason);
 }

@@ -53,6 +53,9 @@ class Bootstrap {
     // block or call back. Not called for an orderly end, nor for a failure
     // that Join returns.
     std::function<void(const Status&)> on_failure;
+    // What this rank says to a rank that asks all (AskAll): at most 256 bytes,
+    // not empty. Called from Bootstrap's thread; must not block or call back.
+    std::function<std::string()> reply;
   };
 
   // Returns when all ranks have joined. kTimeout lists the missing ranks and
@@ -92,6 +95,16 @@ class Bootstrap {
   // which is taken ends the job with kMismatch, since two jobs that were given
   // one address may have mixed.
   Status Barrier(Deadline deadline);
+
+  // As Barrier, for ranks that are about to leave: its timeout, which the others
+  // are told, says so.
+  Status LeaveTogether(Deadline deadline);
+
+  // What each rank says of itself (Options::reply), by rank; "" where a rank has
+  // said nothing by the deadline. All are silent where rank 0 is, by way of
+  // which they are asked. Returns early if the job fails. One call at a time on
+  // each rank; a second one gets no answers.
+  std::vector<std::string> AskAll(Deadline deadline);
 
   // Ends the job with `reason` unless it has failed before; returns the reason
   // that won as far as this rank knows. Does not wait for the other ranks.

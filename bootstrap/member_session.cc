@@ -214,6 +214,10 @@ void MemberSession::OnClosed(const Status& reason) {
 void MemberSession::OnMessage(const Message& message) {
   if (const auto* gathered = std::get_if<GatheredBlobs>(&message)) {
     OnGathered(*gathered);
+  } else if (const auto* question = std::get_if<Question>(&message)) {
+    connection_->Send(OwnReply(question->asker));
+  } else if (const auto* reply = std::get_if<Reply>(&message)) {
+    TakeReply(*reply);
   } else if (const auto* notice = std::get_if<AbortNotice>(&message)) {
     // Closing is the answer that rank 0 waits for when it leaves.
     connection_->Close();
@@ -291,6 +295,12 @@ void MemberSession::OnNeighbourLost(int neighbour, const Status& why) {
 void MemberSession::Contribute(Contribution contribution) {
   if (!HasDeparted(0)) {
     connection_->Send(std::move(contribution));
+  }
+}
+
+void MemberSession::Ask() {
+  if (!HasDeparted(0)) {
+    connection_->Send(Question{static_cast<uint32_t>(rank())});
   }
 }
 

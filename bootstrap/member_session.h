@@ -25,6 +25,7 @@ class MemberSession : public Session {
  protected:
   void StartJoin() override;
   void Contribute(Contribution contribution) override;
+  void Ask() override;
   void TellFailure(const Status& reason) override;
   void StartLeaving() override;
   Status DescribeTimeout(Gathering gathering) override;

@@ -17,6 +17,8 @@ enum class Type : uint8_t {
   kContribution = 3,
   kGatheredBlobs = 4,
   kDeparture = 5,
+  kQuestion = 6,
+  kReply = 7,
 };
 
 void Begin(ByteWriter* writer, Type type) {
@@ -75,6 +77,16 @@ struct Encoder {
     Begin(&writer, Type::kDeparture);
     writer.U32(departure.rank);
   }
+  void operator()(const Question& question) {
+    Begin(&writer, Type::kQuestion);
+    writer.U32(question.asker);
+  }
+  void operator()(const Reply& reply) {
+    Begin(&writer, Type::kReply);
+    writer.U32(reply.asker);
+    writer.U32(reply.rank);
+    writer.String(reply.text.substr(0, kMostReplyBytes));
+  }
 };
 
 AbortNotice ReadAbortNotice(ByteReader* reader) {
@@ -99,10 +111,18 @@ Contribution ReadContribution(ByteReader* reader) {
   Contribution contribution;
   contribution.sequence = reader->U64();
   contribution.gathering =
-      static_cast<Gathering>(std::min<uint8_t>(reader->U8(), uint8_t{3}));
+      static_cast<Gathering>(std::min<uint8_t>(reader->U8(), uint8_t{4}));
   contribution.left_ms = static_cast<int64_t>(reader->U64());
   contribution.blob = reader->String(kMostBlobBytes);
   return contribution;
+}
+
+Reply ReadReply(ByteReader* reader) {
+  Reply reply;
+  reply.asker = reader->U32();
+  reply.rank = reader->U32();
+  reply.text = reader->String(kMostReplyBytes);
+  return reply;
 }
 
 GatheredBlobs ReadGatheredBlobs(ByteReader* reader) {
@@ -146,6 +166,8 @@ const char* GatheringName(Gathering gathering) {
       return "all-gather";
     case Gathering::kBarrier:
       return "barrier";
+    case Gathering::kLeave:
+      return "leave";
   }
   return "unknown collective";
 }
@@ -174,6 +196,12 @@ Result<Message> DecodeMessage(std::string_view bytes) {
       break;
     case Type::kDeparture:
       message = Departure{reader.U32()};
+      break;
+    case Type::kQuestion:
+      message = Question{reader.U32()};
+      break;
+    case Type::kReply:
+      message = ReadReply(&reader);
       break;
     default:
       return Status(StatusCode::kInvalidArgument,

@@ -19,6 +19,7 @@
 namespace ringpipe {
 
 inline constexpr size_t kMostBlobBytes = 1 << 20;
+inline constexpr size_t kMostReplyBytes = 256;
 // GatheredBlobs takes blobs until it has this many bytes; so one message has at
 // most this, one blob more, and the fields before them.
 inline constexpr size_t kBlobBatchBytes = 64 << 10;
@@ -40,9 +41,14 @@ struct Identity {
 };
 
 // The collective that a Contribution belongs to.
-enum class Gathering : uint8_t { kJoin = 0, kAllGather = 1, kBarrier = 2 };
+enum class Gathering : uint8_t {
+  kJoin = 0,
+  kAllGather = 1,
+  kBarrier = 2,
+  kLeave = 3,
+};
 
-// "join", "all-gather", "barrier".
+// "join", "all-gather", "barrier", "leave".
 const char* GatheringName(Gathering gathering);
 
 // To rank 0, first of all.
@@ -79,8 +85,20 @@ struct Departure {
   uint32_t rank = 0;
 };
 
+// To rank 0, and from there to all: where is everybody? (Bootstrap::AskAll)
+struct Question {
+  uint32_t asker = 0;
+};
+
+// To rank 0, and from there to who asked.
+struct Reply {
+  uint32_t asker = 0;
+  uint32_t rank = 0;
+  std::string text;
+};
+
 using Message = std::variant<JoinRequest, Contribution, GatheredBlobs,
-                             AbortNotice, Departure>;
+                             AbortNotice, Departure, Question, Reply>;
 
 std::string EncodeMessage(const Message& message);
 

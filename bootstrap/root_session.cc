@@ -380,6 +380,12 @@ void RootSession::OnRanksMessage(int rank, const Message& message) {
     Fail(notice->reason);
   } else if (const auto* contribution = std::get_if<Contribution>(&message)) {
     TakeContribution(rank, *contribution);
+  } else if (std::holds_alternative<Question>(message)) {
+    const auto asker = static_cast<uint32_t>(rank);
+    SendToAll(Question{asker});
+    PassOn(OwnReply(asker));
+  } else if (const auto* reply = std::get_if<Reply>(&message)) {
+    PassOn({reply->asker, static_cast<uint32_t>(rank), reply->text});
   } else if (std::holds_alternative<Departure>(message)) {
     ranks_[rank]->Close();
     NoteDeparture(rank);
@@ -422,6 +428,19 @@ void RootSession::SendToAll(const Message& message) {
 
 void RootSession::Contribute(Contribution contribution) {
   TakeContribution(0, std::move(contribution));
+}
+
+void RootSession::Ask() {
+  SendToAll(Question{0});
+  PassOn(OwnReply(0));
+}
+
+void RootSession::PassOn(const Reply& reply) {
+  if (reply.asker == 0) {
+    TakeReply(reply);
+  } else if (reply.asker < ranks_.size() && ranks_[reply.asker] != nullptr) {
+    ranks_[reply.asker]->Send(reply);
+  }
 }
 
 void RootSession::TakeContribution(int rank, Contribution contribution) {
@@ -524,6 +543,12 @@ Status RootSession::DescribeTimeout(Gathering gathering) {
                 DescribeRefused() +
                 "; check that they run and have the same RINGPIPE_ROOT, "
                 "RINGPIPE_JOB_ID and RINGPIPE_SECRET"};
+  }
+  if (gathering == Gathering::kLeave) {
+    return {StatusCode::kTimeout,
+            ranks + " did not destroy their communicators in the time that "
+                    "the others, which did, wait for them: one was destroyed "
+                    "while others were in a call?"};
   }
   return {StatusCode::kTimeout, ranks + " did not call the bootstrap's " +
                                     GatheringName(gathering) +

@@ -28,6 +28,7 @@ class RootSession : public Session {
  protected:
   void StartJoin() override;
   void Contribute(Contribution contribution) override;
+  void Ask() override;
   void TellFailure(const Status& reason) override;
   void StartLeaving() override;
   Status DescribeTimeout(Gathering gathering) override;
@@ -85,6 +86,8 @@ class RootSession : public Session {
 
   void TakeContribution(int rank, Contribution contribution);
   void CompleteRound();
+  // Passes a reply on to who asked.
+  void PassOn(const Reply& reply);
   void SendRound(const std::vector<std::string>& blobs);
   void SendToAll(const Message& message);
   void FinishLeavingIfAlone();

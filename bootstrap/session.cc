@@ -160,6 +160,46 @@ Result<std::vector<std::string>> Session::WaitForCall() {
   return result;
 }
 
+std::vector<std::string> Session::AskAll(Deadline deadline) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  std::vector<std::string> none(size());
+  if (replies_) {
+    return none;
+  }
+  replies_ = none;
+  missing_replies_ = size();
+  lock.unlock();
+  asio::post(io_, [this] {
+    if (!failed() && !leaving()) {
+      Ask();
+    }
+  });
+  lock.lock();
+  changed_.wait_until(lock, deadline.when(), [this] {
+    return missing_replies_ == 0 || !failure_.ok();
+  });
+  std::vector<std::string> replies = *std::move(replies_);
+  replies_.reset();
+  return replies;
+}
+
+void Session::TakeReply(const Reply& reply) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (!replies_ || reply.rank >= replies_->size() ||
+      !(*replies_)[reply.rank].empty()) {
+    return;  // late
+  }
+  (*replies_)[reply.rank] = reply.text;
+  if (--missing_replies_ == 0) {
+    changed_.notify_all();
+  }
+}
+
+Reply Session::OwnReply(uint32_t asker) const {
+  return {asker, static_cast<uint32_t>(rank()),
+          options_.reply ? options_.reply() : "here"};
+}
+
 Status Session::Abort(const Status& reason) {
   Fail(reason.ok() ? Status(StatusCode::kAborted, "aborted without a reason")
                    : reason);
@@ -234,8 +274,8 @@ void Session::Fail(const Status& reason) {
     failure_ = reason;
     if (call_ && !call_result_) {
       call_result_ = reason;
-      changed_.notify_all();
     }
+    changed_.notify_all();
   }
   // Posted also from the io thread: whoever found the failure finishes first.
   for (int attempt = 0;; ++attempt) {

@@ -9,6 +9,7 @@
 #include "base/name_filter.h"
 #include "engine/agreement.h"
 #include "engine/algorithms.h"
+#include "engine/culprit.h"
 #include "engine/registration_cost.h"
 #include "verbs/soft/soft_library.h"
 
@@ -18,6 +19,9 @@ namespace {
 // Where a whole buffer can be registered for next to nothing: below this a copy
 // into a slot is cheaper still.
 constexpr std::size_t kTemporaryRegistrationBytes = 256 * 1024;
+// How long other ranks may take to say where they are. A process that runs at
+// all needs a fraction of a millisecond.
+constexpr std::chrono::milliseconds kAnswerPatience(300);
 // Sub-chunks of short messages: not so small that posting costs more than the
 // wire.
 constexpr std::uint64_t kLeastSubchunkBytes = 16 * 1024;
@@ -102,6 +106,9 @@ Status Engine::Join(Deadline deadline) {
       logger.Info("the communicator has failed: " + reason.ToString());
     }
   };
+  options.reply = [this] {
+    return Answer::From(whereabouts_.now()).Encode();
+  };
   RINGPIPE_ASSIGN_OR_RETURN(bootstrap_, Bootstrap::Join(options));
   return Status::Ok();
 }
@@ -164,6 +171,10 @@ Status Engine::CreateExecutor() {
   options.slots = slots;
   options.spin = std::chrono::microseconds(environment_.spin_us);
   options.abort = abort_.get();
+  options.whereabouts = &whereabouts_;
+  options.explain_timeout = [this](const Status& timeout) {
+    return ExplainTimeout(timeout);
+  };
   options.describe = &Describe;
   options.on_error = [this](const Status& error) {
     (void)bootstrap_->Abort(error);  // the reason is on its way to all
@@ -304,11 +315,27 @@ void Engine::LeaveTogether() {
   if (executor_ == nullptr || bootstrap_ == nullptr || !failure().ok()) {
     return;
   }
-  const Status together = bootstrap_->Barrier(
+  whereabouts_.Move(Whereabouts::Place::kLeaving);
+  const Status together = bootstrap_->LeaveTogether(
       Deadline::After(std::chrono::milliseconds(environment_.timeout_ms)));
   if (!together.ok()) {
     logger_.Debug("leaving alone: " + together.ToString());
   }
+}
+
+Status Engine::ExplainTimeout(const Status& timeout) {
+  if (size() == 1) {
+    return timeout;
+  }
+  std::vector<std::optional<Answer>> answers;
+  for (const std::string& text :
+       bootstrap_->AskAll(Deadline::After(kAnswerPatience))) {
+    answers.push_back(Answer::Decode(text));
+  }
+  // Whatever became of the question, this rank knows where it is.
+  answers[rank()] = Answer::From(whereabouts_.now());
+  return {timeout.code(),
+          timeout.message() + DescribeCulprit(answers, rank())};
 }
 
 void Engine::Fail(const Status& reason) {

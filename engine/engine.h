@@ -99,6 +99,8 @@ class Engine {
   Status Prepare(Accelerator& accelerator);
 
   void LeaveTogether();
+  // The same, with the rank for which all wait in the end.
+  Status ExplainTimeout(const Status& timeout);
   Status Execute(const CheckedCall& checked, const Turn& turn);
   // All but the memory and the plan, which has `chunks`.
   Operation MakeOperation(const CheckedCall& checked, const Turn& turn,
@@ -121,6 +123,7 @@ class Engine {
 
   // In the order of construction; destroyed in reverse.
   std::unique_ptr<AbortSignal> abort_;
+  WhereaboutsRecord whereabouts_;
   std::unique_ptr<Bootstrap> bootstrap_;
   RankRails rails_;
   RegisteredMemory::ProtectionDomains domains_;  // by rail

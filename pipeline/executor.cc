@@ -67,7 +67,13 @@ Status Executor::Run(const Operation& operation) {
   } catch (const std::bad_alloc&) {
     status = OutOfMemory();
   }
-  return status.ok() ? status : EndWithError(status);
+  if (!status.ok()) {
+    status = EndWithError(status);
+  }
+  if (options_.whereabouts != nullptr) {
+    options_.whereabouts->Move(Whereabouts::Place::kOutside);
+  }
+  return status;
 }
 
 void Executor::Begin(const Operation& operation) {
@@ -90,6 +96,7 @@ void Executor::Begin(const Operation& operation) {
   }
   idle_ = false;
   next_probe_ = Clock::now() + kProbeInterval;
+  RecordWhereabouts(/*waits=*/false);
 }
 
 Status Executor::Loop() {
@@ -113,6 +120,9 @@ Status Executor::Loop() {
     } else if (idle_) {
       idle_ = false;
       idle_for_->Waited(Clock::now() - idle_since_);
+      if (recorded_as_waiting_) {
+        RecordWhereabouts(/*waits=*/false);
+      }
     }
   }
   return Status::Ok();
@@ -309,6 +319,7 @@ Status Executor::SleepUntilEvent() {
   if (posted) {
     return Status::Ok();
   }
+  RecordWhereabouts(/*waits=*/true);
   // The earliest deadline may change, but then the next probe is not far.
   const int timeout_ms =
       std::min(EarliestDeadline().PollTimeoutMs(1000),
@@ -373,6 +384,27 @@ Status Executor::CheckDeadline() {
               DescribeWait()};
 }
 
+void Executor::RecordWhereabouts(bool waits) {
+  if (options_.whereabouts == nullptr) {
+    return;
+  }
+  Whereabouts here;
+  here.place = Whereabouts::Place::kInCall;
+  here.calls = state_.operation->digest.sequence + 1;
+  if (waits) {
+    here.since = idle_since_;
+    for (const PeerConnection* connection : state_.active) {
+      const int peer = connection->peer();
+      if (!connection->digest_verified || state_.flow.HasReceives(peer) ||
+          state_.flow.HasSends(peer) || connection->sends_outstanding() > 0) {
+        here.WaitFor(peer);
+      }
+    }
+  }
+  recorded_as_waiting_ = waits;
+  options_.whereabouts->Set(here);
+}
+
 // Which stage the pipeline stands still for.
 StageMeter& Executor::WaitedFor() {
   if (reduce_.busy()) {
@@ -417,7 +449,14 @@ std::string Executor::DescribeWait() {
 
 // --- The end of a failed collective -----------------------------------------
 
-Status Executor::EndWithError(const Status& error) {
+Status Executor::EndWithError(const Status& found) {
+  Status error = found;
+  if (error.code() == StatusCode::kTimeout && options_.explain_timeout) {
+    if (idle_) {
+      RecordWhereabouts(/*waits=*/true);
+    }
+    error = options_.explain_timeout(error);
+  }
   if (error.code() == StatusCode::kPeerLost && !after_silence_) {
     pollfd abort = {options_.abort->fd(), POLLIN, 0};
     static_cast<void>(poll(&abort, 1, kReasonPatienceMs));

@@ -23,6 +23,7 @@
 #include "pipeline/reduce_stage.h"
 #include "pipeline/register_stage.h"
 #include "pipeline/send_stage.h"
+#include "pipeline/whereabouts.h"
 
 namespace ringpipe {
 
@@ -45,6 +46,10 @@ class Executor {
     int slots = 0;
     std::chrono::nanoseconds spin{0};
     AbortSignal* abort = nullptr;  // outlives the executor
+    // Kept up to date, for others to read; outlives the executor. May be null.
+    WhereaboutsRecord* whereabouts = nullptr;
+    // Given a timeout, returns one that says more, if it can. May be empty.
+    std::function<Status(const Status&)> explain_timeout;
     // A digest in words, for the message of a mismatch.
     std::string (*describe)(const Digest&) = nullptr;
     // Called with the first error, before the queue pairs are flushed: tells
@@ -109,9 +114,11 @@ class Executor {
   Status CheckAsyncEvents();
   Deadline EarliestDeadline() const;
   Status CheckDeadline();
+  // For whereabouts: in a call, and standing still where `waits`.
+  void RecordWhereabouts(bool waits);
   StageMeter& WaitedFor();
   std::string DescribeWait();
-  Status EndWithError(const Status& error);
+  Status EndWithError(const Status& found);
 
   const Options options_;
   PipelineState state_;
@@ -127,6 +134,7 @@ class Executor {
   // Digests of the last collectives, by sequence modulo their number: a peer
   // that disagrees may be behind.
   std::array<Digest, 64> digests_;
+  bool recorded_as_waiting_ = false;
   bool device_holds_memory_ = false;
   bool after_silence_ = false;  // the error is that a peer did not answer
   Flow::Issued issued_ = Flow::Issued::kNothing;

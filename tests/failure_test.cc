@@ -45,7 +45,8 @@ void PrintLeft(const Holdings& before) {
 }
 
 // Allreduces until the first error, which it prints, with what the process
-// holds before and after.
+// holds before and after. A call may take kTimeoutMs; 0: as long as by default.
+template <int kTimeoutMs>
 int LoopForever() {
   const Holdings before;
   Status status;
@@ -61,7 +62,9 @@ int LoopForever() {
     for (int call = 0; status.ok(); ++call) {
       status = (*communicator)
                    ->AllReduce(send.data(), receive.data(), send.size(),
-                               DataType::kFloat32, ReduceOp::kSum);
+                               DataType::kFloat32, ReduceOp::kSum,
+                               kTimeoutMs > 0 ? Timeout(milliseconds(kTimeoutMs))
+                                              : Timeout());
       if (call == 3) {
         Print("running");
       }
@@ -98,6 +101,21 @@ int RunAndLeave() {
     AwaitGo();
   }
   PrintLeft(before);
+  return 0;
+}
+
+// Rank 1 destroys its communicator, which waits for the others; they call.
+int DestroyEarly() {
+  auto options = CommunicatorOptions::FromProcess();
+  auto communicator = Communicator::Create(*options);
+  if (!communicator.ok() || !(*communicator)->Barrier().ok()) {
+    return 1;
+  }
+  Print("running");
+  if ((*communicator)->rank() != 1) {
+    AwaitGo();
+    Print((*communicator)->Barrier(milliseconds(1000)).ToString());
+  }
   return 0;
 }
 
@@ -501,6 +519,37 @@ INSTANTIATE_TEST_SUITE_P(Memory, StoppedInACopyTest,
                          ::testing::Values("allocated", "registered",
                                            "private"));
 
+// Not the neighbour, which waits as well.
+TEST(ExpiredCallTest, NamesTheRankForWhichAllWait) {
+  constexpr int kSize = 8;
+  constexpr int kStopped = 5;
+  std::vector<RankProcess> ranks = Start("loop in 2 s", kSize, NewJob());
+  for (RankProcess& rank : ranks) {
+    ASSERT_EQ(rank.ReadLine(kStartTime), "running");
+  }
+  ranks[kStopped].Signal(SIGSTOP);
+  for (int rank = 0; rank < kSize; ++rank) {
+    if (rank != kStopped) {
+      const std::string error = ranks[rank].ReadLine(kStartTime);
+      EXPECT_NE(error.find("timeout"), std::string::npos) << error;
+      EXPECT_NE(error.find("; rank 5 does not answer"), std::string::npos)
+          << error;
+    }
+  }
+}
+
+TEST(ExpiredCallTest, NamesTheRankThatDestroysItsCommunicator) {
+  std::vector<RankProcess> ranks = Start("destroy early", 3, NewJob());
+  for (RankProcess& rank : ranks) {
+    ASSERT_EQ(rank.ReadLine(kStartTime), "running");
+  }
+  ranks[0].Go();
+  ranks[2].Go();
+  const std::string error = ranks[0].ReadLine(kStartTime);
+  EXPECT_NE(error.find("; rank 1 destroys its communicator"), std::string::npos)
+      << error;
+}
+
 TEST(StoppedPeerTest, IsWaitedForLongerThanTheDeviceRepeatsARequest) {
   // 3 times 1.07 s (verbs/queue_pair.h): an HCA answers for a stopped process.
   constexpr milliseconds kStopped(4500);
@@ -525,7 +574,9 @@ int main(int argc, char** argv) {
   using namespace ringpipe::testing;  // NOLINT(google-build-using-namespace)
   return RunRoleOrTests(
       argc, argv,
-      {{"loop", &LoopForever},
+      {{"loop", &LoopForever<0>},
+       {"loop in 2 s", &LoopForever<2000>},
+       {"destroy early", &DestroyEarly},
        {"leave", &RunAndLeave},
        {"overwrite allocated",
         &OverwriteAfterTimeout<Memory::kAllocated, Stop::kAnywhere>},

@@ -234,10 +234,21 @@ int CompletionQueue::Take(int count, ibv_wc* completions) {
   if (random_.enabled()) {
     return TakeAtRandom(count, completions);
   }
-  const int sends = TakeSends(count, completions);
-  return sends + (few_receivers_.empty()
-                      ? TakeReceives(count - sends, completions + sends)
-                      : TakeFromFew(count - sends, completions + sends));
+  // Both kinds in turn, so that neither starves where the other comes as fast as
+  // it is taken. But an error of a send comes before the receives that it
+  // flushes.
+  const bool fair = sends_count_ > 0 && !failed_sends_;
+  receives_next_ = fair && !receives_next_;
+  int taken = receives_next_ ? TakeArrived((count + 1) / 2, completions) : 0;
+  taken += TakeSends(fair && !receives_next_ ? (count + 1) / 2 : count - taken,
+                     completions + taken);
+  taken += TakeArrived(count - taken, completions + taken);
+  return taken + TakeSends(count - taken, completions + taken);
+}
+
+int CompletionQueue::TakeArrived(int count, ibv_wc* completions) {
+  return few_receivers_.empty() ? TakeReceives(count, completions)
+                                : TakeFromFew(count, completions);
 }
 
 int CompletionQueue::TakeSends(int count, ibv_wc* completions) {
@@ -245,6 +256,7 @@ int CompletionQueue::TakeSends(int count, ibv_wc* completions) {
   for (; taken < count && sends_count_ > 0; ++taken) {
     RemoveSend(0, &completions[taken]);
   }
+  failed_sends_ = failed_sends_ && sends_count_ > 0;
   return taken;
 }
 
@@ -398,6 +410,7 @@ void CompletionQueue::PushSend(QueuePair* qp, std::uint32_t sequence,
       Overrun();
       return;
     }
+    failed_sends_ |= completion.status != IBV_WC_SUCCESS;
     const std::uint32_t slot = sends_head_ + sends_count_++;
     const auto entries = static_cast<std::uint32_t>(cqe);
     sends_[slot < entries ? slot : slot - entries] = {completion, qp, sequence};

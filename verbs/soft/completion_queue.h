@@ -131,6 +131,7 @@ class CompletionQueue : public ibv_cq_ex {
   int TakeSends(int count, ibv_wc* completions);
   int TakeReceives(int count, ibv_wc* completions);
   int TakeFromFew(int count, ibv_wc* completions);
+  int TakeArrived(int count, ibv_wc* completions);  // one of the two
   int TakeAtRandom(int count, ibv_wc* completions);
   void RemoveSend(std::uint32_t position, ibv_wc* completion);
   void CollectReady();
@@ -148,6 +149,8 @@ class CompletionQueue : public ibv_cq_ex {
   std::unique_ptr<SendCompletion[]> sends_;
   std::uint32_t sends_head_ = 0;
   std::uint32_t sends_count_ = 0;
+  bool failed_sends_ = false;   // among them
+  bool receives_next_ = false;  // whose turn it is
   // Ready bits taken from the segment but not worked off yet.
   std::uint64_t pending_[kMaxQueuePairs / 64] = {};
   std::uint32_t words_ = 0;   // of `pending_` in use

@@ -32,6 +32,43 @@ bool TakeEvent(Endpoint& endpoint) {
   return cq == endpoint.cq && cq_context == &endpoint;
 }
 
+// Of the next `most` completions, one at a time.
+struct Taken {
+  int sends = 0;
+  int receives = 0;
+};
+
+Taken TakeOneByOne(ibv_cq* cq, int most) {
+  Taken taken;
+  ibv_wc completion;
+  while (taken.sends + taken.receives < most &&
+         ibv_poll_cq(cq, 1, &completion) == 1) {
+    EXPECT_EQ(completion.status, IBV_WC_SUCCESS);
+    ++((completion.opcode & IBV_WC_RECV) != 0 ? taken.receives : taken.sends);
+  }
+  return taken;
+}
+
+// Where sends complete as fast as they are polled, receives must not starve;
+// nor the other way round.
+TEST(Fairness, SendsAndReceivesTakeTurns) {
+  constexpr int kEach = 20;
+  Pair pair;
+  for (int i = 0; i < kEach; ++i) {
+    ASSERT_EQ(pair.a.Receive(i, {}), 0);
+    ASSERT_EQ(pair.b.Receive(i, {}), 0);
+  }
+  for (int i = 0; i < kEach; ++i) {
+    ASSERT_EQ(pair.b.Send(100 + i, {}), 0);
+    ASSERT_EQ(pair.a.Send(100 + i, {}), 0);
+  }
+  const Taken first = TakeOneByOne(pair.a.cq, kEach);
+  EXPECT_EQ(first.sends, kEach / 2);
+  EXPECT_EQ(first.receives, kEach / 2);
+  const Taken rest = TakeOneByOne(pair.a.cq, 2 * kEach);
+  EXPECT_EQ(rest.sends + rest.receives, kEach);
+}
+
 class Channel : public testing::TestWithParam<std::uint64_t> {
  protected:
   Channel() { options_.adversary_seed = GetParam(); }

@@ -30,6 +30,8 @@ const char* StatusCodeName(StatusCode code) {
       return "device error";
     case StatusCode::kInternal:
       return "internal error";
+    case StatusCode::kMemoryHeld:
+      return "memory held";
   }
   return "unknown status";
 }

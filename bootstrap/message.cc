@@ -93,7 +93,7 @@ AbortNotice ReadAbortNotice(ByteReader* reader) {
   // A code of a later version, or none, must not turn an abort into an ok.
   const uint32_t code = reader->U32();
   const bool known =
-      code > 0 && code <= static_cast<uint32_t>(StatusCode::kInternal);
+      code > 0 && code <= static_cast<uint32_t>(StatusCode::kMemoryHeld);
   return {Status(known ? static_cast<StatusCode>(code) : StatusCode::kAborted,
                  std::string(reader->String(kMostReasonBytes)))};
 }

@@ -10,8 +10,8 @@
 #include "engine/communicator.h"
 
 // The C enumerations are the C++ ones by number.
-static_assert(RINGPIPE_INTERNAL ==
-              static_cast<int>(ringpipe::StatusCode::kInternal));
+static_assert(RINGPIPE_MEMORY_HELD ==
+              static_cast<int>(ringpipe::StatusCode::kMemoryHeld));
 static_assert(RINGPIPE_UINT8 == static_cast<int>(ringpipe::DataType::kUint8));
 static_assert(RINGPIPE_AVERAGE ==
               static_cast<int>(ringpipe::ReduceOp::kAverage));

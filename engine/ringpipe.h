@@ -30,7 +30,9 @@ typedef enum {
   RINGPIPE_RESOURCE_EXHAUSTED = 7,
   RINGPIPE_PERMISSION_DENIED = 8,
   RINGPIPE_DEVICE_ERROR = 9,
-  RINGPIPE_INTERNAL = 10
+  RINGPIPE_INTERNAL = 10,
+  /* The call's buffers must not be used again nor freed. */
+  RINGPIPE_MEMORY_HELD = 11
 } ringpipe_status;
 
 typedef enum {

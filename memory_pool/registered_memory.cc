@@ -103,9 +103,10 @@ Status RegisteredMemory::Remove(void* memory, bool allocated,
     // NOLINTNEXTLINE(clang-analyzer-cplusplus.NewDeleteLeaks)
     new verbs::Allocation(std::move(buffer.memory));
   }
-  return released.WithContext(std::string(call) +
-                              ": the device did not let go of the memory" +
-                              (allocated ? "" : ", it must not be reused"));
+  return {StatusCode::kMemoryHeld,
+          std::string(call) + ": the device did not let go of the memory" +
+              (allocated ? "" : ", it must not be reused") + ": " +
+              released.ToString()};
 }
 
 bool RegisteredMemory::Overlaps(const std::byte* begin,

@@ -475,9 +475,10 @@ Status Executor::EndWithError(const Status& found) {
   device_holds_memory_ |= !register_.ReleaseAll();
   state_.operation->accelerator->Drain();
   if (device_holds_memory_) {
-    return reason.WithContext(
-        "the device did not let go of the buffers in time, they must not be "
-        "reused");
+    return {StatusCode::kMemoryHeld,
+            "the device did not let go of the buffers in time, they must not "
+            "be reused: " +
+                reason.ToString()};
   }
   return reason;
 }

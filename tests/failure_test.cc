@@ -30,7 +30,8 @@ constexpr seconds kLiveness = LivenessBound(seconds(2));
 
 // Whether the error says that a buffer must not be used again.
 bool IsPinned(const std::string& error) {
-  return error.find("must not be reused") != std::string::npos;
+  return error.starts_with("memory held") &&
+         error.find("must not be reused") != std::string::npos;
 }
 
 // --- Roles

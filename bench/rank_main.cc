@@ -347,13 +347,12 @@ void ReportFailure(const Options& options, const Rank& rank,
     ReportError(options.error_fd, -1, status);
   } else {
     // Other launchers print what each rank says: what all have to say, rank 0
-    // says for them, if it is there.
+    // says for them; and where a rank is lost two more, since rank 0 may be that,
+    // or stopped.
     const int self = communicator.rank();
     const bool shared = rank.all_know() || IsShared(status.code());
-    const bool may_be_without_rank_0 =
-        status.code() == StatusCode::kPeerLost &&
-        status.message().find("rank 0 ") != std::string::npos;
-    if (self == 0 || !shared || may_be_without_rank_0) {
+    const int speakers = status.code() == StatusCode::kPeerLost ? 3 : 1;
+    if (self < speakers || !shared) {
       ReportError(-1, shared ? -1 : self, status);
     }
   }

@@ -38,8 +38,13 @@ void AddressHolder::Connect(const Endpoint& address, bool has_secret) {
     Finish(Status::Ok());
     return;
   }
-  error_code failed;
-  socket_.assign(address.protocol(), fd.value(), failed);
+  Result<Connection::Socket> socket =
+      Connection::Own(io_, address.protocol(), *fd);
+  if (!socket.ok()) {
+    Finish(Status::Ok());
+    return;
+  }
+  socket_ = std::move(socket).value();
   timer_.expires_after(kPatience);
   timer_.async_wait([self = shared_from_this()](const error_code& error) {
     if (!error) {
@@ -48,6 +53,9 @@ void AddressHolder::Connect(const Endpoint& address, bool has_secret) {
   });
   socket_.async_connect(address, [self = shared_from_this(),
                                   has_secret](const error_code& error) {
+    if (self->answered_ == nullptr) {
+      return;
+    }
     // Without a secret only the kernel can say whose process it is.
     if (error ||
         (!has_secret && !CheckPeer(self->socket_.native_handle()).ok())) {
@@ -61,14 +69,25 @@ void AddressHolder::Connect(const Endpoint& address, bool has_secret) {
 void AddressHolder::OnConnected() {
   connection_ = std::make_shared<Connection>(io_, std::move(socket_),
                                              std::move(handshake_));
-  const std::shared_ptr<AddressHolder> self = shared_from_this();
+  // The timer keeps this object, and with it the connection; its events do not.
+  const std::weak_ptr<AddressHolder> weak = weak_from_this();
   connection_->Start({
-      [self] { self->connection_->Send(self->claim_); },
-      [self](const Message& message) {
-        const auto* notice = std::get_if<AbortNotice>(&message);
-        self->Finish(notice != nullptr ? notice->reason : Status::Ok());
+      [weak] {
+        if (const auto self = weak.lock()) {
+          self->connection_->Send(self->claim_);
+        }
       },
-      [self](const Status& /*closed*/) { self->Finish(Status::Ok()); },
+      [weak](const Message& message) {
+        if (const auto self = weak.lock()) {
+          const auto* notice = std::get_if<AbortNotice>(&message);
+          self->Finish(notice != nullptr ? notice->reason : Status::Ok());
+        }
+      },
+      [weak](const Status& /*closed*/) {
+        if (const auto self = weak.lock()) {
+          self->Finish(Status::Ok());
+        }
+      },
   });
 }
 
@@ -81,7 +100,7 @@ void AddressHolder::Finish(const Status& answer) {
   error_code ignored;
   socket_.close(ignored);
   if (connection_ != nullptr) {
-    connection_->Close();  // which also drops the events, and so this object
+    connection_->Close();
   }
   answered(answer);
 }

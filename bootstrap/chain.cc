@@ -1,5 +1,7 @@
 #include "bootstrap/chain.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <boost/asio/ip/address.hpp>
 #include <boost/asio/ip/tcp.hpp>
@@ -17,6 +19,13 @@ using boost::system::error_code;
 
 // Nobody but the rank below knows of the address.
 constexpr size_t kMostStrangers = 16;
+// How long one of them keeps its place when others wait for one.
+constexpr auto kStrangersPlace = std::chrono::milliseconds(250);
+constexpr auto kRoomRetry = std::chrono::milliseconds(5);
+constexpr auto kDescriptorsRetry = std::chrono::milliseconds(100);
+// The rank above listens already; what is in the way may go away.
+constexpr int kMostAttempts = 6;
+constexpr auto kFirstPause = std::chrono::milliseconds(20);
 
 tcp::endpoint AsTcp(const Endpoint& endpoint) {
   tcp::endpoint tcp(
@@ -59,7 +68,12 @@ std::optional<tcp::endpoint> ReachableAddress(const Address& root,
 }  // namespace
 
 Chain::Chain(asio::io_context* io, int rank, int size)
-    : io_(io), rank_(rank), size_(size), resolver_(io) {}
+    : io_(io),
+      rank_(rank),
+      size_(size),
+      resolver_(io),
+      accept_pause_(*io),
+      connect_pause_(*io) {}
 
 // --- The rank below connects -------------------------------------------------
 
@@ -83,7 +97,14 @@ Result<std::string> Chain::Listen(const Address& root, const Endpoint& own_side,
     fd = OpenListening(places.back());  // a kernel may have no IPv6
   }
   RINGPIPE_RETURN_IF_ERROR(fd.status());
-  listener_.emplace(*io_, *fd);
+  listener_.emplace(*io_);
+  error_code error;
+  listener_->assign(*fd, error);
+  if (error) {
+    close(*fd);
+    listener_.reset();
+    return Status(StatusCode::kResourceExhausted, error.message());
+  }
   if (!root.unix_socket) {
     contact.port = AsTcp(OwnSide(*fd)).port();
   }
@@ -99,35 +120,68 @@ void Chain::WaitToAccept() {
                         });
 }
 
-void Chain::Accept() {
-  const int fd = AcceptFrom(listener_->native_handle());
-  if (fd >= 0) {
-    DetectDeadHost(fd);
-    Connection::Socket socket(*io_);
-    error_code error;
-    socket.assign(OwnSide(fd).protocol(), fd, error);
-    if (strangers_.size() >= kMostStrangers) {
-      strangers_.front()->Close();
-      strangers_.pop_front();
+void Chain::AcceptLater(std::chrono::milliseconds pause) {
+  accept_pause_.expires_after(pause);
+  accept_pause_.async_wait([this](const error_code& error) {
+    if (!error && listener_) {
+      Accept();
     }
+  });
+}
+
+bool Chain::MakeRoom() {
+  std::erase_if(strangers_, [](const Stranger& one) {
+    return one.link->closed();
+  });
+  if (strangers_.size() < kMostStrangers) {
+    return true;
+  }
+  if (strangers_.front().since + kStrangersPlace > Clock::now()) {
+    return false;
+  }
+  strangers_.front().link->Close();
+  strangers_.pop_front();
+  return true;
+}
+
+void Chain::Accept() {
+  if (!MakeRoom()) {
+    AcceptLater(kRoomRetry);
+    return;
+  }
+  const int fd = AcceptFrom(listener_->native_handle());
+  if (fd < 0) {
+    // Either it is gone, or there are no descriptors: to wait for it would
+    // spin.
+    AcceptLater(kDescriptorsRetry);
+    return;
+  }
+  DetectDeadHost(fd);
+  Result<Connection::Socket> socket =
+      Connection::Own(io_, OwnSide(fd).protocol(), fd);
+  if (socket.ok()) {
     const Link stranger = Start(
-        std::move(socket), Handshake::Role::kAcceptor, rank_ - 1,
-        [this](const Link& link) {
-          listener_.reset();
-          Adopt(link, rank_ - 1);
-          below_ = link;
-          for (const Link& other : std::exchange(strangers_, {})) {
-            if (other != link) {
-              other->Close();
-            }
-          }
-        },
-        [this](const Status& /*why*/) { events_.closed(); });
+        std::move(socket).value(), Handshake::Role::kAcceptor, rank_ - 1,
+        {[this] { OnBelowAuthenticated(); }, [](const Message& /*early*/) {},
+         [](const Status& /*why*/) {}});
     if (stranger != nullptr) {
-      strangers_.push_back(stranger);
+      strangers_.push_back({stranger, Clock::now()});
     }
   }
   WaitToAccept();
+}
+
+void Chain::OnBelowAuthenticated() {
+  listener_.reset();
+  accept_pause_.cancel();
+  for (const Stranger& stranger : std::exchange(strangers_, {})) {
+    if (below_ == nullptr && stranger.link->authenticated()) {
+      below_ = stranger.link;
+    } else {
+      stranger.link->Close();
+    }
+  }
+  Adopt(below_, rank_ - 1, /*heard=*/false);
 }
 
 // --- The rank above is connected to ------------------------------------------
@@ -136,7 +190,11 @@ void Chain::Connect(const std::string& job_key,
                     const std::string& contact_above,
                     const NameFilter& interfaces, Events events) {
   job_key_ = job_key;
+  interfaces_ = interfaces;
   events_ = std::move(events);
+  if (last_words_) {
+    return;
+  }
   if (listener_) {
     WaitToAccept();
   }
@@ -147,96 +205,129 @@ void Chain::Connect(const std::string& job_key,
   if (!address.ok()) {
     events_.missing(rank_ + 1, "it does not listen");
   } else if (address->unix_socket) {
-    OnEndpoints(std::vector<Endpoint>{UnixEndpoint(address->host)}, interfaces);
+    endpoints_above_ = {UnixEndpoint(address->host)};
+    TryAbove();
   } else {
-    resolver_.Resolve(
-        address->host, address->port,
-        [this, interfaces](const Result<std::vector<Endpoint>>& endpoints) {
-          OnEndpoints(endpoints, interfaces);
-        });
+    resolver_.Resolve(address->host, address->port,
+                      [this](Result<std::vector<Endpoint>> endpoints) {
+                        if (!endpoints.ok()) {
+                          events_.missing(rank_ + 1,
+                                          endpoints.status().message());
+                          return;
+                        }
+                        endpoints_above_ = std::move(endpoints).value();
+                        TryAbove();
+                      });
   }
 }
 
-void Chain::OnEndpoints(const Result<std::vector<Endpoint>>& endpoints,
-                        const NameFilter& interfaces) {
-  if (!endpoints.ok()) {
-    events_.missing(rank_ + 1, endpoints.status().message());
+void Chain::TryAbove() {
+  if (last_words_) {
     return;
   }
-  const Endpoint& there = endpoints->front();
-  const Result<int> fd = OpenConnecting(there, interfaces);
+  const Endpoint& there =
+      endpoints_above_[attempts_ % endpoints_above_.size()];
+  ++attempts_;
+  const Result<int> fd = OpenConnecting(there, interfaces_);
   if (!fd.ok()) {
-    events_.missing(rank_ + 1, fd.status().message());
+    TryAgain(fd.status().message());
     return;
   }
-  connecting_.emplace(*io_, there.protocol(), *fd);
+  Result<Connection::Socket> socket =
+      Connection::Own(io_, there.protocol(), *fd);
+  if (!socket.ok()) {
+    TryAgain(socket.status().message());
+    return;
+  }
+  connecting_.emplace(std::move(socket).value());
   connecting_->async_connect(there, [this](const error_code& error) {
-    if (!error) {
+    if (!connecting_) {
+      return;  // given up, though it may have been there
+    }
+    if (error) {
+      connecting_.reset();
+      TryAgain(error.message());
+    } else {
       OnConnected();
-    } else if (error != asio::error::operation_aborted) {
-      events_.missing(rank_ + 1, error.message());
+    }
+  });
+}
+
+void Chain::TryAgain(const std::string& why) {
+  if (last_words_) {
+    return;
+  }
+  if (attempts_ >= kMostAttempts) {
+    events_.missing(rank_ + 1, why);
+    return;
+  }
+  connect_pause_.expires_after(kFirstPause * (1 << attempts_));
+  connect_pause_.async_wait([this](const error_code& error) {
+    if (!error) {
+      TryAbove();
     }
   });
 }
 
 void Chain::OnConnected() {
-  DetectDeadHost(connecting_->native_handle());
-  above_ = Start(
-      std::move(*connecting_), Handshake::Role::kConnector, rank_,
-      [this](const Link& link) { Adopt(link, rank_ + 1); },
-      [this](const Status& why) {
-        events_.missing(rank_ + 1, why.message());
-        events_.closed();
-      });
+  Connection::Socket socket = std::move(*connecting_);
   connecting_.reset();
+  DetectDeadHost(socket.native_handle());
+  above_ = Start(std::move(socket), Handshake::Role::kConnector, rank_,
+                 {[this] {
+                    // The first that it hears from us; any message would do.
+                    above_->Send(Question{});
+                    Adopt(above_, rank_ + 1, /*heard=*/true);
+                  },
+                  [](const Message& /*early*/) {},
+                  [this](const Status& why) {
+                    TryAgain(why.message());
+                    events_.closed();
+                  }});
 }
 
 // --- Both --------------------------------------------------------------------
 
 Chain::Link Chain::Start(Connection::Socket socket, Handshake::Role role,
-                         int lower_rank,
-                         std::function<void(const Link&)> authenticated,
-                         std::function<void(const Status&)> failed) {
+                         int lower_rank, Connection::Events events) {
   Result<Handshake> handshake = Handshake::Create(
       role, {job_key_, "bootstrap chain from rank " + std::to_string(lower_rank),
              "", kBootstrapVersion});
   if (!handshake.ok()) {
-    failed(handshake.status());
     return nullptr;
   }
-  const auto link = std::make_shared<Connection>(io_, std::move(socket),
-                                                 *std::move(handshake));
-  link->Start({
-      [weak = std::weak_ptr<Connection>(link),
-       authenticated = std::move(authenticated)] {
-        if (const Link self = weak.lock()) {
-          authenticated(self);
-        }
-      },
-      [](const Message& /*early*/) {},
-      std::move(failed),
-  });
+  auto link = std::make_shared<Connection>(io_, std::move(socket),
+                                           *std::move(handshake));
+  link->Start(std::move(events));
   return link;
 }
 
-void Chain::Adopt(const Link& link, int rank) {
+void Chain::Adopt(const Link& link, int rank, bool heard) {
   link->ConfirmPeer();
   const std::weak_ptr<Connection> weak = link;
+  const auto has_spoken = std::make_shared<bool>(heard);
   link->SetEvents({
       [] {},
-      [this, weak](const Message& message) {
+      [this, weak, has_spoken](const Message& message) {
+        *has_spoken = true;
+        const auto* notice = std::get_if<AbortNotice>(&message);
+        if (notice == nullptr && !std::holds_alternative<Departure>(message)) {
+          return;
+        }
         // Either is the last that it says; to close is the answer for which
         // it waits when it leaves.
         if (const Link self = weak.lock()) {
           self->Close();
         }
-        if (const auto* notice = std::get_if<AbortNotice>(&message)) {
+        if (notice != nullptr) {
           events_.told(notice->reason);
         }
         events_.closed();
       },
-      [this, rank](const Status& why) {
-        events_.lost(rank, why);
+      [this, rank, has_spoken](const Status& why) {
+        if (*has_spoken) {
+          events_.lost(rank, why);
+        }
         events_.closed();
       },
   });
@@ -253,11 +344,19 @@ void Chain::SayLast(const Message& message) {
   last_words_ = message;
   resolver_.Cancel();
   connecting_.reset();
+  connect_pause_.cancel();
   listener_.reset();
+  accept_pause_.cancel();
+  // With whom the handshake is not over has not heard from us.
+  for (const Stranger& stranger : std::exchange(strangers_, {})) {
+    stranger.link->Close();
+  }
   for (const Link& link : {below_, above_}) {
     if (link != nullptr && link->authenticated()) {
       link->Send(message);
       link->FinishSending();
+    } else if (link != nullptr) {
+      link->Close();
     }
   }
 }
@@ -266,8 +365,7 @@ bool Chain::closed() const {
   const auto is_closed = [](const Link& link) {
     return link == nullptr || link->closed();
   };
-  return is_closed(below_) && is_closed(above_) &&
-         std::all_of(strangers_.begin(), strangers_.end(), is_closed);
+  return is_closed(below_) && is_closed(above_);
 }
 
 }  // namespace ringpipe

@@ -2,16 +2,19 @@
 #ifndef RINGPIPE_BOOTSTRAP_CHAIN_H_
 #define RINGPIPE_BOOTSTRAP_CHAIN_H_
 
-#include <boost/asio/generic/stream_protocol.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <chrono>
 #include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>  // before Asio: Boost 1.74 needs it there
+#include <vector>
 
+#include "base/deadline.h"
 #include "base/name_filter.h"
 #include "base/status.h"
 #include "bootstrap/address.h"
@@ -25,7 +28,9 @@ namespace ringpipe {
 // depend on rank 0, which may be stopped: who dies is missed by both of its
 // neighbours, and reasons travel along what is left. (Rank 0 is everybody's
 // neighbour already.) The higher rank listens, the lower one connects; both
-// prove that they have the job's key. On the io_context's one thread.
+// prove that they have the job's key. A link is one when both have heard from
+// the other; what happens before is nobody's loss. On the io_context's one
+// thread.
 class Chain {
  public:
   struct Events {
@@ -43,7 +48,7 @@ class Chain {
 
   // Before the join. Returns where the rank below will connect to, for all to
   // know; "" where there is none. `own_side` is this end of the connection to
-  // rank 0, which is at `root`.
+  // rank 0, which is at `root`. Where it is called again the last one counts.
   Result<std::string> Listen(const Address& root, const Endpoint& own_side,
                              const NameFilter& interfaces);
 
@@ -51,8 +56,7 @@ class Chain {
   void Connect(const std::string& job_key, const std::string& contact_above,
                const NameFilter& interfaces, Events events);
 
-  // Says so to both neighbours, and then no more: also to one with which the
-  // handshake is not over.
+  // Says so to both neighbours, and then no more.
   void Tell(const Status& reason) { SayLast(AbortNotice{reason}); }
   void Leave() { SayLast(Departure{static_cast<uint32_t>(rank_)}); }
   // Whether they have heard it, or are gone.
@@ -60,30 +64,42 @@ class Chain {
 
  private:
   using Link = std::shared_ptr<Connection>;
+  struct Stranger {
+    Link link;
+    Clock::time_point since;
+  };
 
   bool has_below() const { return rank_ >= 2; }
   bool has_above() const { return rank_ >= 1 && rank_ + 1 < size_; }
   void WaitToAccept();
   void Accept();
-  void OnEndpoints(const Result<std::vector<Endpoint>>& endpoints,
-                   const NameFilter& interfaces);
+  void OnBelowAuthenticated();
+  void AcceptLater(std::chrono::milliseconds pause);
+  bool MakeRoom();
+  void TryAbove();
   void OnConnected();
+  void TryAgain(const std::string& why);
   Link Start(Connection::Socket socket, Handshake::Role role, int lower_rank,
-             std::function<void(const Link&)> authenticated,
-             std::function<void(const Status&)> failed);
-  // From now on `link` is the connection to that rank.
-  void Adopt(const Link& link, int rank);
+             Connection::Events events);
+  // From now on `link` is the connection to that rank; `heard` once it has said
+  // something.
+  void Adopt(const Link& link, int rank, bool heard);
   void SayLast(const Message& message);
 
   boost::asio::io_context* const io_;
   const int rank_;
   const int size_;
   std::string job_key_;
+  NameFilter interfaces_;
   Events events_;
   Resolver resolver_;
   std::optional<boost::asio::posix::stream_descriptor> listener_;
-  std::deque<Link> strangers_;  // who may be the rank below; the oldest first
+  boost::asio::steady_timer accept_pause_;
+  std::deque<Stranger> strangers_;  // one may be the rank below; oldest first
+  std::vector<Endpoint> endpoints_above_;
   std::optional<Connection::Socket> connecting_;
+  boost::asio::steady_timer connect_pause_;
+  int attempts_ = 0;
   Link below_;
   Link above_;
   std::optional<Message> last_words_;

@@ -1,5 +1,7 @@
 #include "bootstrap/connection.h"
 
+#include <unistd.h>
+
 #include <array>
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/write.hpp>
@@ -16,6 +18,18 @@ constexpr size_t kStrangersReadBytes = 1024;
 
 }  // namespace
 
+Result<Connection::Socket> Connection::Own(
+    asio::io_context* io, const asio::generic::stream_protocol& kind, int fd) {
+  Socket socket(*io);
+  error_code error;
+  socket.assign(kind, fd, error);
+  if (error) {
+    close(fd);
+    return Status(StatusCode::kResourceExhausted, error.message());
+  }
+  return socket;
+}
+
 Connection::Connection(asio::io_context* io, Socket socket, Handshake handshake)
     : socket_(std::move(socket)),
       stranger_timer_(*io),
@@ -26,7 +40,7 @@ void Connection::Start(Events events) {
   stranger_timer_.expires_after(kStrangerTimeout);
   stranger_timer_.async_wait(
       [self = shared_from_this()](const error_code& error) {
-        if (!error && !self->closed()) {
+        if (!error && !self->closed() && !self->confirmed_) {
           self->Fail({StatusCode::kTimeout,
                       "it did not complete the handshake within 5 s"});
         }

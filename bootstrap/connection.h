@@ -41,6 +41,12 @@ class Connection : public std::enable_shared_from_this<Connection> {
   // How long a connection may take until its owner confirms the peer.
   static constexpr auto kStrangerTimeout = std::chrono::seconds(5);
 
+  // `fd` as a socket, which owns it from now on; kResourceExhausted, with `fd`
+  // closed, where the system cannot watch it.
+  static Result<Socket> Own(boost::asio::io_context* io,
+                            const boost::asio::generic::stream_protocol& kind,
+                            int fd);
+
   Connection(boost::asio::io_context* io, Socket socket, Handshake handshake);
 
   void Start(Events events);
@@ -49,7 +55,10 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void SetEvents(Events events) { events_ = std::move(events); }
 
   // The peer is one of the job's ranks: no time limit any more.
-  void ConfirmPeer() { stranger_timer_.cancel(); }
+  void ConfirmPeer() {
+    confirmed_ = true;  // the timer may have fired, its handler not yet run
+    stranger_timer_.cancel();
+  }
 
   // Only when authenticated. Does nothing on a closed connection.
   void Send(std::shared_ptr<const std::string> encoded_message);
@@ -90,6 +99,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   std::optional<FrameSealer> sealer_;
   std::optional<FrameOpener> opener_;
   std::deque<Outgoing> outgoing_;  // the first is being written
+  bool confirmed_ = false;
   bool finish_sending_ = false;
   // As long as it may be a stranger's, no longer than a stranger may need.
   std::vector<char> read_buffer_;

@@ -168,9 +168,12 @@ Result<int> OpenListening(const Endpoint& endpoint) {
       listen(fd, kBacklog) != 0) {
     const int error = errno;
     close(fd);
-    return ErrnoStatus(error == EADDRNOTAVAIL ? StatusCode::kInvalidArgument
-                                              : StatusCode::kUnavailable,
-                       "rank 0 cannot listen there", error);
+    const StatusCode code =
+        error == EADDRNOTAVAIL ? StatusCode::kInvalidArgument
+        : error == EADDRINUSE  ? StatusCode::kUnavailable
+        : error == EACCES      ? StatusCode::kPermissionDenied
+                               : StatusCode::kResourceExhausted;
+    return ErrnoStatus(code, "cannot listen", error);
   }
   return fd;
 }

@@ -34,7 +34,7 @@ bool IsLocal(const Endpoint& endpoint);
 // File descriptors for Asio to own. Non-blocking.
 //
 // kInvalidArgument: not an address of this host; kUnavailable: in use;
-// kResourceExhausted: no descriptors.
+// kPermissionDenied: a port of root's; kResourceExhausted: no descriptors.
 Result<int> OpenListening(const Endpoint& endpoint);
 // Beyond this host it connects from an address of an interface that
 // `interfaces` admits (RINGPIPE_SOCKET_IFNAME), unless that admits all;

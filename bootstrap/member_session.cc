@@ -12,6 +12,8 @@ using boost::system::error_code;
 
 constexpr auto kFirstBackoff = std::chrono::milliseconds(10);
 constexpr auto kLongestBackoff = std::chrono::milliseconds(300);
+// Before the loss of a neighbour is its death.
+constexpr auto kWordOfRankZero = std::chrono::milliseconds(150);
 
 }  // namespace
 
@@ -19,6 +21,7 @@ MemberSession::MemberSession(const Bootstrap::Options& options)
     : Session(options),
       resolver_(&io_),
       retry_timer_(io_),
+      neighbour_timer_(io_),
       backoff_(kFirstBackoff),
       chain_(&io_, options.launch.rank, options.launch.size) {}
 
@@ -76,8 +79,14 @@ void MemberSession::Connect(const Endpoint& endpoint) {
     OnConnectFailed(fd.status().message());
     return;
   }
-  connecting_ = std::make_unique<Connection::Socket>(io_, endpoint.protocol(),
-                                                     fd.value());
+  Result<Connection::Socket> socket =
+      Connection::Own(&io_, endpoint.protocol(), fd.value());
+  if (!socket.ok()) {
+    OnConnectFailed(socket.status().message());
+    return;
+  }
+  connecting_ =
+      std::make_unique<Connection::Socket>(std::move(socket).value());
   const int attempt = ++connects_;
   // A host that does not answer at all must not take all the time there is.
   retry_timer_.expires_after(Connection::kStrangerTimeout);
@@ -134,16 +143,14 @@ void MemberSession::OnConnected() {
     }
   }
   DetectDeadHost(fd);
-  if (contact_.empty()) {
-    Result<std::string> contact =
-        chain_.Listen(root_, OwnSide(fd), options_.interfaces);
-    if (!contact.ok()) {
-      Fail(contact.status().WithContext("for its neighbour, rank " +
-                                        std::to_string(rank() - 1)));
-      return;
-    }
-    contact_ = *std::move(contact);
+  Result<std::string> contact =
+      chain_.Listen(root_, OwnSide(fd), options_.interfaces);
+  if (!contact.ok()) {
+    options_.logger.Warning("nothing can listen for the neighbour, rank " +
+                            std::to_string(rank() - 1) + ": " +
+                            contact.status().message());
   }
+  contact_ = contact.ok() ? *std::move(contact) : "";
   Result<Handshake> handshake =
       Handshake::Create(Handshake::Role::kConnector, handshake_options());
   if (!handshake.ok()) {
@@ -214,10 +221,10 @@ void MemberSession::OnClosed(const Status& reason) {
 void MemberSession::OnMessage(const Message& message) {
   if (const auto* gathered = std::get_if<GatheredBlobs>(&message)) {
     OnGathered(*gathered);
-  } else if (const auto* question = std::get_if<Question>(&message)) {
-    connection_->Send(OwnReply(question->asker));
-  } else if (const auto* reply = std::get_if<Reply>(&message)) {
-    TakeReply(*reply);
+  } else if (std::holds_alternative<Question>(message)) {
+    connection_->Send(Reply{OwnReply()});
+  } else if (const auto* replies = std::get_if<Replies>(&message)) {
+    CompleteAsking(replies->texts);
   } else if (const auto* notice = std::get_if<AbortNotice>(&message)) {
     // Closing is the answer that rank 0 waits for when it leaves.
     connection_->Close();
@@ -267,13 +274,17 @@ void MemberSession::ConnectChain() {
   chain_.Connect(
       job_key(), above < size() ? IdentityOf(above).contact : "",
       options_.interfaces,
-      {[this](const Status& reason) { Fail(reason); },
+      {[this](const Status& reason) {
+         if (!leaving() && !HasDeparted(0)) {
+           Fail(reason);
+         }
+       },
        [this](int neighbour, const Status& why) {
          OnNeighbourLost(neighbour, why);
        },
        [this](int neighbour, const std::string& why) {
          if (!failed() && !leaving()) {
-           options_.logger.Info("no bootstrap connection to " +
+           options_.logger.Warning("no bootstrap connection to " +
                                 DescribeRank(neighbour) + " (" + why +
                                 "): while rank 0 is stopped, the deaths of "
                                 "others are found out late");
@@ -283,13 +294,23 @@ void MemberSession::ConnectChain() {
 }
 
 void MemberSession::OnNeighbourLost(int neighbour, const Status& why) {
-  // Once rank 0 has left, ranks are no longer each other's concern here.
-  if (!failed() && !leaving() && !HasDeparted(0)) {
-    Fail({StatusCode::kPeerLost, DescribeRank(neighbour) +
-                                     " died: its bootstrap connection "
-                                     "closed (" +
-                                     why.message() + ")"});
-  }
+  // It may have ended for a reason that rank 0 tells, or have left in order.
+  neighbour_timer_.expires_after(kWordOfRankZero);
+  neighbour_timer_.async_wait([this, neighbour, why](const error_code& error) {
+    // Once rank 0 has left, ranks are no longer each other's concern here.
+    if (error || failed() || leaving() || HasDeparted(0) ||
+        HasDeparted(neighbour)) {
+      return;
+    }
+    Fail({StatusCode::kPeerLost,
+          DescribeRank(neighbour) +
+              (why.code() == StatusCode::kPeerLost
+                   ? " died: its bootstrap connection closed (" +
+                         why.message() + ")"
+                   : " was cut off, for what it sent over its bootstrap "
+                     "connection: " +
+                         why.message())});
+  });
 }
 
 void MemberSession::Contribute(Contribution contribution) {
@@ -300,7 +321,7 @@ void MemberSession::Contribute(Contribution contribution) {
 
 void MemberSession::Ask() {
   if (!HasDeparted(0)) {
-    connection_->Send(Question{static_cast<uint32_t>(rank())});
+    connection_->Send(Question{});
   }
 }
 
@@ -329,7 +350,12 @@ Status MemberSession::DescribeTimeout(Gathering gathering) {
 // --- The end -----------------------------------------------------------------
 
 void MemberSession::TellFailure(const Status& reason) {
-  chain_.Tell(reason);
+  // After rank 0 has left, a failure is this rank's alone.
+  if (HasDeparted(0)) {
+    chain_.Leave();
+  } else {
+    chain_.Tell(reason);
+  }
   if (authenticated_) {
     connection_->Send(AbortNotice{reason});
     connection_->FinishSending();

@@ -57,6 +57,7 @@ class MemberSession : public Session {
   Address root_;
   Resolver resolver_;
   boost::asio::steady_timer retry_timer_;
+  boost::asio::steady_timer neighbour_timer_;
   std::chrono::milliseconds backoff_;
   std::vector<Endpoint> untried_;  // of this attempt, the next at the back
   int attempts_ = 0;
@@ -65,7 +66,7 @@ class MemberSession : public Session {
   std::unique_ptr<Connection::Socket> connecting_;
   std::shared_ptr<Connection> connection_;
   Chain chain_;
-  std::string contact_;  // where it listens; "" until it does
+  std::string contact_;  // where that listens; "": nowhere
   bool authenticated_ = false;
   // What has arrived so far of the result of the collective that this rank is
   // in.

@@ -19,6 +19,7 @@ enum class Type : uint8_t {
   kDeparture = 5,
   kQuestion = 6,
   kReply = 7,
+  kReplies = 8,
 };
 
 void Begin(ByteWriter* writer, Type type) {
@@ -77,15 +78,19 @@ struct Encoder {
     Begin(&writer, Type::kDeparture);
     writer.U32(departure.rank);
   }
-  void operator()(const Question& question) {
+  void operator()(const Question& /*question*/) {
     Begin(&writer, Type::kQuestion);
-    writer.U32(question.asker);
   }
   void operator()(const Reply& reply) {
     Begin(&writer, Type::kReply);
-    writer.U32(reply.asker);
-    writer.U32(reply.rank);
     writer.String(reply.text.substr(0, kMostReplyBytes));
+  }
+  void operator()(const Replies& replies) {
+    Begin(&writer, Type::kReplies);
+    writer.U32(static_cast<uint32_t>(replies.texts.size()));
+    for (const std::string& text : replies.texts) {
+      writer.String(text.substr(0, kMostReplyBytes));
+    }
   }
 };
 
@@ -117,12 +122,14 @@ Contribution ReadContribution(ByteReader* reader) {
   return contribution;
 }
 
-Reply ReadReply(ByteReader* reader) {
-  Reply reply;
-  reply.asker = reader->U32();
-  reply.rank = reader->U32();
-  reply.text = reader->String(kMostReplyBytes);
-  return reply;
+Replies ReadReplies(ByteReader* reader) {
+  Replies replies;
+  const uint32_t count = reader->U32();
+  // Ends with the bytes, whatever `count` says.
+  for (uint32_t i = 0; i < count && reader->ok(); ++i) {
+    replies.texts.emplace_back(reader->String(kMostReplyBytes));
+  }
+  return replies;
 }
 
 GatheredBlobs ReadGatheredBlobs(ByteReader* reader) {
@@ -198,10 +205,13 @@ Result<Message> DecodeMessage(std::string_view bytes) {
       message = Departure{reader.U32()};
       break;
     case Type::kQuestion:
-      message = Question{reader.U32()};
+      message = Question{};
       break;
     case Type::kReply:
-      message = ReadReply(&reader);
+      message = Reply{std::string(reader.String(kMostReplyBytes))};
+      break;
+    case Type::kReplies:
+      message = ReadReplies(&reader);
       break;
     default:
       return Status(StatusCode::kInvalidArgument,

@@ -85,20 +85,21 @@ struct Departure {
   uint32_t rank = 0;
 };
 
-// To rank 0, and from there to all: where is everybody? (Bootstrap::AskAll)
-struct Question {
-  uint32_t asker = 0;
-};
+// To rank 0, and from there to all: what do you say? (Bootstrap::AskAll)
+struct Question {};
 
-// To rank 0, and from there to who asked.
+// To rank 0.
 struct Reply {
-  uint32_t asker = 0;
-  uint32_t rank = 0;
   std::string text;
 };
 
+// From rank 0 to who asked: by rank, "" from who was silent.
+struct Replies {
+  std::vector<std::string> texts;
+};
+
 using Message = std::variant<JoinRequest, Contribution, GatheredBlobs,
-                             AbortNotice, Departure, Question, Reply>;
+                             AbortNotice, Departure, Question, Reply, Replies>;
 
 std::string EncodeMessage(const Message& message);
 

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstring>
 #include <mutex>
+#include <new>
 #include <system_error>
 #include <thread>
 
@@ -70,7 +71,11 @@ void Resolver::Resolve(const std::string& host, uint16_t port, Done done) {
   const SignalsBlocked blocked;
   try {
     std::thread([question = question_, host, port] {
-      question->Answer(question, Ask(host, port));
+      try {
+        question->Answer(question, Ask(host, port));
+      } catch (const std::bad_alloc&) {
+        // Nobody hears of it; the deadline of the join ends that.
+      }
     }).detach();
   } catch (const std::system_error& error) {
     question_->Answer(question_,

@@ -35,6 +35,10 @@ constexpr auto kStrangersPlace = std::chrono::milliseconds(250);
 constexpr auto kRoomRetry = std::chrono::milliseconds(5);
 constexpr auto kDescriptorsRetry = std::chrono::milliseconds(100);
 
+// How long ranks may take to say where they are. A process that runs at all needs
+// a fraction of a millisecond.
+constexpr auto kReplyPatience = std::chrono::milliseconds(250);
+
 constexpr char kTwoJobs[] =
     "; if these are two jobs, give each an address or a RINGPIPE_JOB_ID of its "
     "own";
@@ -52,7 +56,8 @@ RootSession::RootSession(const Bootstrap::Options& options)
       resolver_(&io_),
       most_strangers_(MostStrangers()),
       ranks_(options.launch.size),
-      joined_as_(options.launch.size) {
+      joined_as_(options.launch.size),
+      asking_(&io_) {
   round_.blobs.resize(options.launch.size);
   round_.missing = options.launch.size;
 }
@@ -118,12 +123,15 @@ void RootSession::ListenOn(const std::vector<Endpoint>& endpoints, bool all) {
       // Half of an address would be another process's.
       StopListening();
       listeners_.clear();
-      AskHolder(endpoint, last);
-      return;
+      if (last.code() == StatusCode::kUnavailable) {
+        AskHolder(endpoint, last);
+        return;
+      }
+      break;
     }
   }
   if (listeners_.empty()) {
-    Fail(last.WithContext(options_.launch.root));
+    Fail(last.WithContext("rank 0 at " + options_.launch.root));
     return;
   }
   for (const auto& listener : listeners_) {
@@ -138,19 +146,16 @@ void RootSession::AskHolder(const Endpoint& endpoint, const Status& refusal) {
     Fail(handshake.status());
     return;
   }
+  refusal_ = Status(refusal.code(),
+                    refusal.message() +
+                        "; if another job has the address, choose another one "
+                        "(RINGPIPE_ROOT)")
+                 .WithContext("rank 0 at " + options_.launch.root);
   const JoinRequest claim = {0, static_cast<uint32_t>(size()), -1,
                              own_identity()};
   AddressHolder::Ask(
       &io_, endpoint, !options_.secret.empty(), *std::move(handshake), claim,
-      [this, refusal](const Status& answer) {
-        Fail(answer.ok()
-                 ? Status(refusal.code(),
-                          refusal.message() +
-                              "; if another job has the address, choose "
-                              "another one (RINGPIPE_ROOT)")
-                       .WithContext(options_.launch.root)
-                 : answer);
-      });
+      [this](const Status& answer) { Fail(answer.ok() ? refusal_ : answer); });
 }
 
 void RootSession::StopListening() {
@@ -238,15 +243,13 @@ void RootSession::Admit(int fd) {
     Fail(handshake.status());
     return;
   }
-  Connection::Socket socket(io_);
-  error_code error;
-  socket.assign(OwnSide(fd).protocol(), fd, error);
-  if (error) {
-    close(fd);
+  Result<Connection::Socket> socket =
+      Connection::Own(&io_, OwnSide(fd).protocol(), fd);
+  if (!socket.ok()) {
     return;
   }
-  const auto connection = std::make_shared<Connection>(&io_, std::move(socket),
-                                                       *std::move(handshake));
+  const auto connection = std::make_shared<Connection>(
+      &io_, std::move(socket).value(), *std::move(handshake));
   strangers_.push_back({connection, Clock::now()});
   Connection* const self = connection.get();
   connection->Start({
@@ -381,11 +384,9 @@ void RootSession::OnRanksMessage(int rank, const Message& message) {
   } else if (const auto* contribution = std::get_if<Contribution>(&message)) {
     TakeContribution(rank, *contribution);
   } else if (std::holds_alternative<Question>(message)) {
-    const auto asker = static_cast<uint32_t>(rank);
-    SendToAll(Question{asker});
-    PassOn(OwnReply(asker));
+    AskFor(rank);
   } else if (const auto* reply = std::get_if<Reply>(&message)) {
-    PassOn({reply->asker, static_cast<uint32_t>(rank), reply->text});
+    TakeReply(rank, reply->text);
   } else if (std::holds_alternative<Departure>(message)) {
     ranks_[rank]->Close();
     NoteDeparture(rank);
@@ -430,16 +431,45 @@ void RootSession::Contribute(Contribution contribution) {
   TakeContribution(0, std::move(contribution));
 }
 
-void RootSession::Ask() {
-  SendToAll(Question{0});
-  PassOn(OwnReply(0));
+// --- Asking ------------------------------------------------------------------
+
+// Once for all who ask at a time: their calls expire together.
+void RootSession::AskFor(int asker) {
+  const bool goes_on = !asking_.askers.empty();
+  asking_.askers.insert(asker);
+  if (goes_on) {
+    return;
+  }
+  asking_.replies.assign(size(), "");
+  asking_.missing = size();
+  SendToAll(Question{});
+  asking_.patience.expires_after(kReplyPatience);
+  asking_.patience.async_wait([this](const error_code& error) {
+    if (!error && !asking_.askers.empty()) {
+      TellReplies();
+    }
+  });
+  TakeReply(0, OwnReply());
 }
 
-void RootSession::PassOn(const Reply& reply) {
-  if (reply.asker == 0) {
-    TakeReply(reply);
-  } else if (reply.asker < ranks_.size() && ranks_[reply.asker] != nullptr) {
-    ranks_[reply.asker]->Send(reply);
+void RootSession::TakeReply(int rank, const std::string& text) {
+  if (asking_.askers.empty() || !asking_.replies[rank].empty()) {
+    return;  // late
+  }
+  asking_.replies[rank] = text;
+  if (--asking_.missing == 0) {
+    TellReplies();
+  }
+}
+
+void RootSession::TellReplies() {
+  asking_.patience.cancel();
+  for (const int asker : std::exchange(asking_.askers, {})) {
+    if (asker == 0) {
+      CompleteAsking(asking_.replies);
+    } else {
+      ranks_[asker]->Send(Replies{asking_.replies});
+    }
   }
 }
 
@@ -529,6 +559,9 @@ void RootSession::SendRound(const std::vector<std::string>& blobs) {
 }
 
 Status RootSession::DescribeTimeout(Gathering gathering) {
+  if (!refusal_.ok()) {
+    return refusal_;
+  }
   std::set<int> missing;
   for (int rank = 0; rank < size(); ++rank) {
     if (!round_.blobs[rank]) {

@@ -28,7 +28,7 @@ class RootSession : public Session {
  protected:
   void StartJoin() override;
   void Contribute(Contribution contribution) override;
-  void Ask() override;
+  void Ask() override { AskFor(0); }
   void TellFailure(const Status& reason) override;
   void StartLeaving() override;
   Status DescribeTimeout(Gathering gathering) override;
@@ -55,6 +55,16 @@ class RootSession : public Session {
     std::vector<std::optional<std::string>> blobs;  // by rank
     int missing = 0;
     bool open = false;  // somebody has contributed
+  };
+
+  // AskAll, of all ranks that ask at a time.
+  struct Asking {
+    explicit Asking(boost::asio::io_context* io) : patience(*io) {}
+
+    std::set<int> askers;  // none: it is not going on
+    std::vector<std::string> replies;  // by rank
+    int missing = 0;
+    boost::asio::steady_timer patience;
   };
 
   // On all endpoints, or on the first that is an address of this host.
@@ -86,8 +96,9 @@ class RootSession : public Session {
 
   void TakeContribution(int rank, Contribution contribution);
   void CompleteRound();
-  // Passes a reply on to who asked.
-  void PassOn(const Reply& reply);
+  void AskFor(int asker);
+  void TakeReply(int rank, const std::string& text);
+  void TellReplies();
   void SendRound(const std::vector<std::string>& blobs);
   void SendToAll(const Message& message);
   void FinishLeavingIfAlone();
@@ -102,6 +113,8 @@ class RootSession : public Session {
   // Connections that were told why the job failed, until they close.
   std::set<std::shared_ptr<Connection>> rebuffed_;
   Round round_;
+  Asking asking_;
+  Status refusal_;  // why it could not listen, while the address' holder is asked
 };
 
 }  // namespace ringpipe

@@ -162,12 +162,11 @@ Result<std::vector<std::string>> Session::WaitForCall() {
 
 std::vector<std::string> Session::AskAll(Deadline deadline) {
   std::unique_lock<std::mutex> lock(mutex_);
-  std::vector<std::string> none(size());
-  if (replies_) {
-    return none;
+  if (asks_) {
+    return std::vector<std::string>(size());
   }
-  replies_ = none;
-  missing_replies_ = size();
+  asks_ = true;
+  replies_.clear();
   lock.unlock();
   asio::post(io_, [this] {
     if (!failed() && !leaving()) {
@@ -176,28 +175,24 @@ std::vector<std::string> Session::AskAll(Deadline deadline) {
   });
   lock.lock();
   changed_.wait_until(lock, deadline.when(), [this] {
-    return missing_replies_ == 0 || !failure_.ok();
+    return !replies_.empty() || !failure_.ok();
   });
-  std::vector<std::string> replies = *std::move(replies_);
-  replies_.reset();
+  asks_ = false;
+  std::vector<std::string> replies = std::move(replies_);
+  replies.resize(size());
   return replies;
 }
 
-void Session::TakeReply(const Reply& reply) {
+void Session::CompleteAsking(const std::vector<std::string>& replies) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  if (!replies_ || reply.rank >= replies_->size() ||
-      !(*replies_)[reply.rank].empty()) {
-    return;  // late
-  }
-  (*replies_)[reply.rank] = reply.text;
-  if (--missing_replies_ == 0) {
+  if (asks_) {
+    replies_ = replies;
     changed_.notify_all();
   }
 }
 
-Reply Session::OwnReply(uint32_t asker) const {
-  return {asker, static_cast<uint32_t>(rank()),
-          options_.reply ? options_.reply() : "here"};
+std::string Session::OwnReply() const {
+  return options_.reply ? options_.reply() : "here";
 }
 
 Status Session::Abort(const Status& reason) {
@@ -244,6 +239,11 @@ void Session::Leave() {
 
 void Session::LeaveInOrder() {
   asio::post(io_, [this] {
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      leaving_has_begun_ = true;
+      changed_.notify_all();
+    }
     leaving_ = true;
     DisarmTimeout();
     leave_timer_.expires_after(kLeaveTimeout);
@@ -254,8 +254,10 @@ void Session::LeaveInOrder() {
     });
     StartLeaving();
   });
-  // The timer is what ends it, unless there was no memory for that.
+  // The thread may be in a callback of the user's. Once it gets to it, the timer
+  // is what ends it, unless there was no memory for that.
   std::unique_lock<std::mutex> lock(mutex_);
+  changed_.wait(lock, [this] { return leaving_has_begun_; });
   changed_.wait_for(lock, 2 * kLeaveTimeout, [this] { return left_; });
 }
 
@@ -303,6 +305,9 @@ void Session::OnFailed(const Status& reason) {
 }
 
 void Session::CompleteJoin(std::vector<std::string> identities) {
+  if (failed()) {
+    return;
+  }
   std::vector<Identity> decoded;
   for (const std::string& bytes : identities) {
     Result<Identity> identity = Identity::Decode(bytes);

@@ -74,7 +74,7 @@ class Session {
   // What the derived classes do, on the io thread.
   virtual void StartJoin() = 0;  // leads to CompleteJoin or Fail
   virtual void Contribute(Contribution contribution) = 0;
-  virtual void Ask() = 0;  // leads to TakeReply, or to nothing
+  virtual void Ask() = 0;  // leads to CompleteAsking, or to nothing
   virtual void TellFailure(const Status& reason) = 0;  // to other ranks; once
   virtual void StartLeaving() = 0;  // leads to FinishLeaving; 1 s at most
   // Why the deadline of `gathering` passed, as far as this rank knows.
@@ -84,10 +84,9 @@ class Session {
   void Fail(const Status& reason);
   void CompleteJoin(std::vector<std::string> identities);
   void CompleteCall(Result<std::vector<std::string>> result);
-  // One of those that AskAll waits for.
-  void TakeReply(const Reply& reply);
-  // This rank's own, to that asker.
-  Reply OwnReply(uint32_t asker) const;
+  // What AskAll waits for.
+  void CompleteAsking(const std::vector<std::string>& replies);
+  std::string OwnReply() const;
   void NoteDeparture(int rank);
   void FinishLeaving();
   // Fails the job when `left_ms` have passed, unless DisarmTimeout comes
@@ -145,15 +144,15 @@ class Session {
   std::optional<Gathering> call_;
   std::optional<Result<std::vector<std::string>>> call_result_;
   uint64_t sequence_ = 0;  // of the latest Gather; the join's is 0
-  // Of AskAll, while it waits; how many are missing.
-  std::optional<std::vector<std::string>> replies_;
-  int missing_replies_ = 0;
+  bool asks_ = false;  // AskAll
+  std::vector<std::string> replies_;
   Status failure_;
   std::set<int> departed_;
   std::vector<Identity> identities_;  // by rank, from the join on
   std::map<std::string, int> refused_;
   int refused_otherwise_ = 0;
   int refused_total_ = 0;
+  bool leaving_has_begun_ = false;
   bool left_ = false;
 
   std::thread thread_;

@@ -50,14 +50,13 @@ class Search {
       Note(0, Kind::kSilent);
       return;
     }
-    std::deque<int> next = {asker};
-    for (; !next.empty(); next.pop_front()) {
-      for (const int rank : WaitsOf(next.front())) {
-        if (from_[rank] < 0) {
-          from_[rank] = next.front();
-          Note(rank, KindOf(ranks[rank], calls()));
-          next.push_back(rank);
-        }
+    Follow();
+    // Who waits for whom is not told in full, but all have been asked.
+    for (std::size_t rank = 0; kind_ == Kind::kWaits && rank < ranks.size();
+         ++rank) {
+      const Kind kind = KindOf(ranks[rank], calls());
+      if (kind < Kind::kAtWork) {
+        Note(static_cast<int>(rank), kind);
       }
     }
   }
@@ -87,6 +86,18 @@ class Search {
  private:
   std::uint64_t calls() const {
     return ranks_[asker_] ? ranks_[asker_]->calls : 0;
+  }
+  void Follow() {
+    std::deque<int> next = {asker_};
+    for (; !next.empty(); next.pop_front()) {
+      for (const int rank : WaitsOf(next.front())) {
+        if (from_[rank] < 0) {
+          from_[rank] = next.front();
+          Note(rank, KindOf(ranks_[rank], calls()));
+          next.push_back(rank);
+        }
+      }
+    }
   }
   // Those that there are: a rank of another version may say anything.
   std::vector<int> WaitsOf(int rank) const {

@@ -72,6 +72,13 @@ TEST(CulpritTest, SilenceExplainsMoreThanBeingLate) {
   EXPECT_TRUE(DescribeCulprit(ranks, 0).starts_with("; rank 5 does not"));
 }
 
+TEST(CulpritTest, WhoIsNotOnTheWayIsFoundAllTheSame) {
+  Ranks ranks = {InCall({}), InCall({0}), std::nullopt, InCall({1})};
+  ranks[0]->waits_for = {1};
+  EXPECT_TRUE(DescribeCulprit(ranks, 0).starts_with("; rank 2 does not answer"))
+      << DescribeCulprit(ranks, 0);
+}
+
 TEST(CulpritTest, WhoIsDoneWithTheCallIsNoCulprit) {
   Ranks ranks = RingOfEight(1, Answer{Place::kOutside, kCalls,
                                       milliseconds(10), {}});

@@ -19,9 +19,8 @@ namespace {
 // Where a whole buffer can be registered for next to nothing: below this a copy
 // into a slot is cheaper still.
 constexpr std::size_t kTemporaryRegistrationBytes = 256 * 1024;
-// How long other ranks may take to say where they are. A process that runs at
-// all needs a fraction of a millisecond.
-constexpr std::chrono::milliseconds kAnswerPatience(300);
+// How long rank 0 may take to say where all ranks are; it waits 250 ms for them.
+constexpr std::chrono::milliseconds kAnswerPatience(400);
 // Sub-chunks of short messages: not so small that posting costs more than the
 // wire.
 constexpr std::uint64_t kLeastSubchunkBytes = 16 * 1024;
@@ -332,6 +331,8 @@ Status Engine::ExplainTimeout(const Status& timeout) {
        bootstrap_->AskAll(Deadline::After(kAnswerPatience))) {
     answers.push_back(Answer::Decode(text));
   }
+  // It may have failed meanwhile, by somebody who knows more.
+  RINGPIPE_RETURN_IF_ERROR(bootstrap_->failure());
   // Whatever became of the question, this rank knows where it is.
   answers[rank()] = Answer::From(whereabouts_.now());
   return {timeout.code(),

@@ -455,7 +455,11 @@ Status Executor::EndWithError(const Status& found) {
     if (idle_) {
       RecordWhereabouts(/*waits=*/true);
     }
-    error = options_.explain_timeout(error);
+    try {
+      error = options_.explain_timeout(error);
+    } catch (const std::bad_alloc&) {
+      // As it was: what follows makes the user's memory safe.
+    }
   }
   if (error.code() == StatusCode::kPeerLost && !after_silence_) {
     pollfd abort = {options_.abort->fd(), POLLIN, 0};

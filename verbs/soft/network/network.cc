@@ -107,12 +107,20 @@ bool Network::Listen(std::uint32_t block) {
       options_.other_hosts && options_.interfaces.admits_all();
   bool ok = Keep(anywhere ? ListenAnywhere(port)
                           : ListenIpv4(INADDR_LOOPBACK, port));
+  std::vector<ibv_gid> gids;
   for (int i = 0; ok && options_.other_hosts && !anywhere; ++i) {
     Port::Entry entry;
     if (!port_->QueryGid(i, &entry)) {
       break;
     }
-    if (entry.interface != 0 && !IsLoopback(entry.gid)) {
+    // Two interfaces may have the same address.
+    const bool is_new = entry.interface != 0 && !IsLoopback(entry.gid) &&
+                        std::none_of(gids.begin(), gids.end(),
+                                     [&entry](const ibv_gid& one) {
+                                       return SameGid(one, entry.gid);
+                                     });
+    if (is_new) {
+      gids.push_back(entry.gid);
       ok = Keep(ListenAtGid(entry.gid, port));
     }
   }

@@ -38,8 +38,7 @@ NetworkLoop::NetworkLoop(Context* context, Network* network)
     : context_(context),
       network_(network),
       work_(asio::make_work_guard(io_)),
-      stop_timer_(io_),
-      accept_pause_(io_) {}
+      stop_timer_(io_) {}
 
 std::unique_ptr<NetworkLoop> NetworkLoop::Start(Context* context,
                                                 Network* network) {
@@ -68,7 +67,7 @@ bool NetworkLoop::AddListeners() {
       return false;
     }
     acceptors_.push_back(std::make_unique<Acceptor>(
-        io_, address.ss_family == AF_INET ? tcp::v4() : tcp::v6(), copy));
+        &io_, address.ss_family == AF_INET ? tcp::v4() : tcp::v6(), copy));
     Accept(acceptors_.back().get());
   }
   return true;
@@ -90,7 +89,7 @@ void NetworkLoop::Stop() {
 // --- Connections that peers make ---------------------------------------------
 
 void NetworkLoop::Accept(Acceptor* acceptor) {
-  acceptor->async_accept(
+  acceptor->socket.async_accept(
       [this, acceptor](const error_code& error, tcp::socket socket) {
         if (stopping_) {
           return;
@@ -100,12 +99,13 @@ void NetworkLoop::Accept(Acceptor* acceptor) {
           Accept(acceptor);
           return;
         }
-        accept_pause_.expires_after(kAcceptPause);
-        accept_pause_.async_wait([this, acceptor](const error_code& cancelled) {
-          if (!cancelled && !stopping_) {
-            Accept(acceptor);
-          }
-        });
+        acceptor->pause.expires_after(kAcceptPause);
+        acceptor->pause.async_wait(
+            [this, acceptor](const error_code& cancelled) {
+              if (!cancelled && !stopping_) {
+                Accept(acceptor);
+              }
+            });
       });
 }
 

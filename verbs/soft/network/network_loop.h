@@ -43,7 +43,14 @@ class NetworkLoop {
              boost::asio::ip::tcp::socket socket, const std::string& first);
 
  private:
-  using Acceptor = boost::asio::ip::tcp::acceptor;
+  struct Acceptor {
+    Acceptor(boost::asio::io_context* io,
+             const boost::asio::ip::tcp& protocol, int fd)
+        : socket(*io, protocol, fd), pause(*io) {}
+
+    boost::asio::ip::tcp::acceptor socket;
+    boost::asio::steady_timer pause;
+  };
 
   NetworkLoop(Context* context, Network* network);
   bool AddListeners();
@@ -58,7 +65,6 @@ class NetworkLoop {
   boost::asio::executor_work_guard<boost::asio::io_context::executor_type>
       work_;
   boost::asio::steady_timer stop_timer_;
-  boost::asio::steady_timer accept_pause_;
   std::vector<std::unique_ptr<Acceptor>> acceptors_;
   std::deque<std::weak_ptr<PendingConnection>> strangers_;  // oldest first
   int lingering_ = 0;

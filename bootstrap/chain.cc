@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <boost/asio/ip/address.hpp>
 #include <boost/asio/ip/tcp.hpp>
+#include <cerrno>
 #include <cstring>
 
 #include "auth/mac.h"
@@ -150,12 +151,18 @@ void Chain::Accept() {
     return;
   }
   const int fd = AcceptFrom(listener_->native_handle());
-  if (fd < 0) {
-    // Either it is gone, or there are no descriptors: to wait for it would
-    // spin.
+  if (fd < 0 && errno != EAGAIN) {
+    // No descriptors, perhaps: to wait for the connection would spin.
     AcceptLater(kDescriptorsRetry);
     return;
   }
+  if (fd >= 0) {
+    Admit(fd);
+  }
+  WaitToAccept();
+}
+
+void Chain::Admit(int fd) {
   DetectDeadHost(fd);
   Result<Connection::Socket> socket =
       Connection::Own(io_, OwnSide(fd).protocol(), fd);
@@ -168,7 +175,6 @@ void Chain::Accept() {
       strangers_.push_back({stranger, Clock::now()});
     }
   }
-  WaitToAccept();
 }
 
 void Chain::OnBelowAuthenticated() {

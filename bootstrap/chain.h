@@ -73,6 +73,7 @@ class Chain {
   bool has_above() const { return rank_ >= 1 && rank_ + 1 < size_; }
   void WaitToAccept();
   void Accept();
+  void Admit(int fd);
   void OnBelowAuthenticated();
   void AcceptLater(std::chrono::milliseconds pause);
   bool MakeRoom();

@@ -2,8 +2,10 @@
 
     random_kill_test.py BENCHMARK RUNS
 
-However it dies, in the middle of whatever, and whatever memory is in use, the
-other seven end within two seconds, each with the error that this rank is lost.
+However it dies, from its first millisecond on, in the middle of whatever, and
+whatever memory is in use, on one host or two: the others end within two seconds,
+or three where one of them is stopped, each with the error that this rank is
+lost. Where it had not joined yet, they wait for it as long as a join may take.
 """
 
 import os
@@ -21,27 +23,32 @@ RUNS = int(sys.argv.pop(2))
 BENCHMARK = os.path.abspath(sys.argv.pop(1))
 RANKS = 8
 ENDS_WITHIN_S = liveness_bound_s(2)
+ENDS_BESIDE_A_STOPPED_RANK_WITHIN_S = liveness_bound_s(3)
+# A quiet machine needs a twentieth of it for all to join.
+JOIN_S = 4
 # The benchmark's -R: private memory, the communicator's, registered memory.
 BUFFERS = {"0": "private", "1": "allocated", "2": "registered"}
 # That no rank has open, so that each says on stderr why it has ended; otherwise
 # only rank 0 does.
 NO_DESCRIPTOR = "999"
-# From setting up the connections until well into the calls.
-LATEST_KILL_S = 0.3
+# From the start of the processes until well into the calls.
+LATEST_KILL_S = 0.6
 
 
-def start(run, size, buffers):
+def start(run, size, buffers, hosts):
     """The ranks of a job that calls allreduce until it is ended."""
     environment = {
         "PATH": os.environ["PATH"],
         "RINGPIPE_SIZE": str(RANKS),
         "RINGPIPE_ROOT": f"unix:@random-kill-{os.getpid()}-{run}",
+        "RINGPIPE_JOIN_TIMEOUT_MS": str(JOIN_S * 1000),
         "RINGPIPE_LOG_LEVEL": "info",
         "RINGPIPE_SUBCHUNK_BYTES": random.choice(["4096", "131072"]),
     }
     return [Process([BENCHMARK, "-b", size, "-e", size, "-n", "1000000",
                      "-c", "0", "-R", buffers, "--error-fd", NO_DESCRIPTOR],
-                    dict(environment, RINGPIPE_RANK=str(rank)))
+                    dict(environment, RINGPIPE_RANK=str(rank),
+                         RINGPIPE_HOST_ID=f"host {rank * hosts // RANKS}"))
             for rank in range(RANKS)]
 
 
@@ -52,37 +59,50 @@ class RandomKillTest(unittest.TestCase):
         self.assertGreater(survivor.returncode, 0, context)
         said = re.findall(r"^allreduce: (.*)", survivor.stderr, re.MULTILINE)
         self.assertEqual(len(said), 1, context)
-        self.assertRegex(said[0], rf"^peer lost: .*\brank {victim}\b", context)
+        self.assertRegex(
+            said[0],
+            rf"peer lost: .*\brank {victim}\b"
+            rf"|timeout: rank\(s\) {victim} of {RANKS} did not join"
+            rf"|timeout: .* rank {victim} is missing", context)
 
     def end_one(self, run):
         size = random.choice(["8", "64K", "4M"])
         buffers = random.choice(list(BUFFERS))
-        ranks = start(run, size, buffers)
+        hosts = random.choice([1, 2])
+        victim, other = random.sample(range(RANKS), 2)
+        stopped = other if random.random() < 0.2 else None
+        ranks = start(run, size, buffers, hosts)
         try:
-            # Each says so after all have joined.
-            ranks[0].wait_for("devices: soft0", stream="stderr")
+            if stopped is not None:
+                # Who is stopped while it joins is waited for.
+                ranks[0].wait_for("devices: soft0", stream="stderr")
+                time.sleep(0.2)
+                os.kill(ranks[stopped].pid, signal.SIGSTOP)
             time.sleep(random.uniform(0, LATEST_KILL_S))
-            victim = random.randrange(RANKS)
             os.kill(ranks[victim].pid, signal.SIGKILL)
             start_s = time.monotonic()
-            for rank in ranks:
+            survivors = [rank for index, rank in enumerate(ranks)
+                         if index not in (victim, stopped)]
+            for rank in survivors:
                 rank.finish()
             took_s = time.monotonic() - start_s
-            context = (f"run {run}, {size} of {BUFFERS[buffers]} memory, rank "
-                       f"{victim} killed\n" +
-                       "".join(rank.stderr for rank in ranks))
-            self.assertLess(took_s, ENDS_WITHIN_S, context)
-            self.assertEqual(ranks[victim].returncode, -signal.SIGKILL, context)
-            for index, rank in enumerate(ranks):
-                if index != victim:
-                    self.expect_names(victim, rank, context)
-            return took_s
+            context = (f"run {run}, {size} of {BUFFERS[buffers]} memory, "
+                       f"{hosts} host(s), rank {victim} killed, rank {stopped} "
+                       "stopped\n" + "".join(rank.stderr for rank in survivors))
+            joined = "did not join" not in context and "is missing" not in context
+            self.assertLess(
+                took_s,
+                ENDS_BESIDE_A_STOPPED_RANK_WITHIN_S if stopped is not None
+                else ENDS_WITHIN_S + (0 if joined else JOIN_S), context)
+            for rank in survivors:
+                self.expect_names(victim, rank, context)
+            return took_s if joined else 0
         finally:
             kill_descendants()
             for rank in ranks:
                 rank.close()
 
-    def test_the_others_end_within_two_seconds_and_name_it(self):
+    def test_the_others_end_in_time_and_name_it(self):
         seed = random.randrange(1 << 32)
         print(f"seed {seed}")
         random.seed(seed)

@@ -187,13 +187,48 @@ Result<std::shared_ptr<Device>> Device::OpenSoftware(
   return OpenPort(soft, list.first(), info, AddressRequest(), "");
 }
 
+namespace {
+
+// What the software device lacks is this process's own.
+Status SoftwareOpenFailure(int error) {
+  const auto exhausted = [error](const std::string& what) {
+    return ErrnoStatus(StatusCode::kResourceExhausted,
+                       "the software device: " + what, error);
+  };
+  switch (error) {
+    case EMFILE:
+    case ENFILE:
+      return exhausted("no descriptors are left; raise 'ulimit -n'");
+    case EAGAIN:
+      return exhausted("no thread can be started; raise 'ulimit -u'");
+    case EFBIG:
+      return exhausted(
+          "its memory files may not be as large as they must; raise 'ulimit "
+          "-f'");
+    case ENOMEM:
+      return exhausted(
+          "no memory, or no address space (it reserves 32 GiB for each rank of "
+          "the host); raise 'ulimit -v'");
+    case EADDRINUSE:
+      return exhausted(
+          "no TCP port is free; free some, or set RINGPIPE_SOFT_PORTS");
+    default:
+      return ErrnoStatus(StatusCode::kUnavailable, "the software device",
+                         error);
+  }
+}
+
+}  // namespace
+
 Result<std::shared_ptr<Device>> Device::OpenPort(
     std::shared_ptr<const Library> library, ibv_device* device, DeviceInfo info,
     const AddressRequest& address, const std::string& sysfs_class) {
   errno = 0;
   ibv_context* context = library->open_device(device);
   if (context == nullptr) {
-    return OpenFailure(info.name, errno != 0 ? errno : ENODEV);
+    const int error = errno != 0 ? errno : ENODEV;
+    return info.pins_memory ? OpenFailure(info.name, error)
+                            : SoftwareOpenFailure(error);
   }
   // From here on the destructor closes it.
   std::shared_ptr<Device> opened(

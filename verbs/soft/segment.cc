@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <linux/magic.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
 #include <unistd.h>
@@ -47,9 +48,20 @@ std::optional<Identity> IdentityOf(const FileDescriptor& owned,
       {{first.st_dev, first.st_ino}, {second.st_dev, second.st_ino}}};
 }
 
+// As ftruncate; but where a limit (ulimit -f) has the kernel send SIGXFSZ, it is
+// an error.
+bool SetSize(const FileDescriptor& file, std::uint64_t bytes) {
+  rlimit limit;
+  if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && bytes > limit.rlim_cur) {
+    errno = EFBIG;
+    return false;
+  }
+  return ftruncate(file.get(), static_cast<off_t>(bytes)) == 0;
+}
+
 FileDescriptor CreateFile(const char* name, std::uint64_t bytes) {
   FileDescriptor file(memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (file && (ftruncate(file.get(), static_cast<off_t>(bytes)) != 0 ||
+  if (file && (!SetSize(file, bytes) ||
                fcntl(file.get(), F_ADD_SEALS, F_SEAL_SHRINK) != 0)) {
     file.Close();
   }
@@ -217,9 +229,11 @@ void* Segment::Allocate(std::size_t bytes) {
   }
   const std::uint64_t end = end_;
   const std::uint64_t offset = RoundUp(end, align);
-  if (offset + need > kMappedBytes ||
-      ftruncate(shared_file_.get(), static_cast<off_t>(offset + need)) != 0) {
+  if (offset + need > kMappedBytes) {
     errno = ENOMEM;
+    return nullptr;
+  }
+  if (!SetSize(shared_file_, offset + need)) {
     return nullptr;
   }
   if (offset > end) {

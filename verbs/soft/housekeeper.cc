@@ -50,9 +50,9 @@ Status Housekeeper::Start(FileDescriptor listener) {
   try {
     thread_ = std::thread([this] { Run(); });
   } catch (const std::system_error& error) {
+    errno = error.code().value();  // which is what ibv_open_device tells
     return ErrnoStatus(StatusCode::kResourceExhausted,
-                       "cannot start the housekeeper of soft0",
-                       error.code().value());
+                       "cannot start the housekeeper of soft0", errno);
   }
   return Status::Ok();
 }

@@ -489,6 +489,7 @@ bool QueuePair::ServeSlots() {
         receives_.source() != nullptr ? receives_.source()->pd_id() : pd_id_,
         access};
     const SlotDescriptor slot = shared_.slots[done % kSlots];  // ours from now
+    receives_.SeePosted();
     switch (ServeSlot(context_->layout(), slot,
                       context_->layout().slots[index_][done % kSlots],
                       rights)) {

@@ -495,6 +495,7 @@ bool QueuePair::ServeSlots() {
         receives_.source() != nullptr ? receives_.source()->pd_id() : pd_id_,
         access};
     const SlotDescriptor slot = shared_.slots[done % kSlots];  // ours from now
+    receives_.SeePosted();
     const SlotOutcome outcome =
         ServeSlot(context_->shared(), slot,
                   context_->shared().slots[index_][done % kSlots], rights);

@@ -94,6 +94,13 @@ std::uint32_t ReceiveQueue::waiting() const {
   return Limit() - taken_.load(std::memory_order_relaxed);
 }
 
+void ReceiveQueue::SeePosted() const {
+  static_cast<void>(shared_.posted.load(std::memory_order_acquire));
+  if (source_ != nullptr) {
+    source_->SeePosted();
+  }
+}
+
 int ReceiveQueue::Take(int count, ibv_wc* completions) {
   const std::uint32_t limit = Limit();
   const std::uint32_t completed =

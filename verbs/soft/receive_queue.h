@@ -60,6 +60,10 @@ class ReceiveQueue {
   bool flushed() const { return flushed_.load(std::memory_order_seq_cst); }
 
   SharedReceiveQueue* source() const { return source_.get(); }
+  // What the program did before it posted its receives happens before what the
+  // caller, on behalf of a peer, does after this. The peer saw the receives; but
+  // to C++ it is no thread of this process, and does not order two that are.
+  void SeePosted() const;
 
   // Empty again; nobody posts, polls or sends meanwhile.
   void Reset();

@@ -202,12 +202,15 @@ bool Requester::AwaitsFirstAnswer(Clock::time_point now) const {
 
 void Requester::OnAttached(const std::shared_ptr<PeerLink>& link,
                            const LinkMessage& message) {
-  // An answer to a question of the past, or the second to one that was asked
-  // twice: what the responder has in flight must not begin anew.
-  if (link != link_ || message.responder_qpn != dest_qpn_ || responder_) {
-    return;
+  if (link != link_ || message.responder_qpn != dest_qpn_) {
+    return;  // an answer to a question of the past
   }
   connect_patience_ = {};
+  if (message.kind == LinkMessage::kAttached && responder_ &&
+      responder_->incarnation() == message.incarnation) {
+    return;  // asked twice: what it has in flight must not begin anew
+  }
+  responder_.reset();
   if (message.kind != LinkMessage::kAttached) {
     return;
   }

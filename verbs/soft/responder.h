@@ -47,6 +47,7 @@ class Responder {
 
   // The responder was reset and connected again: look it up again.
   bool outdated() const { return outdated_; }
+  std::uint32_t incarnation() const { return identity_.incarnation; }
   // Nothing has been executed since it was looked up.
   bool unused() const { return unused_; }
 

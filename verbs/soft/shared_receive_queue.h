@@ -54,6 +54,10 @@ class SharedReceiveQueue
     return *static_cast<SharedReceiveQueue*>(srq);
   }
   ibv_srq* verbs() { return this; }
+  // As ReceiveQueue's.
+  void SeePosted() const {
+    static_cast<void>(ring_.posted.load(std::memory_order_acquire));
+  }
   std::uint32_t index() const { return handle; }
   std::uint32_t depth() const { return depth_; }
   std::uint32_t pd_id() const { return pd_id_; }

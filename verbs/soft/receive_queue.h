@@ -61,8 +61,9 @@ class ReceiveQueue {
 
   SharedReceiveQueue* source() const { return source_.get(); }
   // What the program did before it posted its receives happens before what the
-  // caller, on behalf of a peer, does after this. The peer saw the receives; but
-  // to C++ it is no thread of this process, and does not order two that are.
+  // caller, on behalf of a peer, does after this. The peer saw the receives;
+  // but to C++ it is no thread of this process, and does not order two that
+  // are.
   void SeePosted() const;
 
   // Empty again; nobody posts, polls or sends meanwhile.

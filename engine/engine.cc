@@ -506,13 +506,7 @@ Status Engine::Execute(const CheckedCall& checked, const Turn& turn) {
   operation.plan = plan;
   operation.input = input;
   operation.output = output;
-  Status status = executor_->Run(operation);
-  if (executor_->device_holds_memory() && temporary) {
-    // Stays registered, and so pinned, for good, as the status says.
-    // NOLINTNEXTLINE(clang-analyzer-cplusplus.NewDeleteLeaks)
-    new Registration(std::move(temporary));
-  }
-  return status;
+  return executor_->Run(operation);
 }
 
 }  // namespace ringpipe

@@ -99,9 +99,7 @@ Status RegisteredMemory::Remove(void* memory, bool allocated,
     return released;
   }
   if (allocated) {
-    // Kept for good: a device may still write it.
-    // NOLINTNEXTLINE(clang-analyzer-cplusplus.NewDeleteLeaks)
-    new verbs::Allocation(std::move(buffer.memory));
+    buffer.memory.KeepUntilTheDeviceCloses();
   }
   return {StatusCode::kMemoryHeld,
           std::string(call) + ": the device did not let go of the memory" +

@@ -31,8 +31,7 @@ Status Registration::Release() {
 
 void ReleaseRegistered(Registration registration, verbs::Allocation memory) {
   if (!registration.Release().ok()) {
-    // NOLINTNEXTLINE(clang-analyzer-cplusplus.NewDeleteLeaks)
-    new verbs::Allocation(std::move(memory));
+    memory.KeepUntilTheDeviceCloses();
   }
 }
 

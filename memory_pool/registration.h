@@ -48,8 +48,7 @@ class Registration {
 };
 
 // Releases and frees, in this order. Where a device will not let go of the
-// memory, it is kept for good: freed memory that a device or a peer may still
-// write is worse than lost memory.
+// memory, nobody gets it before the device is closed.
 void ReleaseRegistered(Registration registration, verbs::Allocation memory);
 
 }  // namespace ringpipe

@@ -27,8 +27,6 @@ class SlotPool {
                                                   std::size_t slot_bytes,
                                                   int slots);
 
-  // Where the device still uses the memory (a peer stopped in the middle of a
-  // write), it stays allocated for good.
   ~SlotPool();
   SlotPool(const SlotPool&) = delete;
   SlotPool& operator=(const SlotPool&) = delete;

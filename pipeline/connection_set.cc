@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "pipeline/work_id.h"
+#include "verbs/descriptor_limit.h"
 
 namespace ringpipe {
 namespace {
@@ -22,6 +23,12 @@ static_assert(kDataSends >= DataChannel::kBatch);
 constexpr int kQueuePairs = 2;
 // For a queue pair that rdma_cm connects: see ConnectAll.
 constexpr int kManagerSends = verbs::ConnectionManager::kReadyWrites;
+
+// What the software device opens to reach a peer: a socket that it connects,
+// one that it accepts, and the peer's completion channel; and for a moment the
+// two files of the peer's memory.
+constexpr int kDescriptorsOfPeer = 3;
+constexpr int kDescriptorsInPassing = 2;
 
 }  // namespace
 
@@ -114,6 +121,10 @@ Status ConnectionSet::CreateQueues() {
   for (int rail = 0; rail < static_cast<int>(rails_.size()); ++rail) {
     RINGPIPE_ASSIGN_OR_RETURN(const Depths depths, DepthsOn(rail));
     depths_.push_back(depths);
+    if (!device(rail).info().pins_memory) {
+      RINGPIPE_RETURN_IF_ERROR(verbs::CheckDescriptors(
+          kDescriptorsOfPeer * PeersOn(rail) + kDescriptorsInPassing));
+    }
     const int each = ControlChannel::kMaxSends + kControlReceives +
                      kQueuePairs * kManagerSends + depths.data_sends +
                      depths.data_receives;

@@ -474,11 +474,10 @@ Status Executor::EndWithError(const Status& found) {
   // Memory that is not registered is out of the devices' reach, whatever they
   // still do to the slots.
   const Operation& operation = *state_.operation;
-  device_holds_memory_ =
-      !flushed && (operation.input.registered || operation.output.registered);
-  device_holds_memory_ |= !register_.ReleaseAll();
+  const bool released = register_.ReleaseAll();
   state_.operation->accelerator->Drain();
-  if (device_holds_memory_) {
+  if (!released || (!flushed && (operation.input.registered ||
+                                 operation.output.registered))) {
     return {StatusCode::kMemoryHeld,
             "the device did not let go of the buffers in time, they must not "
             "be reused: " +

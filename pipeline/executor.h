@@ -81,10 +81,6 @@ class Executor {
   // not be achieved, the status says so.
   Status Run(const Operation& operation);
 
-  // Whether the last Run failed without getting everything back from the
-  // device: user memory that was registered for it must stay so.
-  bool device_holds_memory() const { return device_holds_memory_; }
-
   std::vector<StageCounters> stage_counters() const;
   SlotCounters slot_counters() const;
 
@@ -135,7 +131,6 @@ class Executor {
   // that disagrees may be behind.
   std::array<Digest, 64> digests_;
   bool recorded_as_waiting_ = false;
-  bool device_holds_memory_ = false;
   bool after_silence_ = false;  // the error is that a peer did not answer
   Flow::Issued issued_ = Flow::Issued::kNothing;
   std::array<ibv_wc, 32> completions_;

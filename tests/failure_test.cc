@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <csignal>
+#include <memory>
 #include <set>
 #include <string>
 #include <tuple>
@@ -229,25 +230,23 @@ enum class Stop {
   kInCopy,        // by itself, in the middle of a copy into rank 0's memory
 };
 
-// Runs collectives that write rank 0's memory until rank 1 is stopped.
-template <Memory kMemory, Stop kStop>
-int OverwriteAfterTimeout() {
-  constexpr bool kInCopy = kStop == Stop::kInCopy;
-  auto options = CommunicatorOptions::FromProcess();
+template <Memory kMemory>
+Result<std::unique_ptr<Communicator>> CreateFor() {
+  RINGPIPE_ASSIGN_OR_RETURN(CommunicatorOptions options,
+                            CommunicatorOptions::FromProcess());
   if (kMemory == Memory::kPrivate) {
-    options->environment.registration = "never";
+    options.environment.registration = "never";
   }
-  auto created = Communicator::Create(*options);
-  if (!created.ok()) {
-    Print("create: " + created.status().ToString());
-    return 1;
-  }
-  Communicator& communicator = **created;
+  return Communicator::Create(options);
+}
+
+// Runs collectives that write rank 0's memory until rank 1 is stopped, and then
+// until one fails: its status.
+template <Stop kStop>
+Status RunUntilStopped(Communicator& communicator, RankBuffer& send,
+                       RankBuffer& receive) {
+  constexpr bool kInCopy = kStop == Stop::kInCopy;
   const bool first = communicator.rank() == 0;
-  // What the device copies from must be the user's own memory, not a slot.
-  const Memory memory = kInCopy && !first ? Memory::kRegistered : kMemory;
-  RankBuffer send(communicator, memory);
-  RankBuffer receive(communicator, memory);
   send.Fill(kSent);
   Status status;
   for (int call = 0; call < 4 && status.ok(); ++call) {
@@ -267,11 +266,61 @@ int OverwriteAfterTimeout() {
     status = WriteRankZero(communicator, send, receive, !kInCopy,
                            first ? kShortTimeout : kStartTime);
   }
-  if (first) {
+  return status;
+}
+
+// What rank 1 copies from must be the user's own memory, not a slot.
+template <Memory kMemory, Stop kStop>
+Memory MemoryOf(const Communicator& communicator) {
+  return kStop == Stop::kInCopy && communicator.rank() != 0
+             ? Memory::kRegistered
+             : kMemory;
+}
+
+template <Memory kMemory, Stop kStop>
+int OverwriteAfterTimeout() {
+  auto created = CreateFor<kMemory>();
+  if (!created.ok()) {
+    Print("create: " + created.status().ToString());
+    return 1;
+  }
+  Communicator& communicator = **created;
+  const Memory memory = MemoryOf<kMemory, kStop>(communicator);
+  RankBuffer send(communicator, memory);
+  RankBuffer receive(communicator, memory);
+  const Status status = RunUntilStopped<kStop>(communicator, send, receive);
+  if (communicator.rank() == 0) {
     OverwriteAndLook(status, send, receive);
   } else {
     Print(status.ToString());
   }
+  return 0;
+}
+
+// Rank 0 destroys its communicator while rank 1 stands in a copy into its
+// memory, says what it still holds, and lives on.
+template <Memory kMemory>
+int LeaveAStoppedPeer() {
+  const Holdings before;
+  {
+    auto created = CreateFor<kMemory>();
+    if (!created.ok()) {
+      Print("create: " + created.status().ToString());
+      return 1;
+    }
+    const Memory memory = MemoryOf<kMemory, Stop::kInCopy>(**created);
+    RankBuffer send(**created, memory);
+    RankBuffer receive(**created, memory);
+    const int rank = (*created)->rank();
+    Print(RunUntilStopped<Stop::kInCopy>(**created, send, receive).ToString());
+    if (rank != 0) {
+      return 0;
+    }
+  }
+  Print("destroyed");
+  PrintLeft(before);
+  AwaitGo();
+  Print("alive");
   return 0;
 }
 
@@ -521,6 +570,33 @@ INSTANTIATE_TEST_SUITE_P(Memory, StoppedInACopyTest,
                          ::testing::Values("allocated", "registered",
                                            "private"));
 
+class StoppedInACopyDestructionTest : public StoppedRankTest {};
+
+// It was waited for when the call expired, and is not waited for again; and what
+// it may still write is not what the communicator has.
+TEST_P(StoppedInACopyDestructionTest, IsQuickAndLeavesNothing) {
+  std::vector<RankProcess> ranks =
+      Start("leave stopped in copy " + std::string(GetParam()), 2, NewJob());
+  for (RankProcess& rank : ranks) {
+    ASSERT_EQ(rank.ReadLine(kStartTime), "running");
+  }
+  const std::string error = ranks[0].ReadLine(kStartTime);
+  EXPECT_NE(error.find("timeout"), std::string::npos) << error;
+  const auto start = steady_clock::now();
+  EXPECT_EQ(ranks[0].ReadLine(kStartTime), "destroyed");
+  EXPECT_LT(steady_clock::now() - start, LivenessBound(milliseconds(500)));
+  EXPECT_EQ(ranks[0].ReadLine(kStartTime), "clean");
+  ranks[1].Signal(SIGCONT);
+  EXPECT_NE(ranks[1].ReadLine(kStartTime), "");
+  EXPECT_TRUE(WIFEXITED(ranks[1].Wait(kStartTime)));
+  ranks[0].Go();
+  EXPECT_EQ(ranks[0].ReadLine(kStartTime), "alive");
+}
+
+INSTANTIATE_TEST_SUITE_P(Memory, StoppedInACopyDestructionTest,
+                         ::testing::Values("allocated", "registered",
+                                           "private"));
+
 // Not the neighbour, which waits as well.
 TEST(ExpiredCallTest, NamesTheRankForWhichAllWait) {
   constexpr int kSize = 8;
@@ -598,5 +674,10 @@ int main(int argc, char** argv) {
         &OverwriteAfterTimeout<Memory::kRegistered, Stop::kInCopy>},
        {"stop in copy private",
         &OverwriteAfterTimeout<Memory::kPrivate, Stop::kInCopy>},
+       {"leave stopped in copy allocated",
+        &LeaveAStoppedPeer<Memory::kAllocated>},
+       {"leave stopped in copy registered",
+        &LeaveAStoppedPeer<Memory::kRegistered>},
+       {"leave stopped in copy private", &LeaveAStoppedPeer<Memory::kPrivate>},
        {"exit", &ExitWithoutDestroying}});
 }

@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstdint>
 #include <limits>
+#include <mutex>
 #include <utility>
 
 #include "verbs/device.h"
@@ -97,6 +98,17 @@ Allocation& Allocation::operator=(Allocation&& other) noexcept {
 }
 
 Allocation::~Allocation() { Free(); }
+
+void Allocation::KeepUntilTheDeviceCloses() {
+  // What the library allocated ends with its context.
+  if (data_ != nullptr && device_->library().allocate == nullptr) {
+    const std::lock_guard lock(device_->kept_mutex_);
+    device_->kept_.emplace_back(data_, bytes_);
+  }
+  data_ = nullptr;
+  bytes_ = 0;
+  device_.reset();
+}
 
 void Allocation::Free() {
   if (data_ == nullptr) {

@@ -1,6 +1,7 @@
 #include "verbs/device.h"
 
 #include <fcntl.h>
+#include <sys/mman.h>
 
 #include <cerrno>
 #include <utility>
@@ -248,7 +249,12 @@ Device::Device(std::shared_ptr<const Library> library, ibv_context* context,
                DeviceInfo info)
     : library_(std::move(library)), context_(context), info_(std::move(info)) {}
 
-Device::~Device() { library_->close_device(context_); }
+Device::~Device() {
+  library_->close_device(context_);
+  for (const std::span<std::byte> pages : kept_) {
+    munmap(pages.data(), pages.size());
+  }
+}
 
 Status Device::CheckAsyncEvents(std::vector<std::string>* notices) {
   return TakeAsyncEvents(*library_, context_, info_, notices);

@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <mutex>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -119,6 +121,8 @@ class Device : public std::enable_shared_from_this<Device> {
   std::shared_ptr<const Library> library_;
   ibv_context* context_;
   DeviceInfo info_;
+  std::mutex kept_mutex_;
+  std::vector<std::span<std::byte>> kept_;  // pages of ours, for Allocation
 };
 
 // Memory from Device::Allocate; frees itself. Move-only; keeps the device open.
@@ -131,6 +135,10 @@ class Allocation {
 
   std::byte* data() const { return data_; }
   std::size_t bytes() const { return bytes_; }
+
+  // For memory that the device may still write: nobody else gets it before the
+  // device has closed, which is when it stops. Then this is none.
+  void KeepUntilTheDeviceCloses();
 
  private:
   friend class Device;

@@ -20,7 +20,10 @@ namespace {
 
 constexpr int kBindTries = 200;
 constexpr int kBacklog = 1024;
-constexpr std::chrono::milliseconds kDeregisterTimeout{2000};
+// How long to wait for a peer that is inside a queue pair: much longer than any
+// copy, so that one that is stopped or hangs does not hold anybody up for ever.
+constexpr std::chrono::milliseconds kPeerLeaves{2000};
+constexpr int kYieldsBeforeSleep = 1000;
 
 int PollCq(ibv_cq* cq, int count, ibv_wc* completions) {
   return CompletionQueue::From(cq).Poll(count, completions);
@@ -206,7 +209,7 @@ ibv_mr* Context::RegMr(ibv_pd* pd, void* address, std::size_t length,
 
 int Context::DeregMr(ibv_mr* mr) {
   regions_->Revoke(mr->lkey);
-  if (!WaitForUsers(Deadline::After(kDeregisterTimeout))) {
+  if (!WaitForUsers()) {
     regions_->Restore(mr->lkey);
     return EBUSY;
   }
@@ -217,7 +220,7 @@ int Context::DeregMr(ibv_mr* mr) {
   return 0;
 }
 
-bool Context::WaitForUsers(Deadline deadline) {
+bool Context::WaitForUsers() {
   std::uint32_t used;
   {
     std::lock_guard lock(objects_mutex_);
@@ -228,10 +231,37 @@ bool Context::WaitForUsers(Deadline deadline) {
       qp->WaitForLocalUse();
     }
   }
-  // By index, which covers queue pairs that were destroyed under a peer.
+  // By index, which covers queue pairs that were destroyed under a peer; to the
+  // end, so that all who do not leave are known for the next time.
+  const Deadline deadline = Deadline::After(kPeerLeaves);
+  bool alone = true;
   for (std::uint32_t i = 0; i < used; ++i) {
-    if (!WaitForPeer(shared().queue_pairs[i], deadline)) {
+    alone &= WaitForPeer(i, deadline);
+  }
+  return alone;
+}
+
+bool Context::WaitForPeer(std::uint32_t index) {
+  return WaitForPeer(index, Deadline::After(kPeerLeaves));
+}
+
+bool Context::WaitForPeer(std::uint32_t index, Deadline deadline) {
+  const std::atomic<std::uint32_t>& busy = shared().queue_pairs[index].busy;
+  const std::uint32_t seen = busy.load(std::memory_order_seq_cst);
+  if ((seen & 1) == 0) {
+    return true;
+  }
+  if (inside_[index] == seen) {
+    return false;
+  }
+  for (int i = 0; busy.load(std::memory_order_acquire) == seen; ++i) {
+    if (i < kYieldsBeforeSleep) {
+      sched_yield();
+    } else if (deadline.expired()) {
+      inside_[index] = seen;
       return false;
+    } else {
+      std::this_thread::sleep_for(std::chrono::microseconds(100));
     }
   }
   return true;

@@ -115,6 +115,10 @@ class Context : public verbs_context {
   std::shared_ptr<PeerLink> FindLink(int socket);
   // The requester of this number no longer exists: nobody waits for it now.
   void OnRequesterGone(std::uint32_t index, std::uint32_t requester_qpn);
+  // Waits until the peer that is inside the queue pair, if one is, has left;
+  // false if it has not for much longer than any copy takes. Who is stopped or
+  // hangs in a copy is waited for once.
+  bool WaitForPeer(std::uint32_t index);
   // The channel of the queue pair's receive completions; id 0: none.
   struct ChannelOf {
     std::uint32_t id = 0;
@@ -136,8 +140,9 @@ class Context : public verbs_context {
   bool Bind(FileDescriptor* listener);
   bool IsValid(const ibv_qp_init_attr& attr) const;
   // Returns when everybody, here and in peers, who looked a region up before
-  // is done with it; false if that is not so by the deadline.
-  bool WaitForUsers(Deadline deadline);
+  // is done with it; false if that is not so for as long.
+  bool WaitForUsers();
+  bool WaitForPeer(std::uint32_t index, Deadline deadline);
   std::uint32_t TakeQueuePairIndex();
 
   const Options options_;
@@ -164,6 +169,9 @@ class Context : public verbs_context {
 
   std::mutex links_mutex_;
   std::map<std::uint32_t, std::weak_ptr<PeerLink>> links_;  // by block
+
+  // The `busy` of queue pairs whose peers did not leave in time; 0: none.
+  std::array<std::atomic<std::uint32_t>, kMaxQueuePairs> inside_ = {};
 
   std::atomic<int> stalled_count_{0};
   std::atomic<std::uint64_t> stalled_[kMaxQueuePairs / 64] = {};

@@ -138,16 +138,19 @@ bool Datagrams::Open() {
   }
   const Options& options = context_->options();
   FileDescriptor local = BindLocal(options, context_->block());
+  FileDescriptor room(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   FileDescriptor udp;
   if (local && options.other_hosts) {
     udp = BindUdp(options, context_->block());
   }
-  if (!local || (options.other_hosts && !udp)) {
+  if (!local || !room || (options.other_hosts && !udp)) {
     return false;
   }
   local_ = std::move(local);
+  room_ = std::move(room);
   udp_ = std::move(udp);
   local_fd_ = local_.get();
+  room_fd_ = room_.get();
   udp_fd_ = udp_.get();
   return true;
 }
@@ -176,7 +179,25 @@ Datagrams::Sent Datagrams::SendLocally(const DatagramHeader& header,
       !WouldBlock(errno)) {
     return Sent::kDone;
   }
+  AwaitRoom(address.name, address.length);
   return Sent::kFull;
+}
+
+// A receiver's queue holds ten datagrams. The kernel tells of room in it to
+// those who are connected, and the socket that sends is connected to nobody. Of
+// several receivers that are full at once the others' senders wait for a timer.
+void Datagrams::AwaitRoom(const sockaddr_un& name, socklen_t length) {
+  if (awaits_room_.exchange(true)) {
+    return;
+  }
+  epoll_event event = {};
+  event.events = EPOLLOUT | EPOLLONESHOT;
+  event.data.fd = room_.get();
+  if (connect(room_.get(), reinterpret_cast<const sockaddr*>(&name), length) !=
+          0 ||
+      epoll_ctl(epoll_, EPOLL_CTL_MOD, room_.get(), &event) != 0) {
+    awaits_room_ = false;
+  }
 }
 
 Datagrams::LocalAddress Datagrams::AddressOf(std::uint32_t block) {
@@ -298,7 +319,7 @@ void Datagrams::Deliver(std::span<const std::byte> datagram) {
 // --- Waking ------------------------------------------------------------------
 
 void Datagrams::Watch(int epoll) {
-  for (const FileDescriptor* socket : {&local_, &udp_}) {
+  for (const FileDescriptor* socket : {&local_, &udp_, &room_}) {
     epoll_event event = {};
     event.events = EPOLLONESHOT;
     event.data.fd = socket->get();

@@ -74,6 +74,10 @@ class Datagrams {
   bool Owns(int fd) const {
     return fd >= 0 && (fd == local_fd_.load() || fd == udp_fd_.load());
   }
+  // `epoll` also reports this one, once, when a receiver of this host that did
+  // not keep up has room again; then OnRoom is to be called.
+  bool IsRoom(int fd) const { return fd >= 0 && fd == room_fd_.load(); }
+  void OnRoom() { awaits_room_ = false; }
 
  private:
   // Both sockets' worth of one datagram.
@@ -83,6 +87,7 @@ class Datagrams {
   Sent SendLocally(const DatagramHeader& header,
                    std::span<const iovec> payload);
   Sent SendByUdp(const DatagramHeader& header, std::span<const iovec> payload);
+  void AwaitRoom(const sockaddr_un& name, socklen_t length);
   bool ReceiveLocally();
   bool ReceiveByUdp();
   void Deliver(std::span<const std::byte> datagram);
@@ -97,9 +102,12 @@ class Datagrams {
   std::mutex open_mutex_;
   FileDescriptor local_;
   FileDescriptor udp_;
+  FileDescriptor room_;  // connected to the receiver that was full last
   // The same for the housekeeper, which asks before they exist.
   std::atomic<int> local_fd_{-1};
   std::atomic<int> udp_fd_{-1};
+  std::atomic<int> room_fd_{-1};
+  std::atomic<bool> awaits_room_{false};
   std::atomic<int> epoll_{-1};
   std::mutex addresses_mutex_;
   std::map<std::uint32_t, LocalAddress> addresses_;  // by block

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/deadline.h"
+#include "base/liveness_bound.h"
 #include "gtest/gtest.h"
 #include "verbs/soft/ud_endpoint.h"
 
@@ -157,6 +158,51 @@ TEST(Datagrams, WakeACompletionQueueThatWasArmedBeforeItsQueuePairExisted) {
 }
 
 // A receiver that does not poll must not hold its senders up for ever.
+// The next completions of an endpoint that has reported an event; how many.
+int TakeAfterEvent(UdEndpoint& endpoint) {
+  ibv_cq* cq;
+  void* cq_context;
+  EXPECT_EQ(GetCqEvent(endpoint.channel, &cq, &cq_context), 0);
+  AckCqEvents(cq, 1);
+  EXPECT_EQ(ibv_req_notify_cq(endpoint.cq, 0), 0);
+  int taken = 0;
+  while (endpoint.Poll(std::chrono::milliseconds(0))) {
+    ++taken;
+  }
+  return taken;
+}
+
+// The kernel queues ten datagrams for a receiver. A sender that found so many
+// there, and that nobody polls for, tried again by a timer of 10 ms: it sent a
+// thousand in a second.
+TEST(Datagrams, ThatNobodyPollsForWaitForRoomAndNotForATimer) {
+  constexpr int kDatagrams = 4000;
+  constexpr int kWindow = 50;
+  UdEndpoint a({}, kQkey, false, /*arm_first=*/true);
+  UdEndpoint b({}, kQkey, false, /*arm_first=*/true);
+  ibv_ah* path = a.PathTo(b);
+  for (int i = 0; i < kWindow; ++i) {
+    ASSERT_EQ(b.Receive(0, 0, kGrhBytes + 8), 0);
+  }
+  const auto start = Clock::now();
+  int posted = 0;
+  int sent = 0;
+  while (sent < kDatagrams) {
+    for (; posted < kDatagrams && posted - sent < kWindow; ++posted) {
+      ASSERT_EQ(a.Send(path, b.qp->qp_num, 0, 8), 0);
+    }
+    pollfd fds[] = {{a.channel->fd, POLLIN, 0}, {b.channel->fd, POLLIN, 0}};
+    ASSERT_GT(poll(fds, 2, 10'000), 0);
+    sent += fds[0].revents != 0 ? TakeAfterEvent(a) : 0;
+    const int received = fds[1].revents != 0 ? TakeAfterEvent(b) : 0;
+    for (int i = 0; i < received; ++i) {
+      ASSERT_EQ(b.Receive(0, 0, kGrhBytes + 8), 0);
+    }
+  }
+  EXPECT_LT(Clock::now() - start,
+            LivenessBound(std::chrono::milliseconds(500)));
+}
+
 TEST(Datagrams, AreLostWhenTheReceiverDoesNotKeepUp) {
   UdEndpoint a, b;
   ibv_ah* path = a.PathTo(b);

@@ -36,7 +36,8 @@ Status Housekeeper::Start(FileDescriptor listener) {
   listener_ = std::move(listener);
   epoll_ = FileDescriptor(epoll_create1(EPOLL_CLOEXEC));
   wake_ = FileDescriptor(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!epoll_ || !wake_ || !Add(epoll_.get(), listener_.get()) ||
+  spare_ = FileDescriptor(eventfd(0, EFD_CLOEXEC));
+  if (!epoll_ || !wake_ || !spare_ || !Add(epoll_.get(), listener_.get()) ||
       !Add(epoll_.get(), wake_.get()) ||
       (context_->port().fd() >= 0 &&
        !Add(epoll_.get(), context_->port().fd()))) {
@@ -131,6 +132,8 @@ void Housekeeper::Handle(int fd) {
     context_->RefreshPort();
   } else if (context_->datagrams().Owns(fd)) {
     context_->DrainDatagrams();
+  } else if (context_->datagrams().IsRoom(fd)) {
+    context_->datagrams().OnRoom();  // the round goes on with who waits for it
   } else if (fd == listener_.get()) {
     Accept();
   } else if (context_->network().IsListener(fd)) {
@@ -150,6 +153,9 @@ void Housekeeper::Accept() {
     FileDescriptor socket(accept4(listener_.get(), nullptr, nullptr,
                                   SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!socket) {
+      if (errno == EMFILE || errno == ENFILE) {
+        RefuseOne();
+      }
       return;
     }
     ucred peer = {};
@@ -159,6 +165,23 @@ void Housekeeper::Accept() {
     } else if (requesters_.size() < kMaxRequesters && Add(epoll_.get(), fd)) {
       requesters_[fd] = std::move(socket);
     }
+  }
+}
+
+// Who waits to be accepted would wake the thread again and again.
+void Housekeeper::RefuseOne() {
+  LogNoDescriptors("a peer was refused");
+  spare_ = FileDescriptor();
+  FileDescriptor(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+  spare_ = FileDescriptor(eventfd(0, EFD_CLOEXEC));
+}
+
+void Housekeeper::LogNoDescriptors(const std::string& consequence) {
+  if (!logged_no_descriptors_) {
+    logged_no_descriptors_ = true;
+    context_->network().LogWarning(
+        "soft0: no descriptors are left, so that " + consequence +
+        "; raise 'ulimit -n'");
   }
 }
 
@@ -179,6 +202,7 @@ void Housekeeper::HandleRequester(int socket) {
       case Received::kNothing:
         return;
       case Received::kClosed:
+      case Received::kNoDescriptors:  // it has no reason to send any
         DropRequester(socket);
         return;
       case Received::kMessage:
@@ -237,6 +261,9 @@ void Housekeeper::HandleResponder(int socket) {
     switch (link->Receive(&message)) {
       case Received::kNothing:
         return;
+      case Received::kNoDescriptors:
+        LogNoDescriptors("a peer cannot be reached");
+        [[fallthrough]];
       case Received::kClosed:
         link->MarkDead();
         epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, socket, nullptr);

@@ -50,7 +50,9 @@ class Housekeeper {
   void Wait(Clock::time_point until);
   void Handle(int fd);
   void Accept();
+  void RefuseOne();
   void LogRefusal(const std::string& reason);
+  void LogNoDescriptors(const std::string& consequence);
   void HandleRequester(int socket);
   void Answer(int socket, const LinkMessage& request);
   void DropRequester(int socket);
@@ -61,6 +63,7 @@ class Housekeeper {
   FileDescriptor epoll_;
   FileDescriptor listener_;
   FileDescriptor wake_;
+  FileDescriptor spare_;  // for RefuseOne
   std::atomic<bool> stop_{false};
   // When the thread will wake by itself; max() also while it is awake.
   std::atomic<Clock::time_point> planned_{Clock::time_point::max()};
@@ -68,6 +71,7 @@ class Housekeeper {
   std::map<int, FileDescriptor> requesters_;
   std::map<Attachment, int> attachments_;
   int refused_ = 0;  // strangers' connections
+  bool logged_no_descriptors_ = false;
   std::thread thread_;
 };
 

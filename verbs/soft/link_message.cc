@@ -18,7 +18,8 @@ union ControlBuffer {
   cmsghdr align;
 };
 
-void TakeDescriptors(msghdr& header, LinkFiles* files) {
+// Returns how many there were.
+std::size_t TakeDescriptors(msghdr& header, LinkFiles* files) {
   std::size_t used = 0;
   for (cmsghdr* control = CMSG_FIRSTHDR(&header); control != nullptr;
        control = CMSG_NXTHDR(&header, control)) {
@@ -35,6 +36,7 @@ void TakeDescriptors(msghdr& header, LinkFiles* files) {
       }
     }
   }
+  return used;
 }
 
 socklen_t AbstractAddress(const char* kind, const Options& options,
@@ -108,7 +110,12 @@ Received ReceiveLinkMessage(int socket, LinkMessage* message,
   if (got < 0) {
     return errno == EAGAIN ? Received::kNothing : Received::kClosed;
   }
-  TakeDescriptors(header, files);
+  // The kernel drops those for which there is no room: in the buffer, where too
+  // many were sent, or in this process.
+  if (TakeDescriptors(header, files) < kMaxLinkFiles &&
+      (header.msg_flags & MSG_CTRUNC) != 0) {
+    return Received::kNoDescriptors;
+  }
   const bool whole = got == static_cast<ssize_t>(sizeof *message) &&
                      (header.msg_flags & MSG_TRUNC) == 0;
   return whole && message->magic == LinkMessage::kMagic ? Received::kMessage

@@ -48,7 +48,12 @@ using LinkFiles = std::array<FileDescriptor, kMaxLinkFiles>;
 bool SendLinkMessage(int socket, const LinkMessage& message,
                      std::initializer_list<int> files = {});
 
-enum class Received { kMessage, kNothing, kClosed };
+enum class Received {
+  kMessage,
+  kNothing,
+  kClosed,
+  kNoDescriptors,  // this process has no room for those that came with it
+};
 
 // Takes one message without blocking. kClosed also for what is not a message.
 // The descriptors are in the order in which they were sent.

@@ -15,31 +15,10 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// How long to wait for a peer that is inside to leave: much longer than any
-// copy; a peer that is stopped or hangs does not hold anybody up for ever.
-constexpr milliseconds kPeerLeaves{2000};
 constexpr milliseconds kFlushRetry{1};
-constexpr int kYieldsBeforeSleep = 1000;
 constexpr std::uint32_t kPsnMask = 0xffffff;
 
 }  // namespace
-
-bool WaitForPeer(const SharedQueuePair& qp, Deadline deadline) {
-  const std::uint32_t seen = qp.busy.load(std::memory_order_seq_cst);
-  if ((seen & 1) == 0) {
-    return true;
-  }
-  for (int i = 0; qp.busy.load(std::memory_order_acquire) == seen; ++i) {
-    if (i < kYieldsBeforeSleep) {
-      sched_yield();
-    } else if (deadline.expired()) {
-      return false;
-    } else {
-      std::this_thread::sleep_for(std::chrono::microseconds(100));
-    }
-  }
-  return true;
-}
 
 QueuePair::QueuePair(Context* context, std::uint32_t index,
                      ProtectionDomain* pd, const ibv_qp_init_attr& attr,
@@ -247,7 +226,7 @@ bool QueuePair::Shut() {
   }
   // Not under the mutex: the housekeeper, which ends the wait when the peer
   // has died, may need it for another reason.
-  const bool alone = WaitForPeer(shared_, Deadline::After(kPeerLeaves));
+  const bool alone = context_->WaitForPeer(index_);
   std::lock_guard lock(slots_mutex_);
   return alone;
 }

@@ -162,10 +162,6 @@ bool QueuePair::WithRemote(const RemotePeer* peer, Event event) {
   return true;
 }
 
-// Waits until the peer that is inside `qp`, if one is, has left; false if it
-// has not by the deadline.
-bool WaitForPeer(const SharedQueuePair& qp, Deadline deadline);
-
 }  // namespace ringpipe::verbs::soft
 
 #endif  // RINGPIPE_VERBS_SOFT_QUEUE_PAIR_H_

@@ -161,4 +161,10 @@ void RegionTable::Release(std::uint32_t key) {
   KeepOrLose(unused_, key >> 8);
 }
 
+RegionTable::~RegionTable() {
+  for (std::uint32_t index = 0; index < used_; ++index) {
+    Revoke(index << 8);
+  }
+}
+
 }  // namespace ringpipe::verbs::soft

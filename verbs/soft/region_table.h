@@ -45,6 +45,8 @@ inline bool CheckRegion(const OwnedRegion* regions, std::uint32_t key,
 class RegionTable {
  public:
   explicit RegionTable(std::shared_ptr<Segment> segment);
+  // Revokes all: peers may still have the segment.
+  ~RegionTable();
 
   // Registers memory that those who name its key find at `iova`. Returns the
   // key, or 0 with errno: EINVAL, EFAULT (not all of it is mapped, or it is to

@@ -241,6 +241,7 @@ void HostilePeer::AnswerAll() {
         case Received::kNothing:
           return false;
         case Received::kClosed:
+        case Received::kNoDescriptors:
           return true;
         case Received::kMessage:
           break;

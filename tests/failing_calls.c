@@ -1,0 +1,193 @@
+#define _GNU_SOURCE
+#include "tests/failing_calls.h"
+
+#include <dirent.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <ifaddrs.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/timerfd.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+// Each call: what it returns, its name, its errno, what it returns then, its
+// parameters, and what is handed on.
+#define CALLS(CALL)                                                            \
+  CALL(int, accept, EMFILE, -1, (int a, struct sockaddr* b, socklen_t* c),     \
+       (a, b, c))                                                              \
+  CALL(int, accept4, EMFILE, -1,                                               \
+       (int a, struct sockaddr* b, socklen_t* c, int d), (a, b, c, d))         \
+  CALL(int, bind, EACCES, -1, (int a, const struct sockaddr* b, socklen_t c),  \
+       (a, b, c))                                                              \
+  CALL(int, connect, ENOMEM, -1,                                               \
+       (int a, const struct sockaddr* b, socklen_t c), (a, b, c))              \
+  CALL(int, epoll_create1, EMFILE, -1, (int a), (a))                           \
+  CALL(int, epoll_ctl, ENOSPC, -1,                                             \
+       (int a, int b, int c, struct epoll_event* d), (a, b, c, d))             \
+  CALL(int, epoll_pwait2, EPERM, -1,                                           \
+       (int a, struct epoll_event* b, int c, const struct timespec* d,         \
+        const sigset_t* e),                                                    \
+       (a, b, c, d, e))                                                        \
+  CALL(int, eventfd, EMFILE, -1, (unsigned a, int b), (a, b))                  \
+  CALL(int, fallocate, ENOSPC, -1, (int a, int b, off_t c, off_t d),           \
+       (a, b, c, d))                                                           \
+  CALL(int, fstat, ENOMEM, -1, (int a, struct stat* b), (a, b))                \
+  CALL(int, ftruncate, ENOSPC, -1, (int a, off_t b), (a, b))                   \
+  CALL(int, getentropy, ENOSYS, -1, (void* a, size_t b), (a, b))               \
+  CALL(ssize_t, getrandom, ENOSYS, -1, (void* a, size_t b, unsigned c),        \
+       (a, b, c))                                                              \
+  CALL(int, getifaddrs, ENOBUFS, -1, (struct ifaddrs * *a), (a))               \
+  CALL(int, getsockname, ENOBUFS, -1,                                          \
+       (int a, struct sockaddr* b, socklen_t* c), (a, b, c))                   \
+  CALL(int, getsockopt, ENOMEM, -1,                                            \
+       (int a, int b, int c, void* d, socklen_t* e), (a, b, c, d, e))          \
+  CALL(int, listen, EADDRINUSE, -1, (int a, int b), (a, b))                    \
+  CALL(int, madvise, EAGAIN, -1, (void* a, size_t b, int c), (a, b, c))        \
+  CALL(int, memfd_create, EMFILE, -1, (const char* a, unsigned b), (a, b))     \
+  CALL(void*, mmap, ENOMEM, MAP_FAILED,                                        \
+       (void* a, size_t b, int c, int d, int e, off_t f), (a, b, c, d, e, f))  \
+  CALL(int, mprotect, ENOMEM, -1, (void* a, size_t b, int c), (a, b, c))       \
+  CALL(DIR*, opendir, EMFILE, NULL, (const char* a), (a))                      \
+  CALL(FILE*, fopen, EMFILE, NULL, (const char* a, const char* b), (a, b))     \
+  CALL(FILE*, fopen64, EMFILE, NULL, (const char* a, const char* b), (a, b))   \
+  CALL(int, pipe2, EMFILE, -1, (int a[2], int b), (a, b))                      \
+  CALL(int, poll, ENOMEM, -1, (struct pollfd * a, nfds_t b, int c), (a, b, c)) \
+  CALL(ssize_t, process_vm_readv, ENOMEM, -1,                                  \
+       (pid_t a, const struct iovec* b, unsigned long c,                       \
+        const struct iovec* d, unsigned long e, unsigned long f),              \
+       (a, b, c, d, e, f))                                                     \
+  CALL(ssize_t, process_vm_writev, ENOMEM, -1,                                 \
+       (pid_t a, const struct iovec* b, unsigned long c,                       \
+        const struct iovec* d, unsigned long e, unsigned long f),              \
+       (a, b, c, d, e, f))                                                     \
+  CALL(int, pthread_create, EAGAIN, EAGAIN,                                    \
+       (pthread_t * a, const pthread_attr_t* b, void* (*c)(void*), void* d),   \
+       (a, b, c, d))                                                           \
+  CALL(ssize_t, read, EIO, -1, (int a, void* b, size_t c), (a, b, c))          \
+  CALL(ssize_t, recv, ENOMEM, -1, (int a, void* b, size_t c, int d),           \
+       (a, b, c, d))                                                           \
+  CALL(ssize_t, recvmsg, ENOMEM, -1, (int a, struct msghdr* b, int c),         \
+       (a, b, c))                                                              \
+  CALL(int, sched_getaffinity, EINVAL, -1,                                     \
+       (pid_t a, size_t b, cpu_set_t* c), (a, b, c))                           \
+  CALL(ssize_t, send, ENOBUFS, -1, (int a, const void* b, size_t c, int d),    \
+       (a, b, c, d))                                                           \
+  CALL(ssize_t, sendmsg, ENOBUFS, -1, (int a, const struct msghdr* b, int c),  \
+       (a, b, c))                                                              \
+  CALL(int, setsockopt, ENOMEM, -1,                                            \
+       (int a, int b, int c, const void* d, socklen_t e), (a, b, c, d, e))     \
+  CALL(int, socket, EMFILE, -1, (int a, int b, int c), (a, b, c))              \
+  CALL(int, socketpair, EMFILE, -1, (int a, int b, int c, int d[2]),           \
+       (a, b, c, d))                                                           \
+  CALL(int, stat, ENOMEM, -1, (const char* a, struct stat* b), (a, b))         \
+  CALL(int, timerfd_create, EMFILE, -1, (clockid_t a, int b), (a, b))          \
+  CALL(int, timerfd_settime, ENOMEM, -1,                                       \
+       (int a, int b, const struct itimerspec* c, struct itimerspec* d),       \
+       (a, b, c, d))                                                           \
+  CALL(ssize_t, write, EIO, -1, (int a, const void* b, size_t c), (a, b, c))
+
+// Those with arguments that may be left out, which are handed on all the same.
+enum { kFcntlError = EMFILE, kOpenError = EMFILE, kSyscallError = EMFILE };
+
+const struct FailingCall kFailingCalls[] = {
+#define ENTRY(result, name, error, failure, parameters, arguments) \
+  {#name, error},
+    CALLS(ENTRY)
+#undef ENTRY
+        {"fcntl", kFcntlError},
+    {"open", kOpenError},
+    {"syscall", kSyscallError},
+    {NULL, 0},
+};
+
+static _Atomic(const char*) failing = NULL;
+static atomic_int number = 0;
+static atomic_int made = 0;
+
+void FailCall(const char* name, int which) {
+  made = 0;
+  number = which;
+  failing = name;
+}
+
+int StopFailing(void) {
+  failing = NULL;
+  return made;
+}
+
+// Counts a call, and says whether it is the one.
+static int Fails(const char* name) {
+  const char* const wanted = failing;
+  return wanted != NULL && strcmp(wanted, name) == 0 && made++ == number;
+}
+
+// libc's function, or a sanitizer's in front of it.
+#define NEXT(name) ((__typeof__(&name))dlsym(RTLD_NEXT, #name))
+
+#define DEFINE(result, name, error, failure, parameters, arguments) \
+  result name parameters {                                          \
+    static _Atomic(__typeof__(&name)) next;                         \
+    if (next == NULL) {                                             \
+      next = NEXT(name);                                            \
+    }                                                               \
+    if (Fails(#name)) {                                             \
+      errno = error;                                                \
+      return failure;                                               \
+    }                                                               \
+    return next arguments;                                          \
+  }
+CALLS(DEFINE)
+
+int fcntl(int descriptor, int command, ...) {
+  va_list arguments;
+  va_start(arguments, command);
+  void* const argument = va_arg(arguments, void*);
+  va_end(arguments);
+  if (Fails("fcntl")) {
+    errno = kFcntlError;
+    return -1;
+  }
+  return NEXT(fcntl)(descriptor, command, argument);
+}
+
+int open(const char* path, int flags, ...) {
+  va_list arguments;
+  va_start(arguments, flags);
+  const unsigned mode = va_arg(arguments, unsigned);
+  va_end(arguments);
+  if (Fails("open")) {
+    errno = kOpenError;
+    return -1;
+  }
+  return NEXT(open)(path, flags, mode);
+}
+
+long syscall(long call, ...) {
+  va_list arguments;
+  va_start(arguments, call);
+  long all[6];
+  for (size_t i = 0; i < sizeof all / sizeof *all; ++i) {
+    all[i] = va_arg(arguments, long);
+  }
+  va_end(arguments);
+  if (Fails("syscall")) {
+    errno = kSyscallError;
+    return -1;
+  }
+  return NEXT(syscall)(call, all[0], all[1], all[2], all[3], all[4], all[5]);
+}

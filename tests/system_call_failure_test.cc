@@ -1,0 +1,209 @@
+// Each system call of a rank fails in turn, from its creation to its end: the job
+// goes on without it, or ends in time with an error on both ranks; the rank's
+// says which resource it was, the peer's which rank; and nothing is left behind.
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <future>
+#include <iostream>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "base/liveness_bound.h"
+#include "engine/communicator.h"
+#include "gtest/gtest.h"
+#include "tests/failing_calls.h"
+#include "tests/holdings.h"
+#include "tests/rank_processes.h"
+#include "tests/rank_threads.h"
+
+namespace ringpipe::testing {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using std::chrono::steady_clock;
+
+constexpr int kRanks = 2;
+constexpr std::size_t kCount = 50'000;
+constexpr seconds kPatience(60);
+constexpr seconds kEndsWithin = LivenessBound(seconds(2));
+// A peer that hears of the failure has ended by then, or waits for who joins.
+constexpr milliseconds kNews(200);
+
+// How many hosts the ranks are to believe that they are on.
+constexpr const char* kHostsVariable = "TEST_HOSTS";
+// Only each so many-eth call of a kind fails, and no more than so many.
+constexpr const char* kStrideVariable = "TEST_STRIDE";
+constexpr int kMostOfAKind = 400;
+
+CommunicatorOptions OptionsFor(int rank, const std::string& job) {
+  CommunicatorOptions options = RankOptions(rank, kRanks, job);
+  if (std::string(std::getenv(kHostsVariable)) == "2") {
+    options.environment.host_id = "host " + std::to_string(rank);
+    options.environment.secret = "of both hosts";
+  }
+  options.log = [](LogLevel, const std::string&) {};
+  return options;
+}
+
+Status Sum(Communicator& communicator, float* data) {
+  std::fill_n(data, kCount, 1.0F);
+  RINGPIPE_RETURN_IF_ERROR(communicator.AllReduce(
+      data, data, kCount, DataType::kFloat32, ReduceOp::kSum));
+  return std::all_of(data, data + kCount, [](float v) { return v == kRanks; })
+             ? Status()
+             : Status(StatusCode::kInternal, "the result is wrong");
+}
+
+// A rank's whole life: with memory of its own, of the communicator, and
+// registered.
+Status RunRank(const CommunicatorOptions& options) {
+  auto communicator = Communicator::Create(options);
+  if (!communicator.ok()) {
+    return communicator.status();
+  }
+  std::vector<float> own(kCount);
+  RINGPIPE_RETURN_IF_ERROR(Sum(**communicator, own.data()));
+  auto allocated = (*communicator)->Allocate(kCount * sizeof(float));
+  if (!allocated.ok()) {
+    return allocated.status();
+  }
+  RINGPIPE_RETURN_IF_ERROR(
+      Sum(**communicator, static_cast<float*>(*allocated)));
+  RINGPIPE_RETURN_IF_ERROR(
+      (*communicator)->Register(own.data(), kCount * sizeof(float)));
+  RINGPIPE_RETURN_IF_ERROR(Sum(**communicator, own.data()));
+  RINGPIPE_RETURN_IF_ERROR((*communicator)->Deregister(own.data()));
+  RINGPIPE_RETURN_IF_ERROR((*communicator)->Free(*allocated));
+  return (*communicator)->Barrier();
+}
+
+// Runs a job in which one call fails, and tells the test: its name, and when it
+// has ended whether there was such a call, the errno, the status, and what is
+// left. Returns how many calls of the kind there were.
+int RunOneJob(int rank, const FailingCall& call, int which) {
+  const std::string job = NewJob() + "-" + call.name + "-" +
+                          std::to_string(which);
+  Print(job);
+  const Holdings before;
+  FailCall(call.name, which);
+  const Status status = RunRank(OptionsFor(rank, job));
+  const int made = StopFailing();
+  const Holdings after;
+  Print(made > which ? "failed" : "whole");
+  Print(ErrnoStatus(StatusCode::kInternal, "", call.error).message());
+  Print(status.ToString());
+  Print(before == after ? ""
+                        : after.ToString() + "; before: " + before.ToString());
+  return made;
+}
+
+int BeVictim() {
+  const int rank = std::atoi(std::getenv("RINGPIPE_RANK"));
+  const int stride = std::atoi(std::getenv(kStrideVariable));
+  // What lasts as long as the process is made by the first job.
+  RunOneJob(rank, {"no call", 0}, 0);
+  for (const FailingCall* call = kFailingCalls; call->name != nullptr; ++call) {
+    int made = 1;
+    for (int which = 0; which < std::min(made, kMostOfAKind); which += stride) {
+      made = RunOneJob(rank, *call, which);
+    }
+  }
+  Print("end");
+  return 0;
+}
+
+// What the other process said of a job.
+struct Account {
+  bool failed;
+  std::string error;
+  std::string status;
+  std::string left;
+};
+
+class SystemCallFailure
+    : public ::testing::TestWithParam<std::tuple<int, const char*>> {
+ protected:
+  // The healthy rank of `job`, while the victim is in it. Where the victim could
+  // not join, somebody else takes its place, so that this need not wait.
+  Status RunBeside(RankProcess& victim, const std::string& job,
+                   Account& account) {
+    const int victim_rank = std::get<0>(GetParam());
+    auto own = std::async(std::launch::async, [&] {
+      return RunRank(OptionsFor(1 - victim_rank, job));
+    });
+    account.failed = victim.ReadLine(kPatience) == "failed";
+    account.error = victim.ReadLine(kPatience);
+    account.status = victim.ReadLine(kPatience);
+    account.left = victim.ReadLine(kPatience);
+    if (own.wait_for(kNews) != std::future_status::ready) {
+      CommunicatorOptions options = OptionsFor(victim_rank, job);
+      options.environment.join_timeout_ms = 1000;
+      static_cast<void>(RunRank(options));
+    }
+    return own.get();
+  }
+
+  void Check(const std::string& job, const Account& account,
+             const Status& own) {
+    SCOPED_TRACE(job + ": the rank itself: " + account.status +
+                 "; its peer: " + own.ToString());
+    EXPECT_EQ(account.left, "");
+    if (!account.failed) {
+      EXPECT_EQ(account.status, "ok");
+      EXPECT_TRUE(own.ok());
+      return;
+    }
+    ++failed_;
+    if (account.status == "ok") {
+      ++survived_;
+      return;
+    }
+    EXPECT_NE(account.status.find(account.error), std::string::npos);
+    if (!own.ok()) {
+      const std::string name = "rank " + std::to_string(std::get<0>(GetParam()));
+      EXPECT_NE(own.ToString().find(name), std::string::npos);
+    }
+  }
+
+  int failed_ = 0;
+  int survived_ = 0;
+  std::string last_;
+};
+
+INSTANTIATE_TEST_SUITE_P(
+    Ranks, SystemCallFailure,
+    ::testing::Combine(::testing::Values(0, 1), ::testing::Values("1", "2")),
+    [](const auto& info) {
+      return "Rank" + std::to_string(std::get<0>(info.param)) + "Of" +
+             std::get<1>(info.param) + "Hosts";
+    });
+
+TEST_P(SystemCallFailure, EndsTheJobWithTheReasonOrNotAtAll) {
+  const auto& [rank, hosts] = GetParam();
+  setenv(kHostsVariable, hosts, 1);
+  RankProcess victim("victim", rank, kRanks, NewJob());
+  std::string job = victim.ReadLine(kPatience);
+  for (; job != "end" && !job.empty(); job = victim.ReadLine(kPatience)) {
+    last_ = job;
+    Account account;
+    const auto start = steady_clock::now();
+    const Status own = RunBeside(victim, job, account);
+    EXPECT_LT(steady_clock::now() - start, kEndsWithin) << job;
+    Check(job, account, own);
+  }
+  const int status = victim.Wait(kPatience);
+  EXPECT_EQ(status, 0) << "in " << last_;
+  std::cout << failed_ << " calls failed, " << survived_
+            << " of them without consequence\n";
+}
+
+}  // namespace
+}  // namespace ringpipe::testing
+
+int main(int argc, char** argv) {
+  return ringpipe::testing::RunRoleOrTests(
+      argc, argv, {{"victim", ringpipe::testing::BeVictim}});
+}

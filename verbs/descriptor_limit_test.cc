@@ -1,0 +1,42 @@
+#include "verbs/descriptor_limit.h"
+
+#include <dirent.h>
+#include <sys/resource.h>
+
+#include <string>
+
+#include "gtest/gtest.h"
+
+namespace ringpipe::verbs {
+namespace {
+
+int OpenDescriptors() {
+  int count = 0;
+  DIR* const directory = opendir("/proc/self/fd");
+  while (readdir(directory) != nullptr) {
+    ++count;
+  }
+  closedir(directory);
+  return count - 3;  // ".", ".." and the directory's own
+}
+
+TEST(DescriptorLimitTest, SaysHowManyAreNeededAndLeft) {
+  rlimit before;
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const int open = OpenDescriptors();
+  const rlimit limit = {static_cast<rlim_t>(open) + 5, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
+  EXPECT_TRUE(CheckDescriptors(0).ok());
+  EXPECT_TRUE(CheckDescriptors(5).ok());
+  const Status status = CheckDescriptors(6);
+  EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
+  EXPECT_NE(status.message().find(
+                "6 more descriptors are needed and 5 are left; raise 'ulimit -n'"),
+            std::string::npos)
+      << status.ToString();
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_EQ(OpenDescriptors(), open);
+}
+
+}  // namespace
+}  // namespace ringpipe::verbs

@@ -25,10 +25,10 @@ constexpr int kQueuePairs = 2;
 constexpr int kManagerSends = verbs::ConnectionManager::kReadyWrites;
 
 // What the software device opens to reach a peer: a socket that it connects,
-// one that it accepts, and the peer's completion channel; and for a moment the
-// two files of the peer's memory.
-constexpr int kDescriptorsOfPeer = 3;
-constexpr int kDescriptorsInPassing = 2;
+// one that it accepts, the peer's completion channel and a file of its memory;
+// and for a moment another one.
+constexpr int kDescriptorsOfPeer = 4;
+constexpr int kDescriptorsInPassing = 1;
 
 }  // namespace
 

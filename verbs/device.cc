@@ -208,8 +208,8 @@ Status SoftwareOpenFailure(int error) {
           "-f'");
     case ENOMEM:
       return exhausted(
-          "no memory, or no address space (it reserves 32 GiB for each rank of "
-          "the host); raise 'ulimit -v'");
+          "no memory, or no address space (it needs 3 GiB for each rank of the "
+          "host); raise 'ulimit -v'");
     case EADDRINUSE:
       return exhausted(
           "no TCP port is free; free some, or set RINGPIPE_SOFT_PORTS");

@@ -55,7 +55,8 @@ TEST(SoftwareLimitsTest, SizesOfFiles) {
 }
 
 TEST(SoftwareLimitsTest, AddressSpace) {
-  ExpectSays(OpenWith(RLIMIT_AS, rlim_t{8} << 30), "ulimit -v");
+  ExpectSays(OpenWith(RLIMIT_AS, rlim_t{1} << 30), "ulimit -v");
+  EXPECT_EQ(OpenWith(RLIMIT_AS, rlim_t{4} << 30), "ok");
 }
 
 TEST(SoftwareLimitsTest, EnoughIsEnough) {

@@ -106,7 +106,8 @@ int RangeCursor::Slice(std::uint64_t bytes, iovec* out) {
 std::byte* FindMapped(const PeerLink& link, const RemoteRange& range,
                       bool* sane) {
   *sane = true;
-  if (range.place.offset != kPrivateMemory) {
+  if (range.place.offset != kPrivateMemory &&
+      link.segment()->Maps(range.place.offset, range.bytes)) {
     std::byte* mapped = link.segment()->At(range.place.offset, range.bytes);
     *sane = mapped != nullptr;
     return mapped;

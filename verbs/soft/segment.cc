@@ -9,17 +9,17 @@
 #include <sys/statfs.h>
 #include <unistd.h>
 
-#include <array>
 #include <new>
-#include <optional>
 #include <string>
 #include <utility>
 
 namespace ringpipe::verbs::soft {
 namespace {
 
-// Of address space, not of memory: what one context can ever allocate.
-constexpr std::uint64_t kMappedBytes = std::uint64_t{32} << 30;
+// Of address space, not of memory: what one context can ever allocate; the
+// second where address space is limited (ulimit -v), for every rank of the host.
+constexpr std::uint64_t kMostData = std::uint64_t{32} << 30;
+constexpr std::uint64_t kLimitedData = std::uint64_t{256} << 20;
 constexpr std::uint64_t kPage = 4096;
 constexpr std::uint64_t kHugePage = std::uint64_t{2} << 20;
 
@@ -28,24 +28,17 @@ constexpr std::uint64_t RoundUp(std::uint64_t value, std::uint64_t to) {
 }
 
 constexpr std::uint64_t kDataOffset = RoundUp(sizeof(SharedLayout), kHugePage);
-static_assert(kDataOffset < kMappedBytes);
+
+std::uint64_t BytesToMap() {
+  rlimit limit;
+  const bool limited =
+      getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
+  return kDataOffset + (limited ? kLimitedData : kMostData);
+}
 
 // Large ranges are aligned so that the kernel may use huge pages for them.
 std::uint64_t RangeBytes(std::size_t bytes) {
   return RoundUp(bytes, bytes >= kHugePage ? kHugePage : kPage);
-}
-
-// Of both files of a segment.
-using Identity = std::array<std::pair<dev_t, ino_t>, 2>;
-
-std::optional<Identity> IdentityOf(const FileDescriptor& owned,
-                                   const FileDescriptor& shared) {
-  struct stat first, second;
-  if (fstat(owned.get(), &first) != 0 || fstat(shared.get(), &second) != 0) {
-    return std::nullopt;
-  }
-  return Identity{
-      {{first.st_dev, first.st_ino}, {second.st_dev, second.st_ino}}};
 }
 
 // As ftruncate; but where a limit (ulimit -f) has the kernel send SIGXFSZ, it is
@@ -106,41 +99,51 @@ T* MapFile(const FileDescriptor& file, std::uint64_t bytes, int protection) {
   return static_cast<T*>(base);
 }
 
+}  // namespace
+
 // The segments mapped in this process. It is the one piece of global state
 // here, and it must be: two contexts of one process that are peers have to use
 // the same mapping, or ThreadSanitizer cannot see that one thread's atomic
 // store and the other's load are of the same word (and caches of the processor
 // would be the only thing to tell). It holds no strong reference.
-struct Registry {
+struct Segment::Registry {
   std::mutex mutex;
   std::map<Identity, std::weak_ptr<Segment>> segments;
 };
 
-Registry& ProcessRegistry() {
+Segment::Registry& Segment::ProcessRegistry() {
   static Registry* const registry = new Registry;  // outlives other statics
   return *registry;
 }
 
-}  // namespace
+std::optional<Segment::Identity> Segment::IdentityOf(
+    const FileDescriptor& owned, const FileDescriptor& shared) {
+  struct stat first, second;
+  if (fstat(owned.get(), &first) != 0 || fstat(shared.get(), &second) != 0) {
+    return std::nullopt;
+  }
+  return Identity{
+      {{first.st_dev, first.st_ino}, {second.st_dev, second.st_ino}}};
+}
 
-Segment::Segment(FileDescriptor owned_file, FileDescriptor shared_file,
-                 OwnedLayout* owned, std::byte* base)
-    : owned_file_(std::move(owned_file)),
-      shared_file_(std::move(shared_file)),
+Segment::Segment(const Identity& identity, OwnedLayout* owned, std::byte* base,
+                 std::uint64_t mapped_bytes)
+    : identity_(identity),
       owned_(owned),
-      base_(base) {}
+      base_(base),
+      mapped_bytes_(mapped_bytes) {}
 
 Segment::~Segment() {
-  if (const auto identity = IdentityOf(owned_file_, shared_file_)) {
+  {
     Registry& registry = ProcessRegistry();
     std::lock_guard lock(registry.mutex);
-    auto entry = registry.segments.find(*identity);
+    auto entry = registry.segments.find(identity_);
     if (entry != registry.segments.end() && entry->second.expired()) {
       registry.segments.erase(entry);
     }
   }
   munmap(owned_, sizeof(OwnedLayout));
-  munmap(base_, kMappedBytes);
+  munmap(base_, mapped_bytes_);
 }
 
 Result<std::shared_ptr<Segment>> Segment::Create() {
@@ -171,42 +174,45 @@ Result<std::shared_ptr<Segment>> Segment::Map(Role role, FileDescriptor owned,
   }
   Registry& registry = ProcessRegistry();
   std::lock_guard lock(registry.mutex);
-  auto& known = registry.segments[*identity];
-  if (std::shared_ptr<Segment> segment = known.lock()) {
-    return segment;
+  if (const auto known = registry.segments.find(*identity);
+      known != registry.segments.end()) {
+    if (std::shared_ptr<Segment> segment = known->second.lock()) {
+      return segment;
+    }
   }
+  const std::uint64_t bytes = BytesToMap();
   auto* const owned_layout = MapFile<OwnedLayout>(
       owned, sizeof(OwnedLayout),
       role == Role::kOwner ? PROT_READ | PROT_WRITE : PROT_READ);
   auto* const base =
-      MapFile<std::byte>(shared, kMappedBytes, PROT_READ | PROT_WRITE);
-  if (role == Role::kOwner) {
-    owned = Seal(std::move(owned));
-  }
-  if (owned_layout == nullptr || base == nullptr || !owned) {
+      MapFile<std::byte>(shared, bytes, PROT_READ | PROT_WRITE);
+  // A peer does not need it any more.
+  FileDescriptor sealed =
+      role == Role::kOwner ? Seal(std::move(owned)) : FileDescriptor();
+  if (owned_layout == nullptr || base == nullptr ||
+      (role == Role::kOwner && !sealed)) {
     const int error = errno;
     if (owned_layout != nullptr) {
       munmap(owned_layout, sizeof(OwnedLayout));
     }
     if (base != nullptr) {
-      munmap(base, kMappedBytes);
+      munmap(base, bytes);
     }
     return ErrnoStatus(StatusCode::kResourceExhausted,
                        "cannot map a segment of soft0", error);
   }
-  if (role == Role::kOwner) {
-    owned = Seal(std::move(owned));
-  }
   std::shared_ptr<Segment> segment(
-      new Segment(std::move(owned), std::move(shared), owned_layout, base));
+      new Segment(*identity, owned_layout, base, bytes));
+  segment->owned_file_ = std::move(sealed);
+  segment->shared_file_ = std::move(shared);
   segment->file_bytes_ = info.st_size;
   segment->end_ = info.st_size;
-  known = segment;
+  registry.segments[*identity] = segment;
   return segment;
 }
 
 void* Segment::Allocate(std::size_t bytes) {
-  if (bytes == 0 || bytes > kMappedBytes) {
+  if (bytes == 0 || bytes > mapped_bytes_) {
     return nullptr;
   }
   const std::uint64_t need = RangeBytes(bytes);
@@ -229,7 +235,7 @@ void* Segment::Allocate(std::size_t bytes) {
   }
   const std::uint64_t end = end_;
   const std::uint64_t offset = RoundUp(end, align);
-  if (offset + need > kMappedBytes) {
+  if (offset + need > mapped_bytes_) {
     errno = ENOMEM;
     return nullptr;
   }
@@ -275,16 +281,15 @@ std::uint64_t Segment::OffsetOf(const void* address,
                                 std::uint64_t bytes) const {
   const auto start = reinterpret_cast<std::uintptr_t>(address);
   const auto base = reinterpret_cast<std::uintptr_t>(base_);
-  if (start < base + kDataOffset || start >= base + kMappedBytes ||
-      bytes > base + kMappedBytes - start) {
+  if (start < base + kDataOffset || start >= base + mapped_bytes_ ||
+      bytes > base + mapped_bytes_ - start) {
     return kPrivateMemory;
   }
   return start - base;
 }
 
 std::byte* Segment::At(std::uint64_t offset, std::uint64_t bytes) {
-  if (offset < kDataOffset || offset > kMappedBytes ||
-      bytes > kMappedBytes - offset) {
+  if (offset < kDataOffset || !Maps(offset, bytes)) {
     return nullptr;
   }
   if (offset + bytes > file_bytes_.load(std::memory_order_relaxed)) {

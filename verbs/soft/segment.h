@@ -1,12 +1,17 @@
 #ifndef RINGPIPE_VERBS_SOFT_SEGMENT_H_
 #define RINGPIPE_VERBS_SOFT_SEGMENT_H_
 
+#include <sys/types.h>
+
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <utility>
 
 #include "base/status.h"
 #include "verbs/soft/file_descriptor.h"
@@ -33,7 +38,7 @@ class Segment {
   Segment(const Segment&) = delete;
   Segment& operator=(const Segment&) = delete;
 
-  // What to send to a peer.
+  // What to send to a peer. Owner only.
   int owned_fd() const { return owned_file_.get(); }
   int shared_fd() const { return shared_file_.get(); }
 
@@ -50,22 +55,36 @@ class Segment {
   // Where [address, address + bytes) lies; kPrivateMemory: not in the data.
   std::uint64_t OffsetOf(const void* address, std::uint64_t bytes) const;
 
+  // Whether so much is mapped here: less than the owner has where this
+  // process's address space is limited and the owner's is not.
+  bool Maps(std::uint64_t offset, std::uint64_t bytes) const {
+    return offset <= mapped_bytes_ && bytes <= mapped_bytes_ - offset;
+  }
   // The range of the data at `offset`; nullptr where the file has none.
   std::byte* At(std::uint64_t offset, std::uint64_t bytes);
 
  private:
   enum class Role { kOwner, kPeer };
+  // Of both files.
+  using Identity = std::array<std::pair<dev_t, ino_t>, 2>;
+  struct Registry;
 
-  Segment(FileDescriptor owned_file, FileDescriptor shared_file,
-          OwnedLayout* owned, std::byte* base);
+  Segment(const Identity& identity, OwnedLayout* owned, std::byte* base,
+          std::uint64_t mapped_bytes);
+
+  static Registry& ProcessRegistry();
+  static std::optional<Identity> IdentityOf(const FileDescriptor& owned,
+                                            const FileDescriptor& shared);
 
   static Result<std::shared_ptr<Segment>> Map(Role role, FileDescriptor owned,
                                               FileDescriptor shared);
 
-  FileDescriptor owned_file_;
-  FileDescriptor shared_file_;
+  const Identity identity_;
   OwnedLayout* const owned_;
   std::byte* const base_;
+  const std::uint64_t mapped_bytes_;  // from base_ on
+  FileDescriptor owned_file_;         // the owner's
+  FileDescriptor shared_file_;
   // The second file's length when last asked; files only grow (sealed).
   std::atomic<std::uint64_t> file_bytes_{0};
   std::mutex mutex_;       // for what follows, which only the owner uses

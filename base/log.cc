@@ -52,10 +52,10 @@ bool WriteWithoutWaiting(const std::string& text) {
   }
   // The same pipe or terminal with flags of its own, since another process may
   // fill it now. Where it may not be opened anew, that is left to chance.
-  const int own = open("/proc/self/fd/2",
-                       O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
-  const bool written = write(own >= 0 ? own : STDERR_FILENO, text.data(),
-                             text.size()) == bytes;
+  const int own =
+      open("/proc/self/fd/2", O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+  const bool written =
+      write(own >= 0 ? own : STDERR_FILENO, text.data(), text.size()) == bytes;
   if (own >= 0) {
     close(own);
   }
@@ -64,9 +64,8 @@ bool WriteWithoutWaiting(const std::string& text) {
 
 void WriteToStderr(const std::string& line) {
   int lost = lost_lines.exchange(0);
-  if (lost > 0 &&
-      WriteWithoutWaiting("ringpipe: " + std::to_string(lost) +
-                          " lines were lost: nobody read them\n")) {
+  if (lost > 0 && WriteWithoutWaiting("ringpipe: " + std::to_string(lost) +
+                                      " lines were lost: nobody read them\n")) {
     lost = 0;
   }
   if (lost > 0 || !WriteWithoutWaiting(Cut(line))) {

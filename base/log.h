@@ -24,9 +24,9 @@ using LogCallback = std::function<void(LogLevel, std::string_view)>;
 class Logger {
  public:
   // Lines of `level` and more severe to stderr, each as
-  // "ringpipe[PREFIX] warning: ...", cut where it is longer than a pipe takes at
-  // once (PIPE_BUF). Never waits for a reader: lines for which there is no room
-  // are counted, and the next one says how many were lost.
+  // "ringpipe[PREFIX] warning: ...", cut where it is longer than a pipe takes
+  // at once (PIPE_BUF). Never waits for a reader: lines for which there is no
+  // room are counted, and the next one says how many were lost.
   explicit Logger(LogLevel level = LogLevel::kWarning, std::string prefix = "");
 
   // The same to `callback` instead.

@@ -52,8 +52,9 @@ void ExpectLosesWhatNobodyReads(int reader, int writer) {
     logger.Error("after");
   }
   const std::string after = ReadAll(reader);
-  EXPECT_TRUE(after.ends_with(" lines were lost: nobody read them\n"
-                              "ringpipe[rank 3] error: after\n"))
+  EXPECT_TRUE(
+      after.ends_with(" lines were lost: nobody read them\n"
+                      "ringpipe[rank 3] error: after\n"))
       << after;
   close(reader);
 }

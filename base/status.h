@@ -31,8 +31,8 @@ enum class StatusCode : int {
   // A bug in ringpipe, or memory overwritten by somebody else.
   kInternal = 10,
   // The call has failed, for the reason in the message, and the device or a
-  // stopped peer may still write the call's buffers: they must not be used again
-  // nor freed.
+  // stopped peer may still write the call's buffers: they must not be used
+  // again nor freed.
   kMemoryHeld = 11,
 };
 

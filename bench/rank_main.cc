@@ -347,8 +347,8 @@ void ReportFailure(const Options& options, const Rank& rank,
     ReportError(options.error_fd, -1, status);
   } else {
     // Other launchers print what each rank says: what all have to say, rank 0
-    // says for them; and where a rank is lost two more, since rank 0 may be that,
-    // or stopped.
+    // says for them; and where a rank is lost two more, since rank 0 may be
+    // that, or stopped.
     const int self = communicator.rank();
     const bool shared = rank.all_know() || IsShared(status.code());
     const int speakers = status.code() == StatusCode::kPeerLost ? 3 : 1;

@@ -16,9 +16,9 @@
 
 namespace ringpipe {
 
-// Asks who has an address. If it is rank 0 of a job with the same secret and job
-// id, the two jobs could mix; it takes the question for what it is, a second
-// rank 0, and ends its own join. On the io_context's one thread.
+// Asks who has an address. If it is rank 0 of a job with the same secret and
+// job id, the two jobs could mix; it takes the question for what it is, a
+// second rank 0, and ends its own join. On the io_context's one thread.
 class AddressHolder : public std::enable_shared_from_this<AddressHolder> {
  public:
   // `answered` is called once: with the holder's reason for refusing `claim`;

@@ -96,12 +96,12 @@ class Bootstrap {
   // one address may have mixed.
   Status Barrier(Deadline deadline);
 
-  // As Barrier, for ranks that are about to leave: its timeout, which the others
-  // are told, says so.
+  // As Barrier, for ranks that are about to leave: its timeout, which the
+  // others are told, says so.
   Status LeaveTogether(Deadline deadline);
 
-  // What each rank says of itself (Options::reply), by rank; "" where a rank has
-  // said nothing by the deadline. All are silent where rank 0 is, by way of
+  // What each rank says of itself (Options::reply), by rank; "" where a rank
+  // has said nothing by the deadline. All are silent where rank 0 is, by way of
   // which they are asked. Returns early if the job fails. One call at a time on
   // each rank; a second one gets no answers.
   std::vector<std::string> AskAll(Deadline deadline);

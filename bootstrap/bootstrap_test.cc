@@ -237,7 +237,8 @@ TEST(BootstrapTest, AnotherVersionEndsEveryRanksJoin) {
                     MakeOptions("unix:@" + name, 1, 3)});
   });
   RawPeer newer(name);
-  ASSERT_TRUE(newer.Authenticate({"", "bootstrap", "job", kBootstrapVersion + 1}));
+  ASSERT_TRUE(
+      newer.Authenticate({"", "bootstrap", "job", kBootstrapVersion + 1}));
   const Result<Message> told = newer.Receive();
   ASSERT_TRUE(told.ok());
   ExpectSays(std::get<AbortNotice>(told.value()).reason, StatusCode::kMismatch,

@@ -131,9 +131,8 @@ void Chain::AcceptLater(std::chrono::milliseconds pause) {
 }
 
 bool Chain::MakeRoom() {
-  std::erase_if(strangers_, [](const Stranger& one) {
-    return one.link->closed();
-  });
+  std::erase_if(strangers_,
+                [](const Stranger& one) { return one.link->closed(); });
   if (strangers_.size() < kMostStrangers) {
     return true;
   }
@@ -167,10 +166,10 @@ void Chain::Admit(int fd) {
   Result<Connection::Socket> socket =
       Connection::Own(io_, OwnSide(fd).protocol(), fd);
   if (socket.ok()) {
-    const Link stranger = Start(
-        std::move(socket).value(), Handshake::Role::kAcceptor, rank_ - 1,
-        {[this] { OnBelowAuthenticated(); }, [](const Message& /*early*/) {},
-         [](const Status& /*why*/) {}});
+    const Link stranger =
+        Start(std::move(socket).value(), Handshake::Role::kAcceptor, rank_ - 1,
+              {[this] { OnBelowAuthenticated(); },
+               [](const Message& /*early*/) {}, [](const Status& /*why*/) {}});
     if (stranger != nullptr) {
       strangers_.push_back({stranger, Clock::now()});
     }
@@ -231,8 +230,7 @@ void Chain::TryAbove() {
   if (last_words_) {
     return;
   }
-  const Endpoint& there =
-      endpoints_above_[attempts_ % endpoints_above_.size()];
+  const Endpoint& there = endpoints_above_[attempts_ % endpoints_above_.size()];
   ++attempts_;
   const Result<int> fd = OpenConnecting(there, interfaces_);
   if (!fd.ok()) {
@@ -297,8 +295,9 @@ void Chain::OnConnected() {
 Chain::Link Chain::Start(Connection::Socket socket, Handshake::Role role,
                          int lower_rank, Connection::Events events) {
   Result<Handshake> handshake = Handshake::Create(
-      role, {job_key_, "bootstrap chain from rank " + std::to_string(lower_rank),
-             "", kBootstrapVersion});
+      role,
+      {job_key_, "bootstrap chain from rank " + std::to_string(lower_rank), "",
+       kBootstrapVersion});
   if (!handshake.ok()) {
     return nullptr;
   }

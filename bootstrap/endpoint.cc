@@ -168,11 +168,11 @@ Result<int> OpenListening(const Endpoint& endpoint) {
       listen(fd, kBacklog) != 0) {
     const int error = errno;
     close(fd);
-    const StatusCode code =
-        error == EADDRNOTAVAIL ? StatusCode::kInvalidArgument
-        : error == EADDRINUSE  ? StatusCode::kUnavailable
-        : error == EACCES      ? StatusCode::kPermissionDenied
-                               : StatusCode::kResourceExhausted;
+    const StatusCode code = error == EADDRNOTAVAIL
+                                ? StatusCode::kInvalidArgument
+                            : error == EADDRINUSE ? StatusCode::kUnavailable
+                            : error == EACCES ? StatusCode::kPermissionDenied
+                                              : StatusCode::kResourceExhausted;
     return ErrnoStatus(code, "cannot listen", error);
   }
   return fd;

@@ -20,8 +20,8 @@ using Endpoint = boost::asio::generic::stream_protocol::endpoint;
 Endpoint UnixEndpoint(const std::string& name);
 
 // The addresses at which rank 0 listens for other hosts: any, or those of the
-// interfaces that `interfaces` admits (RINGPIPE_SOCKET_IFNAME) and, for ranks on
-// its own host, loopback's. Some may not exist.
+// interfaces that `interfaces` admits (RINGPIPE_SOCKET_IFNAME) and, for ranks
+// on its own host, loopback's. Some may not exist.
 std::vector<Endpoint> ListeningEndpoints(const NameFilter& interfaces,
                                          uint16_t port);
 

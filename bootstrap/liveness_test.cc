@@ -172,11 +172,13 @@ TEST(LivenessTest, RankKilledWhileOthersStillJoinEndsTheirJoin) {
     return Bootstrap::Join(MakeOptions("unix:@" + name, 0, 4));
   });
   RawPeer waiting(name);
-  ASSERT_TRUE(waiting.Authenticate({"", "bootstrap", "job", kBootstrapVersion}));
+  ASSERT_TRUE(
+      waiting.Authenticate({"", "bootstrap", "job", kBootstrapVersion}));
   waiting.Send(JoinRequest{1, 4, -1, {6, "x"}});
   {
     RawPeer killed(name);
-    ASSERT_TRUE(killed.Authenticate({"", "bootstrap", "job", kBootstrapVersion}));
+    ASSERT_TRUE(
+        killed.Authenticate({"", "bootstrap", "job", kBootstrapVersion}));
     killed.Send(JoinRequest{2, 4, -1, {7, "x"}});
   }
   const Result<Message> told = waiting.Receive();

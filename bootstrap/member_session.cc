@@ -54,23 +54,24 @@ void MemberSession::Resolve() {
   if (attempts_ == 1) {
     last_failure_ = "no answer yet from the system for the name " + root_.host;
   }
-  resolver_.Resolve(
-      root_.host, root_.port,
-      [this](const Result<std::vector<Endpoint>>& endpoints) {
-        if (stopped()) {
-          return;
-        }
-        if (!endpoints.ok()) {
-          // A scheduler may publish the name of rank 0's host later.
-          RetryLater("cannot resolve " + root_.host + ": " +
-                     endpoints.status().message());
-          return;
-        }
-        untried_.assign(endpoints.value().rbegin(), endpoints.value().rend());
-        const Endpoint next = untried_.back();
-        untried_.pop_back();
-        Connect(next);
-      });
+  resolver_.Resolve(root_.host, root_.port,
+                    [this](const Result<std::vector<Endpoint>>& endpoints) {
+                      if (stopped()) {
+                        return;
+                      }
+                      if (!endpoints.ok()) {
+                        // A scheduler may publish the name of rank 0's host
+                        // later.
+                        RetryLater("cannot resolve " + root_.host + ": " +
+                                   endpoints.status().message());
+                        return;
+                      }
+                      untried_.assign(endpoints.value().rbegin(),
+                                      endpoints.value().rend());
+                      const Endpoint next = untried_.back();
+                      untried_.pop_back();
+                      Connect(next);
+                    });
 }
 
 void MemberSession::Connect(const Endpoint& endpoint) {
@@ -85,8 +86,7 @@ void MemberSession::Connect(const Endpoint& endpoint) {
     OnConnectFailed(socket.status().message());
     return;
   }
-  connecting_ =
-      std::make_unique<Connection::Socket>(std::move(socket).value());
+  connecting_ = std::make_unique<Connection::Socket>(std::move(socket).value());
   const int attempt = ++connects_;
   // A host that does not answer at all must not take all the time there is.
   retry_timer_.expires_after(Connection::kStrangerTimeout);
@@ -285,9 +285,9 @@ void MemberSession::ConnectChain() {
        [this](int neighbour, const std::string& why) {
          if (!failed() && !leaving()) {
            options_.logger.Warning("no bootstrap connection to " +
-                                DescribeRank(neighbour) + " (" + why +
-                                "): while rank 0 is stopped, the deaths of "
-                                "others are found out late");
+                                   DescribeRank(neighbour) + " (" + why +
+                                   "): while rank 0 is stopped, the deaths of "
+                                   "others are found out late");
          }
        },
        [this] { FinishLeavingIfAlone(); }});

@@ -30,7 +30,7 @@ inline constexpr size_t kMostMessageBytes =
 struct Identity {
   uint32_t pid = 0;
   std::string host;
-  Nonce nonce{};  // drawn for this join
+  Nonce nonce{};             // drawn for this join
   std::string contact = "";  // where the rank below connects to (chain.h)
 
   // "pid 1234 on host x".

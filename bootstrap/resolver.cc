@@ -24,9 +24,9 @@ Result<std::vector<Endpoint>> Ask(const std::string& host, uint16_t port) {
   const int error =
       getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &list);
   if (error != 0) {
-    return Status(
-        StatusCode::kUnavailable,
-        error == EAI_SYSTEM ? strerrordesc_np(errno) : gai_strerror(error));
+    return Status(StatusCode::kUnavailable, error == EAI_SYSTEM
+                                                ? strerrordesc_np(errno)
+                                                : gai_strerror(error));
   }
   std::vector<Endpoint> endpoints;
   for (const addrinfo* i = list; i != nullptr; i = i->ai_next) {
@@ -78,10 +78,10 @@ void Resolver::Resolve(const std::string& host, uint16_t port, Done done) {
       }
     }).detach();
   } catch (const std::system_error& error) {
-    question_->Answer(question_,
-                      Status(StatusCode::kResourceExhausted,
-                             std::string("no thread for it (ulimit -u): ") +
-                                 error.what()));
+    question_->Answer(
+        question_,
+        Status(StatusCode::kResourceExhausted,
+               std::string("no thread for it (ulimit -u): ") + error.what()));
   }
 }
 

@@ -36,8 +36,8 @@ extern "C" int getaddrinfo(const char* host, const char* service,
     EndOfQuestion().count_down();
     return EAI_AGAIN;
   }
-  static const auto real = reinterpret_cast<decltype(&getaddrinfo)>(
-      dlsym(RTLD_NEXT, "getaddrinfo"));
+  static const auto real =
+      reinterpret_cast<decltype(&getaddrinfo)>(dlsym(RTLD_NEXT, "getaddrinfo"));
   return real(host, service, hints, list);
 }
 

@@ -35,8 +35,8 @@ constexpr auto kStrangersPlace = std::chrono::milliseconds(250);
 constexpr auto kRoomRetry = std::chrono::milliseconds(5);
 constexpr auto kDescriptorsRetry = std::chrono::milliseconds(100);
 
-// How long ranks may take to say where they are. A process that runs at all needs
-// a fraction of a millisecond.
+// How long ranks may take to say where they are. A process that runs at all
+// needs a fraction of a millisecond.
 constexpr auto kReplyPatience = std::chrono::milliseconds(250);
 
 constexpr char kTwoJobs[] =
@@ -189,8 +189,12 @@ void RootSession::Accept(Listener* listener) {
     Admit(fd);
   } else if (errno == EMFILE || errno == ENFILE || errno == ENOMEM) {
     // The connection stays in the backlog; to wait for it would spin.
-    options_.logger.Warning(
-        "rank 0 cannot accept connections: no descriptors (ulimit -n)");
+    if (!lacked_descriptors_) {
+      lacked_descriptors_ = true;
+      options_.logger.Warning(
+          "rank 0 cannot accept connections: no descriptors are left; raise "
+          "'ulimit -n'");
+    }
     AcceptLater(listener, kDescriptorsRetry);
     return;
   }
@@ -350,11 +354,10 @@ Status RootSession::CheckJoin(const JoinRequest& request) const {
                 std::to_string(size() - 1)};
   }
   if (request.rank == 0 || ranks_[request.rank] != nullptr) {
-    return {StatusCode::kMismatch, "two processes claim to be rank " +
-                                       std::to_string(request.rank) + ": " +
-                                       joined_as_[request.rank].ToString() +
-                                       ", and " + request.identity.ToString() +
-                                       kTwoJobs};
+    return {StatusCode::kMismatch,
+            "two processes claim to be rank " + std::to_string(request.rank) +
+                ": " + joined_as_[request.rank].ToString() + ", and " +
+                request.identity.ToString() + kTwoJobs};
   }
   return Status::Ok();
 }
@@ -573,15 +576,20 @@ Status RootSession::DescribeTimeout(Gathering gathering) {
   if (gathering == Gathering::kJoin) {
     return {StatusCode::kTimeout,
             ranks + " did not join at " + options_.launch.root + " in time" +
+                (lacked_descriptors_
+                     ? "; rank 0 had no descriptors left for them, raise "
+                       "'ulimit -n'"
+                     : "") +
                 DescribeRefused() +
                 "; check that they run and have the same RINGPIPE_ROOT, "
                 "RINGPIPE_JOB_ID and RINGPIPE_SECRET"};
   }
   if (gathering == Gathering::kLeave) {
     return {StatusCode::kTimeout,
-            ranks + " did not destroy their communicators in the time that "
-                    "the others, which did, wait for them: one was destroyed "
-                    "while others were in a call?"};
+            ranks +
+                " did not destroy their communicators in the time that "
+                "the others, which did, wait for them: one was destroyed "
+                "while others were in a call?"};
   }
   return {StatusCode::kTimeout, ranks + " did not call the bootstrap's " +
                                     GatheringName(gathering) +

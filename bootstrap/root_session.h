@@ -61,7 +61,7 @@ class RootSession : public Session {
   struct Asking {
     explicit Asking(boost::asio::io_context* io) : patience(*io) {}
 
-    std::set<int> askers;  // none: it is not going on
+    std::set<int> askers;              // none: it is not going on
     std::vector<std::string> replies;  // by rank
     int missing = 0;
     boost::asio::steady_timer patience;
@@ -77,7 +77,8 @@ class RootSession : public Session {
   // Refuses the oldest stranger if it had its time.
   void MakeRoom();
   void Admit(int fd);
-  // Somebody else has the address: fails, with `refusal` or what the other says.
+  // Somebody else has the address: fails, with `refusal` or what the other
+  // says.
   void AskHolder(const Endpoint& endpoint, const Status& refusal);
   void StopListening();
   // The job is complete, and there is nothing to attack any more.
@@ -106,6 +107,7 @@ class RootSession : public Session {
   std::vector<std::unique_ptr<Listener>> listeners_;
   Resolver resolver_;
   const size_t most_strangers_;
+  bool lacked_descriptors_ = false;
   std::list<Stranger> strangers_;  // the oldest first
   // By rank; null for rank 0 and where nobody has joined. Closed ones stay.
   std::vector<std::shared_ptr<Connection>> ranks_;
@@ -114,7 +116,8 @@ class RootSession : public Session {
   std::set<std::shared_ptr<Connection>> rebuffed_;
   Round round_;
   Asking asking_;
-  Status refusal_;  // why it could not listen, while the address' holder is asked
+  Status
+      refusal_;  // why it could not listen, while the address' holder is asked
 };
 
 }  // namespace ringpipe

@@ -91,9 +91,8 @@ Status Session::StartThread() {
       try {
         io_.run();
         more = false;
-      } catch (const std::exception& error) {
-        Fail({StatusCode::kInternal,
-              std::string("the bootstrap's thread: ") + error.what()});
+      } catch (const std::exception&) {
+        FailForWantOfMemory();
       }
     }
   });
@@ -174,9 +173,8 @@ std::vector<std::string> Session::AskAll(Deadline deadline) {
     }
   });
   lock.lock();
-  changed_.wait_until(lock, deadline.when(), [this] {
-    return !replies_.empty() || !failure_.ok();
-  });
+  changed_.wait_until(lock, deadline.when(),
+                      [this] { return !replies_.empty() || !failure_.ok(); });
   asks_ = false;
   std::vector<std::string> replies = std::move(replies_);
   replies.resize(size());
@@ -254,8 +252,8 @@ void Session::LeaveInOrder() {
     });
     StartLeaving();
   });
-  // The thread may be in a callback of the user's. Once it gets to it, the timer
-  // is what ends it, unless there was no memory for that.
+  // The thread may be in a callback of the user's. Once it gets to it, the
+  // timer is what ends it, unless there was no memory for that.
   std::unique_lock<std::mutex> lock(mutex_);
   changed_.wait(lock, [this] { return leaving_has_begun_; });
   changed_.wait_for(lock, 2 * kLeaveTimeout, [this] { return left_; });
@@ -265,6 +263,15 @@ void Session::FinishLeaving() {
   const std::lock_guard<std::mutex> lock(mutex_);
   left_ = true;
   changed_.notify_all();
+}
+
+void Session::FailForWantOfMemory() noexcept {
+  try {
+    Fail(OutOfMemory());
+  } catch (const std::bad_alloc&) {
+    // Nobody is told. Own calls end by their deadlines, and the peers by
+    // theirs.
+  }
 }
 
 void Session::Fail(const Status& reason) {
@@ -457,15 +464,14 @@ Status Session::MakeJobKey(const std::vector<std::string>& identities) {
     all += identity;
   }
   RINGPIPE_ASSIGN_OR_RETURN(
-      const Mac key,
-      ComputeMac(options_.secret, {"key of a job", options_.launch.job_id, all}));
+      const Mac key, ComputeMac(options_.secret,
+                                {"key of a job", options_.launch.job_id, all}));
   job_key_ = AsBytes(key);
   return Status::Ok();
 }
 
 Result<Address> Session::RootAddress() const {
-  RINGPIPE_ASSIGN_OR_RETURN(Address root,
-                            Address::Parse(options_.launch.root));
+  RINGPIPE_ASSIGN_OR_RETURN(Address root, Address::Parse(options_.launch.root));
   if (!root.unix_socket && options_.secret.empty()) {
     return Status(StatusCode::kInvalidArgument,
                   root.ToString() +

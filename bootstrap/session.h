@@ -82,6 +82,7 @@ class Session {
 
   // What they use for it. Fail from any thread, the others on the io thread.
   void Fail(const Status& reason);
+  void FailForWantOfMemory() noexcept;
   void CompleteJoin(std::vector<std::string> identities);
   void CompleteCall(Result<std::vector<std::string>> result);
   // What AskAll waits for.
@@ -144,7 +145,7 @@ class Session {
   std::optional<Gathering> call_;
   std::optional<Result<std::vector<std::string>>> call_result_;
   uint64_t sequence_ = 0;  // of the latest Gather; the join's is 0
-  bool asks_ = false;  // AskAll
+  bool asks_ = false;      // AskAll
   std::vector<std::string> replies_;
   Status failure_;
   std::set<int> departed_;

@@ -33,9 +33,8 @@ void ExpectJoinsDespite(const std::function<void(const std::string&)>& attack,
   Joined zero = root.get();
   ASSERT_TRUE(member.ok()) << member.status().ToString();
   ASSERT_TRUE(zero.ok()) << zero.status().ToString();
-  auto passed = std::async(std::launch::async, [&] {
-    return member.value()->Barrier(Soon());
-  });
+  auto passed = std::async(std::launch::async,
+                           [&] { return member.value()->Barrier(Soon()); });
   EXPECT_TRUE(zero.value()->Barrier(Soon()).ok());
   EXPECT_TRUE(passed.get().ok());
   EXPECT_EQ(zero.value()->refused_connections(), refused);
@@ -73,13 +72,16 @@ TEST(StrangersTest, GarbageOfManyKindsIsSaidInShort) {
   }
   RawPeer(name).SendBytes(EncodeFrame("hello"));
   RawPeer(name).SendBytes(std::string("\0\0", 2));
-  EXPECT_FALSE(RawPeer(name).Authenticate({"", "bootstrap", "another job",
-                                         kBootstrapVersion}));
-  EXPECT_FALSE(RawPeer(name).Authenticate({"", "something else", "job", kBootstrapVersion}));
-  EXPECT_FALSE(RawPeer(name).Authenticate({"secret", "bootstrap", "job", kBootstrapVersion}));
+  EXPECT_FALSE(RawPeer(name).Authenticate(
+      {"", "bootstrap", "another job", kBootstrapVersion}));
+  EXPECT_FALSE(RawPeer(name).Authenticate(
+      {"", "something else", "job", kBootstrapVersion}));
+  EXPECT_FALSE(RawPeer(name).Authenticate(
+      {"secret", "bootstrap", "job", kBootstrapVersion}));
   {
     RawPeer stranger(name);
-    EXPECT_TRUE(stranger.Authenticate({"", "bootstrap", "job", kBootstrapVersion}));
+    EXPECT_TRUE(
+        stranger.Authenticate({"", "bootstrap", "job", kBootstrapVersion}));
     stranger.Send(Departure{1});
     EXPECT_TRUE(stranger.WaitForClose());
   }
@@ -137,7 +139,8 @@ TEST(StrangersTest, AuthenticatedStrangerThatNeverJoinsIsClosed) {
   ExpectJoinsDespite(
       [](const std::string& name) {
         RawPeer stranger(name);
-        EXPECT_TRUE(stranger.Authenticate({"", "bootstrap", "job", kBootstrapVersion}));
+        EXPECT_TRUE(
+            stranger.Authenticate({"", "bootstrap", "job", kBootstrapVersion}));
         stranger.Send(Departure{1});
         EXPECT_TRUE(stranger.WaitForClose());
       },

@@ -9,7 +9,8 @@
 // (in place) or do not overlap; a partial overlap is kInvalidArgument. The
 // caller must not write either, nor read `receive`, until the call (or the wait
 // for it) returns. After a failed call, or an expired one, `receive` holds
-// anything; both are safe to reuse once the call has returned.
+// anything; both are safe to reuse once the call has returned, unless its
+// status is kMemoryHeld.
 //
 // CUDA streams. A call is NOT ordered after work in the caller's streams: it
 // reads and writes its buffers at once, in streams of its own. Synchronise

@@ -66,7 +66,10 @@ class Search {
       case Kind::kSilent:
         return "; " + Rank() + " does not answer" +
                (culprit_ == 0 ? ", who would have to ask the others" : "") +
-               Waited() + ": its process is stopped, or its host hangs" + Way();
+               Waited() +
+               ": its process is stopped, or its host hangs or has too "
+               "much to do" +
+               Way();
       case Kind::kLeaving:
         return "; " + Rank() + " destroys its communicator, for " +
                Seconds(ranks_[culprit_]->since) +
@@ -128,9 +131,9 @@ class Search {
         longest = std::max(longest, ranks_[rank]->since);
       }
     }
-    return longest > milliseconds(0) ? ", and others wait for it for " +
-                                           Seconds(longest)
-                                     : "";
+    return longest > milliseconds(0)
+               ? ", and others wait for it for " + Seconds(longest)
+               : "";
   }
   // By which ranks it was found.
   std::string Way() const {

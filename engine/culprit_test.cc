@@ -32,8 +32,9 @@ TEST(CulpritTest, SilentRankIsFoundFromAnywhere) {
   const Ranks ranks = RingOfEight(5, std::nullopt);
   for (const int asker : {0, 1, 2, 3, 4, 6, 7}) {
     const std::string text = DescribeCulprit(ranks, asker);
-    EXPECT_TRUE(text.starts_with("; rank 5 does not answer, and others wait "
-                                 "for it for 3.0 s: its process is stopped"))
+    EXPECT_TRUE(
+        text.starts_with("; rank 5 does not answer, and others wait "
+                         "for it for 3.0 s: its process is stopped"))
         << text;
   }
   EXPECT_NE(DescribeCulprit(ranks, 0).find(
@@ -80,8 +81,8 @@ TEST(CulpritTest, WhoIsNotOnTheWayIsFoundAllTheSame) {
 }
 
 TEST(CulpritTest, WhoIsDoneWithTheCallIsNoCulprit) {
-  Ranks ranks = RingOfEight(1, Answer{Place::kOutside, kCalls,
-                                      milliseconds(10), {}});
+  Ranks ranks =
+      RingOfEight(1, Answer{Place::kOutside, kCalls, milliseconds(10), {}});
   EXPECT_EQ(DescribeCulprit(ranks, 0), "; no rank is silent or behind");
   ranks[4] = InCall({});
   EXPECT_TRUE(

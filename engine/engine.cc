@@ -19,7 +19,8 @@ namespace {
 // Where a whole buffer can be registered for next to nothing: below this a copy
 // into a slot is cheaper still.
 constexpr std::size_t kTemporaryRegistrationBytes = 256 * 1024;
-// How long rank 0 may take to say where all ranks are; it waits 250 ms for them.
+// How long rank 0 may take to say where all ranks are; it waits 250 ms for
+// them.
 constexpr std::chrono::milliseconds kAnswerPatience(400);
 // Sub-chunks of short messages: not so small that posting costs more than the
 // wire.
@@ -105,9 +106,7 @@ Status Engine::Join(Deadline deadline) {
       logger.Info("the communicator has failed: " + reason.ToString());
     }
   };
-  options.reply = [this] {
-    return Answer::From(whereabouts_.now()).Encode();
-  };
+  options.reply = [this] { return Answer::From(whereabouts_.now()).Encode(); };
   RINGPIPE_ASSIGN_OR_RETURN(bootstrap_, Bootstrap::Join(options));
   return Status::Ok();
 }
@@ -335,8 +334,7 @@ Status Engine::ExplainTimeout(const Status& timeout) {
   RINGPIPE_RETURN_IF_ERROR(bootstrap_->failure());
   // Whatever became of the question, this rank knows where it is.
   answers[rank()] = Answer::From(whereabouts_.now());
-  return {timeout.code(),
-          timeout.message() + DescribeCulprit(answers, rank())};
+  return {timeout.code(), timeout.message() + DescribeCulprit(answers, rank())};
 }
 
 void Engine::Fail(const Status& reason) {

@@ -40,10 +40,15 @@ thread_local std::string error_message;
 // Instead, where there was no memory for a message; else nullptr.
 thread_local const char* fixed_message = nullptr;
 
+// The code holds also where there is no memory for the message.
 ringpipe_status ToC(const Status& status) {
   if (!status.ok()) {
-    error_message = status.ToString();
-    fixed_message = nullptr;
+    try {
+      error_message = status.ToString();
+      fixed_message = nullptr;
+    } catch (const std::bad_alloc&) {
+      fixed_message = ringpipe::StatusCodeName(status.code());
+    }
   }
   return static_cast<ringpipe_status>(status.code());
 }
@@ -54,10 +59,10 @@ ringpipe_status Guarded(F f) noexcept {
   try {
     return f();
   } catch (const std::bad_alloc&) {
-    fixed_message = "resource_exhausted: out of memory";
+    fixed_message = "resource exhausted: out of memory";
     return RINGPIPE_RESOURCE_EXHAUSTED;
   } catch (...) {
-    fixed_message = "internal: an exception that ringpipe did not expect";
+    fixed_message = "internal error: an exception that ringpipe did not expect";
     return RINGPIPE_INTERNAL;
   }
 }

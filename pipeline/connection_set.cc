@@ -121,10 +121,6 @@ Status ConnectionSet::CreateQueues() {
   for (int rail = 0; rail < static_cast<int>(rails_.size()); ++rail) {
     RINGPIPE_ASSIGN_OR_RETURN(const Depths depths, DepthsOn(rail));
     depths_.push_back(depths);
-    if (!device(rail).info().pins_memory) {
-      RINGPIPE_RETURN_IF_ERROR(verbs::CheckDescriptors(
-          kDescriptorsOfPeer * PeersOn(rail) + kDescriptorsInPassing));
-    }
     const int each = ControlChannel::kMaxSends + kControlReceives +
                      kQueuePairs * kManagerSends + depths.data_sends +
                      depths.data_receives;
@@ -135,6 +131,10 @@ Status ConnectionSet::CreateQueues() {
     descriptors_.push_back({queue->fd(), POLLIN, 0});
     descriptors_.push_back({device(rail).async_fd(), POLLIN, 0});
     queues_.push_back(std::move(queue));
+    if (!device(rail).info().pins_memory) {
+      RINGPIPE_RETURN_IF_ERROR(verbs::CheckDescriptors(
+          kDescriptorsOfPeer * PeersOn(rail) + kDescriptorsInPassing));
+    }
     if (device(rail).info().transport == verbs::Transport::kIwarp) {
       verbs::IpAddress ip;
       std::copy(std::begin(device(rail).info().gid.raw),

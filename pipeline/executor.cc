@@ -449,7 +449,35 @@ std::string Executor::DescribeWait() {
 
 // --- The end of a failed collective -----------------------------------------
 
+// Whatever is short, the user's memory is made safe, and where it cannot be,
+// the code says so.
 Status Executor::EndWithError(const Status& found) {
+  Status reason = OutOfMemory();
+  try {
+    reason = TellError(found);
+  } catch (const std::bad_alloc&) {
+    try {
+      reason = TellError(reason);
+    } catch (const std::bad_alloc&) {
+      // The peers find out by themselves.
+    }
+  }
+  if (TakeBackMemory()) {
+    return reason;
+  }
+  try {
+    return {StatusCode::kMemoryHeld,
+            "the device did not let go of the buffers in time, they must not "
+            "be reused: " +
+                reason.ToString()};
+  } catch (const std::bad_alloc&) {
+    return {StatusCode::kMemoryHeld, OutOfMemory().message()};
+  }
+}
+
+// Tells everybody. Returns the reason, which may be another one that came
+// first.
+Status Executor::TellError(const Status& found) {
   Status error = found;
   if (error.code() == StatusCode::kTimeout && options_.explain_timeout) {
     if (idle_) {
@@ -458,7 +486,7 @@ Status Executor::EndWithError(const Status& found) {
     try {
       error = options_.explain_timeout(error);
     } catch (const std::bad_alloc&) {
-      // As it was: what follows makes the user's memory safe.
+      // As it was.
     }
   }
   if (error.code() == StatusCode::kPeerLost && !after_silence_) {
@@ -469,21 +497,20 @@ Status Executor::EndWithError(const Status& found) {
   if (options_.on_error) {
     options_.on_error(reason);
   }
+  return reason;
+}
+
+// Whether no device reaches the user's memory any more.
+bool Executor::TakeBackMemory() {
+  const Operation& operation = *state_.operation;
   const bool flushed =
       state_.connections->Flush(Deadline::After(kFlushTimeout));
+  const bool released = register_.ReleaseAll();
+  operation.accelerator->Drain();
   // Memory that is not registered is out of the devices' reach, whatever they
   // still do to the slots.
-  const Operation& operation = *state_.operation;
-  const bool released = register_.ReleaseAll();
-  state_.operation->accelerator->Drain();
-  if (!released || (!flushed && (operation.input.registered ||
-                                 operation.output.registered))) {
-    return {StatusCode::kMemoryHeld,
-            "the device did not let go of the buffers in time, they must not "
-            "be reused: " +
-                reason.ToString()};
-  }
-  return reason;
+  return released && (flushed || !(operation.input.registered ||
+                                   operation.output.registered));
 }
 
 // --- Counters ---------------------------------------------------------------

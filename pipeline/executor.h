@@ -115,6 +115,8 @@ class Executor {
   StageMeter& WaitedFor();
   std::string DescribeWait();
   Status EndWithError(const Status& found);
+  Status TellError(const Status& found);
+  bool TakeBackMemory();
 
   const Options options_;
   PipelineState state_;

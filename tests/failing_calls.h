@@ -1,6 +1,6 @@
 /* For tests: system calls that fail when they are told to. A program that links
-   this calls these functions instead of libc's. Thread-safe. In C, because libc's
-   headers let only C define what they declare in any other way. */
+   this calls these functions instead of libc's. Thread-safe. In C, because
+   libc's headers let only C define what they declare in any other way. */
 #ifndef RINGPIPE_TESTS_FAILING_CALLS_H_
 #define RINGPIPE_TESTS_FAILING_CALLS_H_
 
@@ -14,8 +14,13 @@ struct FailingCall {
 };
 
 /* All that can be made to fail; the last one's name is NULL. close, munmap and
-   their like are not among them: they may say that they failed, but not mean it. */
+   their like are not among them: they may say that they failed, but not mean
+   it. */
 extern const struct FailingCall kFailingCalls[];
+
+/* Counts a call, and says whether it is to fail: for functions that are not
+   defined here. */
+int CallFails(const char* name);
 
 /* Until StopFailing, the call of this name that comes number `which`, counted
    from 0 over all threads, fails. */

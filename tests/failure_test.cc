@@ -62,11 +62,12 @@ int LoopForever() {
     std::vector<float> send(1 << 20, 1.0F);
     std::vector<float> receive(1 << 20);
     for (int call = 0; status.ok(); ++call) {
-      status = (*communicator)
-                   ->AllReduce(send.data(), receive.data(), send.size(),
-                               DataType::kFloat32, ReduceOp::kSum,
-                               kTimeoutMs > 0 ? Timeout(milliseconds(kTimeoutMs))
-                                              : Timeout());
+      status =
+          (*communicator)
+              ->AllReduce(send.data(), receive.data(), send.size(),
+                          DataType::kFloat32, ReduceOp::kSum,
+                          kTimeoutMs > 0 ? Timeout(milliseconds(kTimeoutMs))
+                                         : Timeout());
       if (call == 3) {
         Print("running");
       }
@@ -572,8 +573,8 @@ INSTANTIATE_TEST_SUITE_P(Memory, StoppedInACopyTest,
 
 class StoppedInACopyDestructionTest : public StoppedRankTest {};
 
-// It was waited for when the call expired, and is not waited for again; and what
-// it may still write is not what the communicator has.
+// The peer is waited for once, whatever it holds up; and what it may still
+// write is not what the communicator has.
 TEST_P(StoppedInACopyDestructionTest, IsQuickAndLeavesNothing) {
   std::vector<RankProcess> ranks =
       Start("leave stopped in copy " + std::string(GetParam()), 2, NewJob());
@@ -584,7 +585,7 @@ TEST_P(StoppedInACopyDestructionTest, IsQuickAndLeavesNothing) {
   EXPECT_NE(error.find("timeout"), std::string::npos) << error;
   const auto start = steady_clock::now();
   EXPECT_EQ(ranks[0].ReadLine(kStartTime), "destroyed");
-  EXPECT_LT(steady_clock::now() - start, LivenessBound(milliseconds(500)));
+  EXPECT_LT(steady_clock::now() - start, LivenessBound(seconds(1)));
   EXPECT_EQ(ranks[0].ReadLine(kStartTime), "clean");
   ranks[1].Signal(SIGCONT);
   EXPECT_NE(ranks[1].ReadLine(kStartTime), "");

@@ -101,7 +101,8 @@ TEST(RegisterTest, WhereNothingMoreCanBeRegisteredCallsCopy) {
       status = c.Register(&area[i * kPiece], kPiece);
     }
     EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
-    constexpr std::size_t kCount = 500'000;  // enough to be registered in a call
+    constexpr std::size_t kCount =
+        500'000;  // enough to be registered in a call
     const std::vector<float> values(kCount, 1);
     std::vector<float> sums(kCount);
     RINGPIPE_RETURN_IF_ERROR(c.AllReduce(values.data(), sums.data(), kCount,

@@ -34,8 +34,8 @@ def look_at(pid):
 class SoakTest(unittest.TestCase):
 
     def check_stays_flat(self, buffers):
-        ranks = [Process([BENCHMARK, "-b", "1M", "-e", "1M", "-n", "100000000",
-                          "-c", "1", "-R", buffers],
+        ranks = [Process([BENCHMARK, "-b", "1M", "-e", "1M", "-n", "1",
+                          "-c", "100000000", "-R", buffers],
                          {"PATH": os.environ["PATH"],
                           "RINGPIPE_RANK": str(rank),
                           "RINGPIPE_SIZE": str(RANKS),

@@ -1,12 +1,20 @@
-// Each system call of a rank fails in turn, from its creation to its end: the job
-// goes on without it, or ends in time with an error on both ranks; the rank's
-// says which resource it was, the peer's which rank; and nothing is left behind.
+// Each system call and each allocation of a rank fails in turn, from its
+// creation to its end, whichever thread makes it: the job goes on without it,
+// or ends in time with an error on both ranks; the rank's says which resource
+// it was, the peer's which rank; and nothing is left behind.
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
+#include <csignal>
 #include <cstdlib>
+#include <cstring>
 #include <future>
 #include <iostream>
+#include <limits>
+#include <new>
 #include <string>
+#include <string_view>
+#include <thread>
 #include <tuple>
 #include <vector>
 
@@ -17,6 +25,27 @@
 #include "tests/holdings.h"
 #include "tests/rank_processes.h"
 #include "tests/rank_threads.h"
+
+namespace {
+
+constexpr const char* kOperatorNew = "operator new";
+
+}  // namespace
+
+void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
+  return CallFails(kOperatorNew) != 0 ? nullptr
+                                      : std::malloc(bytes > 0 ? bytes : 1);
+}
+
+void* operator new(std::size_t bytes) {
+  if (void* memory = operator new(bytes, std::nothrow)) {
+    return memory;
+  }
+  throw std::bad_alloc();
+}
+
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 
 namespace ringpipe::testing {
 namespace {
@@ -37,6 +66,10 @@ constexpr const char* kHostsVariable = "TEST_HOSTS";
 // Only each so many-eth call of a kind fails, and no more than so many.
 constexpr const char* kStrideVariable = "TEST_STRIDE";
 constexpr int kMostOfAKind = 400;
+// There are so many more allocations.
+constexpr int kAllocationsForOneCall = 13;
+// So few would mean that the calls are not those of the library.
+constexpr int kLeastFailures = 20;
 
 CommunicatorOptions OptionsFor(int rank, const std::string& job) {
   CommunicatorOptions options = RankOptions(rank, kRanks, job);
@@ -44,7 +77,7 @@ CommunicatorOptions OptionsFor(int rank, const std::string& job) {
     options.environment.host_id = "host " + std::to_string(rank);
     options.environment.secret = "of both hosts";
   }
-  options.log = [](LogLevel, const std::string&) {};
+  options.log = [](LogLevel, std::string_view) {};
   return options;
 }
 
@@ -80,24 +113,46 @@ Status RunRank(const CommunicatorOptions& options) {
   return (*communicator)->Barrier();
 }
 
+// What this process has more than before, or less; "": nothing. A thread that
+// was joined is to be seen for a moment.
+std::string WhatIsLeft(const Holdings& before) {
+  const auto deadline = steady_clock::now() + seconds(2);
+  while (true) {
+    const Holdings now;
+    if (now == before) {
+      return "";
+    }
+    if (steady_clock::now() > deadline) {
+      return now.ToString() + "; before: " + before.ToString();
+    }
+    std::this_thread::sleep_for(milliseconds(1));
+  }
+}
+
 // Runs a job in which one call fails, and tells the test: its name, and when it
 // has ended whether there was such a call, the errno, the status, and what is
 // left. Returns how many calls of the kind there were.
 int RunOneJob(int rank, const FailingCall& call, int which) {
-  const std::string job = NewJob() + "-" + call.name + "-" +
-                          std::to_string(which);
+  const std::string job =
+      NewJob() + "-" + call.name + "-" + std::to_string(which);
   Print(job);
   const Holdings before;
   FailCall(call.name, which);
   const Status status = RunRank(OptionsFor(rank, job));
   const int made = StopFailing();
-  const Holdings after;
   Print(made > which ? "failed" : "whole");
-  Print(ErrnoStatus(StatusCode::kInternal, "", call.error).message());
+  Print(call.name == kOperatorNew ? OutOfMemory().message()
+                                  : std::strerror(call.error));
   Print(status.ToString());
-  Print(before == after ? ""
-                        : after.ToString() + "; before: " + before.ToString());
+  Print(WhatIsLeft(before));
   return made;
+}
+
+void RunJobs(int rank, const FailingCall& call, int most, int stride) {
+  int made = 1;
+  for (int which = 0; which < std::min(made, most); which += stride) {
+    made = RunOneJob(rank, call, which);
+  }
 }
 
 int BeVictim() {
@@ -106,11 +161,10 @@ int BeVictim() {
   // What lasts as long as the process is made by the first job.
   RunOneJob(rank, {"no call", 0}, 0);
   for (const FailingCall* call = kFailingCalls; call->name != nullptr; ++call) {
-    int made = 1;
-    for (int which = 0; which < std::min(made, kMostOfAKind); which += stride) {
-      made = RunOneJob(rank, *call, which);
-    }
+    RunJobs(rank, *call, kMostOfAKind, stride);
   }
+  RunJobs(rank, {kOperatorNew, ENOMEM}, std::numeric_limits<int>::max(),
+          stride * kAllocationsForOneCall);
   Print("end");
   return 0;
 }
@@ -126,15 +180,19 @@ struct Account {
 class SystemCallFailure
     : public ::testing::TestWithParam<std::tuple<int, const char*>> {
  protected:
-  // The healthy rank of `job`, while the victim is in it. Where the victim could
-  // not join, somebody else takes its place, so that this need not wait.
+  // The healthy rank of `job`, while the victim is in it. Where the victim
+  // could not join, somebody else takes its place, so that this need not wait.
   Status RunBeside(RankProcess& victim, const std::string& job,
                    Account& account) {
     const int victim_rank = std::get<0>(GetParam());
     auto own = std::async(std::launch::async, [&] {
       return RunRank(OptionsFor(1 - victim_rank, job));
     });
-    account.failed = victim.ReadLine(kPatience) == "failed";
+    const std::string failed = victim.ReadLine(kPatience);
+    if (failed.empty()) {
+      victim.Signal(SIGKILL);  // else what it says later is of another job
+    }
+    account.failed = failed == "failed";
     account.error = victim.ReadLine(kPatience);
     account.status = victim.ReadLine(kPatience);
     account.left = victim.ReadLine(kPatience);
@@ -158,44 +216,50 @@ class SystemCallFailure
     }
     ++failed_;
     if (account.status == "ok") {
+      EXPECT_TRUE(own.ok());
       ++survived_;
       return;
     }
     EXPECT_NE(account.status.find(account.error), std::string::npos);
     if (!own.ok()) {
-      const std::string name = "rank " + std::to_string(std::get<0>(GetParam()));
+      const std::string name =
+          "rank " + std::to_string(std::get<0>(GetParam()));
       EXPECT_NE(own.ToString().find(name), std::string::npos);
     }
   }
 
   int failed_ = 0;
   int survived_ = 0;
-  std::string last_;
 };
 
-INSTANTIATE_TEST_SUITE_P(
-    Ranks, SystemCallFailure,
-    ::testing::Combine(::testing::Values(0, 1), ::testing::Values("1", "2")),
-    [](const auto& info) {
-      return "Rank" + std::to_string(std::get<0>(info.param)) + "Of" +
-             std::get<1>(info.param) + "Hosts";
-    });
+INSTANTIATE_TEST_SUITE_P(Ranks, SystemCallFailure,
+                         ::testing::Combine(::testing::Values(0, 1),
+                                            ::testing::Values("1", "2")),
+                         [](const auto& info) {
+                           return "Rank" +
+                                  std::to_string(std::get<0>(info.param)) +
+                                  "Of" + std::get<1>(info.param) + "Hosts";
+                         });
 
 TEST_P(SystemCallFailure, EndsTheJobWithTheReasonOrNotAtAll) {
   const auto& [rank, hosts] = GetParam();
   setenv(kHostsVariable, hosts, 1);
   RankProcess victim("victim", rank, kRanks, NewJob());
   std::string job = victim.ReadLine(kPatience);
-  for (; job != "end" && !job.empty(); job = victim.ReadLine(kPatience)) {
-    last_ = job;
+  std::string last;
+  while (job != "end") {
+    ASSERT_NE(job, "") << "after " << last << ", ended with "
+                       << victim.Wait(kPatience);
+    last = job;
     Account account;
     const auto start = steady_clock::now();
     const Status own = RunBeside(victim, job, account);
     EXPECT_LT(steady_clock::now() - start, kEndsWithin) << job;
     Check(job, account, own);
+    job = victim.ReadLine(kPatience);
   }
-  const int status = victim.Wait(kPatience);
-  EXPECT_EQ(status, 0) << "in " << last_;
+  EXPECT_EQ(victim.Wait(kPatience), 0);
+  EXPECT_GT(failed_, kLeastFailures);
   std::cout << failed_ << " calls failed, " << survived_
             << " of them without consequence\n";
 }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <limits>
 #include <mutex>
+#include <new>
 #include <utility>
 
 #include "verbs/device.h"
@@ -99,11 +100,15 @@ Allocation& Allocation::operator=(Allocation&& other) noexcept {
 
 Allocation::~Allocation() { Free(); }
 
-void Allocation::KeepUntilTheDeviceCloses() {
+void Allocation::KeepUntilTheDeviceCloses() noexcept {
   // What the library allocated ends with its context.
   if (data_ != nullptr && device_->library().allocate == nullptr) {
     const std::lock_guard lock(device_->kept_mutex_);
-    device_->kept_.emplace_back(data_, bytes_);
+    try {
+      device_->kept_.emplace_back(data_, bytes_);
+    } catch (const std::bad_alloc&) {
+      // Nobody ever gets it.
+    }
   }
   data_ = nullptr;
   bytes_ = 0;

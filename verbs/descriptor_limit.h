@@ -7,8 +7,8 @@
 
 namespace ringpipe::verbs {
 
-// Whether this process can open `count` more now: kResourceExhausted with advice
-// if not. It tries; nothing stays open.
+// Whether this process can open `count` more now: kResourceExhausted with
+// advice if not. Ok where /proc does not tell how many are open.
 Status CheckDescriptors(int count);
 
 }  // namespace ringpipe::verbs

@@ -30,9 +30,10 @@ TEST(DescriptorLimitTest, SaysHowManyAreNeededAndLeft) {
   EXPECT_TRUE(CheckDescriptors(5).ok());
   const Status status = CheckDescriptors(6);
   EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
-  EXPECT_NE(status.message().find(
-                "6 more descriptors are needed and 5 are left; raise 'ulimit -n'"),
-            std::string::npos)
+  EXPECT_NE(
+      status.message().find(
+          "6 more descriptors are needed and 5 are left; raise 'ulimit -n'"),
+      std::string::npos)
       << status.ToString();
   ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
   EXPECT_EQ(OpenDescriptors(), open);

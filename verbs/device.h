@@ -118,6 +118,8 @@ class Device : public std::enable_shared_from_this<Device> {
       DeviceInfo info, const AddressRequest& address,
       const std::string& sysfs_class);
 
+  friend class Allocation;
+
   std::shared_ptr<const Library> library_;
   ibv_context* context_;
   DeviceInfo info_;
@@ -138,7 +140,7 @@ class Allocation {
 
   // For memory that the device may still write: nobody else gets it before the
   // device has closed, which is when it stops. Then this is none.
-  void KeepUntilTheDeviceCloses();
+  void KeepUntilTheDeviceCloses() noexcept;
 
  private:
   friend class Device;

@@ -36,9 +36,9 @@ enum class ForkSupport {
 
 // Each member has the signature and the contract of ibv_NAME. The first, which
 // has no argument to say whose devices are meant, may carry that with it. What
-// verbs.h has inline (ibv_post_send, ibv_post_recv, ibv_poll_cq, ibv_req_notify_cq) goes
-// through ibv_context and is called directly. Immutable once filled;
-// thread-safe as verbs is.
+// verbs.h has inline (ibv_post_send, ibv_post_recv, ibv_poll_cq,
+// ibv_req_notify_cq) goes through ibv_context and is called directly. Immutable
+// once filled; thread-safe as verbs is.
 struct Library {
   std::function<ibv_device**(int* count)> get_device_list;
   void (*free_device_list)(ibv_device** list);

@@ -234,8 +234,8 @@ int CompletionQueue::Take(int count, ibv_wc* completions) {
   if (random_.enabled()) {
     return TakeAtRandom(count, completions);
   }
-  // Both kinds in turn, so that neither starves where the other comes as fast as
-  // it is taken. But an error of a send comes before the receives that it
+  // Both kinds in turn, so that neither starves where the other comes as fast
+  // as it is taken. But an error of a send comes before the receives that it
   // flushes.
   const bool fair = sends_count_ > 0 && !failed_sends_;
   receives_next_ = fair && !receives_next_;

@@ -188,21 +188,23 @@ int Context::DeallocPd(ibv_pd* pd) {
 ibv_mr* Context::RegMr(ibv_pd* pd, void* address, std::size_t length,
                        std::uint64_t iova, int access) {
   auto* domain = static_cast<ProtectionDomain*>(pd);
+  auto mr = std::make_unique<ibv_mr>();
+  ibv_mr* const handle = mr.get();
+  *handle = {};
+  handle->context = &context;
+  handle->pd = pd;
+  handle->addr = address;
+  handle->length = length;
+  // What can throw comes before what would have to be undone.
+  std::lock_guard lock(objects_mutex_);
+  const auto entry = mrs_.emplace(handle, std::move(mr)).first;
   const std::uint32_t key = regions_->Register(
       domain->id, address, length, iova, static_cast<std::uint32_t>(access));
   if (key == 0) {
+    mrs_.erase(entry);
     return nullptr;
   }
-  auto mr = std::make_unique<ibv_mr>();
-  *mr = {};
-  mr->context = &context;
-  mr->pd = pd;
-  mr->addr = address;
-  mr->length = length;
-  mr->handle = mr->lkey = mr->rkey = key;
-  ibv_mr* const handle = mr.get();
-  std::lock_guard lock(objects_mutex_);
-  mrs_[handle] = std::move(mr);
+  handle->handle = handle->lkey = handle->rkey = key;
   ++domain->users;
   return handle;
 }
@@ -231,29 +233,35 @@ bool Context::WaitForUsers() {
       qp->WaitForLocalUse();
     }
   }
-  // By index, which covers queue pairs that were destroyed under a peer; to the
-  // end, so that all who do not leave are known for the next time.
+  // By index, which covers queue pairs that were destroyed under a peer. One
+  // wait for all: who is still where he was at its end has had all of it.
+  std::array<std::uint32_t, kMaxQueuePairs> seen;
+  for (std::uint32_t i = 0; i < used; ++i) {
+    seen[i] = shared().queue_pairs[i].busy.load(std::memory_order_seq_cst);
+  }
   const Deadline deadline = Deadline::After(kPeerLeaves);
   bool alone = true;
   for (std::uint32_t i = 0; i < used; ++i) {
-    alone &= WaitForPeer(i, deadline);
+    alone &= WaitToLeave(i, seen[i], deadline);
   }
   return alone;
 }
 
 bool Context::WaitForPeer(std::uint32_t index) {
-  return WaitForPeer(index, Deadline::After(kPeerLeaves));
+  return WaitToLeave(
+      index, shared().queue_pairs[index].busy.load(std::memory_order_seq_cst),
+      Deadline::After(kPeerLeaves));
 }
 
-bool Context::WaitForPeer(std::uint32_t index, Deadline deadline) {
-  const std::atomic<std::uint32_t>& busy = shared().queue_pairs[index].busy;
-  const std::uint32_t seen = busy.load(std::memory_order_seq_cst);
+bool Context::WaitToLeave(std::uint32_t index, std::uint32_t seen,
+                          Deadline deadline) {
   if ((seen & 1) == 0) {
     return true;
   }
   if (inside_[index] == seen) {
     return false;
   }
+  const std::atomic<std::uint32_t>& busy = shared().queue_pairs[index].busy;
   for (int i = 0; busy.load(std::memory_order_acquire) == seen; ++i) {
     if (i < kYieldsBeforeSleep) {
       sched_yield();
@@ -414,10 +422,9 @@ ibv_qp* Context::CreateQp(ibv_pd* pd, ibv_qp_init_attr* attr) {
     return FailWith<ibv_qp>(EOPNOTSUPP);
   }
   if (attr->qp_type == IBV_QPT_UD) {
-    if (!datagrams_.Open()) {
+    if (!datagrams_.Open() || !housekeeper_.WatchDatagrams()) {
       return nullptr;
     }
-    housekeeper_.WatchDatagrams();
   }
   if (!IsValid(*attr)) {
     return FailWith<ibv_qp>(EINVAL);
@@ -521,10 +528,10 @@ std::shared_ptr<PeerLink> Context::LinkTo(std::uint32_t block) {
   if (link == nullptr || link->dead()) {
     link = PeerLink::Connect(options_, block);
     known = link;
-    if (link != nullptr) {
-      housekeeper_.Watch(link->socket());
-    } else {
+    // A link that nobody listens to would never be attached.
+    if (link == nullptr || !housekeeper_.Watch(link->socket())) {
       links_.erase(block);
+      return nullptr;
     }
   }
   return link;

@@ -142,7 +142,8 @@ class Context : public verbs_context {
   // Returns when everybody, here and in peers, who looked a region up before
   // is done with it; false if that is not so for as long.
   bool WaitForUsers();
-  bool WaitForPeer(std::uint32_t index, Deadline deadline);
+  // Whether the peer whose `busy` was `seen` leaves by the deadline.
+  bool WaitToLeave(std::uint32_t index, std::uint32_t seen, Deadline deadline);
   std::uint32_t TakeQueuePairIndex();
 
   const Options options_;

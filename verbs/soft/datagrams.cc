@@ -177,27 +177,36 @@ Datagrams::Sent Datagrams::SendLocally(const DatagramHeader& header,
   message.msg_iovlen = 1 + payload.size();
   if (sendmsg(local_.get(), &message, MSG_NOSIGNAL) >= 0 ||
       !WouldBlock(errno)) {
+    room_in_vain_ = false;
     return Sent::kDone;
   }
-  AwaitRoom(address.name, address.length);
+  AwaitRoom(BlockOf(header.dest_qpn), address);
   return Sent::kFull;
 }
 
-// A receiver's queue holds ten datagrams. The kernel tells of room in it to
-// those who are connected, and the socket that sends is connected to nobody. Of
-// several receivers that are full at once the others' senders wait for a timer.
-void Datagrams::AwaitRoom(const sockaddr_un& name, socklen_t length) {
-  if (awaits_room_.exchange(true)) {
+// A receiver's queue holds few datagrams (net.unix.max_dgram_qlen, usually 10).
+// The kernel tells of room in it to those who are connected, and the socket
+// that sends is connected to nobody. Where several receivers are full, all
+// senders but the last wait for a timer.
+void Datagrams::AwaitRoom(std::uint32_t block, const LocalAddress& address) {
+  std::lock_guard lock(room_mutex_);
+  if (room_in_vain_ || awaited_block_ == block) {
     return;
   }
   epoll_event event = {};
   event.events = EPOLLOUT | EPOLLONESHOT;
   event.data.fd = room_.get();
-  if (connect(room_.get(), reinterpret_cast<const sockaddr*>(&name), length) !=
-          0 ||
-      epoll_ctl(epoll_, EPOLL_CTL_MOD, room_.get(), &event) != 0) {
-    awaits_room_ = false;
+  if (connect(room_.get(), reinterpret_cast<const sockaddr*>(&address.name),
+              address.length) == 0 &&
+      epoll_ctl(epoll_, EPOLL_CTL_MOD, room_.get(), &event) == 0) {
+    awaited_block_ = block;
   }
+}
+
+void Datagrams::OnRoom() {
+  std::lock_guard lock(room_mutex_);
+  awaited_block_.reset();
+  room_in_vain_ = true;
 }
 
 Datagrams::LocalAddress Datagrams::AddressOf(std::uint32_t block) {
@@ -318,16 +327,19 @@ void Datagrams::Deliver(std::span<const std::byte> datagram) {
 
 // --- Waking ------------------------------------------------------------------
 
-void Datagrams::Watch(int epoll) {
+bool Datagrams::Watch(int epoll) {
+  epoll_ = epoll;
   for (const FileDescriptor* socket : {&local_, &udp_, &room_}) {
     epoll_event event = {};
     event.events = EPOLLONESHOT;
     event.data.fd = socket->get();
-    if (*socket) {
-      epoll_ctl(epoll, EPOLL_CTL_ADD, socket->get(), &event);
+    if (*socket &&
+        epoll_ctl(epoll, EPOLL_CTL_ADD, socket->get(), &event) != 0 &&
+        errno != EEXIST) {
+      return false;
     }
   }
-  epoll_ = epoll;
+  return true;
 }
 
 void Datagrams::Arm() {

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <span>
 
 #include "verbs/soft/file_descriptor.h"
@@ -68,8 +69,8 @@ class Datagrams {
   // Gives what has arrived to the queue pairs. Returns how much there was.
   int Drain();
 
-  // Lets `epoll` report the sockets, once for each Arm.
-  void Watch(int epoll);
+  // Lets `epoll` report the sockets, once for each Arm; false with errno.
+  bool Watch(int epoll);
   void Arm();
   bool Owns(int fd) const {
     return fd >= 0 && (fd == local_fd_.load() || fd == udp_fd_.load());
@@ -77,40 +78,45 @@ class Datagrams {
   // `epoll` also reports this one, once, when a receiver of this host that did
   // not keep up has room again; then OnRoom is to be called.
   bool IsRoom(int fd) const { return fd >= 0 && fd == room_fd_.load(); }
-  void OnRoom() { awaits_room_ = false; }
+  void OnRoom();
 
  private:
   // Both sockets' worth of one datagram.
   static constexpr std::size_t kMostBytes =
       sizeof(DatagramHeader) + kMaxDatagramBytes + 32;
 
-  Sent SendLocally(const DatagramHeader& header,
-                   std::span<const iovec> payload);
-  Sent SendByUdp(const DatagramHeader& header, std::span<const iovec> payload);
-  void AwaitRoom(const sockaddr_un& name, socklen_t length);
-  bool ReceiveLocally();
-  bool ReceiveByUdp();
-  void Deliver(std::span<const std::byte> datagram);
-
   struct LocalAddress {
     sockaddr_un name = {};
     socklen_t length = 0;
   };
+
+  Sent SendLocally(const DatagramHeader& header,
+                   std::span<const iovec> payload);
+  Sent SendByUdp(const DatagramHeader& header, std::span<const iovec> payload);
+  void AwaitRoom(std::uint32_t block, const LocalAddress& address);
+  bool ReceiveLocally();
+  bool ReceiveByUdp();
+  void Deliver(std::span<const std::byte> datagram);
+
   LocalAddress AddressOf(std::uint32_t block);
 
   Context* const context_;
   std::mutex open_mutex_;
   FileDescriptor local_;
   FileDescriptor udp_;
-  FileDescriptor room_;  // connected to the receiver that was full last
   // The same for the housekeeper, which asks before they exist.
   std::atomic<int> local_fd_{-1};
   std::atomic<int> udp_fd_{-1};
   std::atomic<int> room_fd_{-1};
-  std::atomic<bool> awaits_room_{false};
   std::atomic<int> epoll_{-1};
   std::mutex addresses_mutex_;
   std::map<std::uint32_t, LocalAddress> addresses_;  // by block
+  // Connected to the receiver that was full last.
+  FileDescriptor room_;
+  std::mutex room_mutex_;
+  std::optional<std::uint32_t> awaited_block_;  // whose it is, where that waits
+  // There was room, and nothing was sent since: it was the sender that is full.
+  std::atomic<bool> room_in_vain_{false};
   std::mutex drain_mutex_;
   alignas(16) std::array<std::byte, kMostBytes> buffer_;  // of Drain
 };

@@ -157,7 +157,6 @@ TEST(Datagrams, WakeACompletionQueueThatWasArmedBeforeItsQueuePairExisted) {
   AckCqEvents(cq, 1);
 }
 
-// A receiver that does not poll must not hold its senders up for ever.
 // The next completions of an endpoint that has reported an event; how many.
 int TakeAfterEvent(UdEndpoint& endpoint) {
   ibv_cq* cq;
@@ -172,11 +171,11 @@ int TakeAfterEvent(UdEndpoint& endpoint) {
   return taken;
 }
 
-// The kernel queues ten datagrams for a receiver. A sender that found so many
-// there, and that nobody polls for, tried again by a timer of 10 ms: it sent a
-// thousand in a second.
+// The kernel queues ten datagrams for a receiver (net.unix.max_dgram_qlen). A
+// sender that found so many there, and that nobody polls for, tried again by a
+// timer of 10 ms: it sent a thousand in a second.
 TEST(Datagrams, ThatNobodyPollsForWaitForRoomAndNotForATimer) {
-  constexpr int kDatagrams = 4000;
+  constexpr int kDatagrams = 10'000;
   constexpr int kWindow = 50;
   UdEndpoint a({}, kQkey, false, /*arm_first=*/true);
   UdEndpoint b({}, kQkey, false, /*arm_first=*/true);
@@ -199,10 +198,10 @@ TEST(Datagrams, ThatNobodyPollsForWaitForRoomAndNotForATimer) {
       ASSERT_EQ(b.Receive(0, 0, kGrhBytes + 8), 0);
     }
   }
-  EXPECT_LT(Clock::now() - start,
-            LivenessBound(std::chrono::milliseconds(500)));
+  EXPECT_LT(Clock::now() - start, LivenessBound(std::chrono::seconds(1)));
 }
 
+// A receiver that does not poll must not hold its senders up for ever.
 TEST(Datagrams, AreLostWhenTheReceiverDoesNotKeepUp) {
   UdEndpoint a, b;
   ibv_ah* path = a.PathTo(b);

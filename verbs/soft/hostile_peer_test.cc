@@ -185,7 +185,7 @@ Received AskForSegment(std::uint32_t qpn, LinkFiles* files) {
   const FileDescriptor socket(
       ::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
   sockaddr_un address;
-  const socklen_t length = 
+  const socklen_t length =
       ContextAddress(DeviceOptions(EndpointOptions()), BlockOf(qpn), &address);
   LinkMessage message;
   message.kind = LinkMessage::kAttach;

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <new>
 #include <string>
 
 #include "auth/local_peer.h"
@@ -22,6 +23,8 @@ constexpr int kMessagesAtOnce = 64;
 constexpr std::size_t kMaxRequesters = 4096;
 // A flood of strangers must not become a flood of log lines.
 constexpr int kMostRefusalsLogged = 20;
+// Where nothing can be done for want of memory or descriptors.
+constexpr std::chrono::milliseconds kPause{10};
 
 bool Add(int epoll, int fd) {
   epoll_event event = {};
@@ -45,7 +48,10 @@ Status Housekeeper::Start(FileDescriptor listener) {
                        "cannot start the housekeeper of soft0", errno);
   }
   for (const FileDescriptor& tcp : context_->network().listeners()) {
-    Watch(tcp.get());
+    if (!Watch(tcp.get())) {
+      return ErrnoStatus(StatusCode::kResourceExhausted,
+                         "cannot start the housekeeper of soft0", errno);
+    }
   }
   const SignalsBlocked blocked;
   try {
@@ -77,16 +83,20 @@ void Housekeeper::NeedTimer(Clock::time_point when) {
   }
 }
 
-void Housekeeper::Watch(int socket) { Add(epoll_.get(), socket); }
+bool Housekeeper::Watch(int socket) { return Add(epoll_.get(), socket); }
 
-void Housekeeper::WatchDatagrams() {
-  context_->datagrams().Watch(epoll_.get());
+bool Housekeeper::WatchDatagrams() {
+  return context_->datagrams().Watch(epoll_.get());
 }
 
 void Housekeeper::Run() {
   Clock::time_point next = Clock::time_point::max();
   while (!stop_) {
-    next = Round(next);
+    try {
+      next = Round(next);
+    } catch (const std::bad_alloc&) {
+      next = Clock::now() + kPause;
+    }
   }
 }
 
@@ -153,9 +163,7 @@ void Housekeeper::Accept() {
     FileDescriptor socket(accept4(listener_.get(), nullptr, nullptr,
                                   SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!socket) {
-      if (errno == EMFILE || errno == ENFILE) {
-        RefuseOne();
-      }
+      OnAcceptFailed(errno);
       return;
     }
     ucred peer = {};
@@ -168,19 +176,29 @@ void Housekeeper::Accept() {
   }
 }
 
-// Who waits to be accepted would wake the thread again and again.
-void Housekeeper::RefuseOne() {
-  LogNoDescriptors("a peer was refused");
-  spare_ = FileDescriptor();
-  FileDescriptor(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
-  spare_ = FileDescriptor(eventfd(0, EFD_CLOEXEC));
+// Who waits and cannot be accepted would wake the thread again and again.
+void Housekeeper::OnAcceptFailed(int error) {
+  if (error == EAGAIN || error == EINTR || error == ECONNABORTED) {
+    return;
+  }
+  bool refused = false;
+  if (error == EMFILE || error == ENFILE) {
+    LogNoDescriptors("a peer was refused");
+    spare_ = FileDescriptor();
+    refused = static_cast<bool>(FileDescriptor(
+        accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC)));
+    spare_ = FileDescriptor(eventfd(0, EFD_CLOEXEC));
+  }
+  if (!refused || !spare_) {
+    std::this_thread::sleep_for(kPause);
+  }
 }
 
 void Housekeeper::LogNoDescriptors(const std::string& consequence) {
   if (!logged_no_descriptors_) {
     logged_no_descriptors_ = true;
     context_->network().LogWarning(
-        "soft0: no descriptors are left, so that " + consequence +
+        "soft0: a descriptor could not be had, so that " + consequence +
         "; raise 'ulimit -n'");
   }
 }

@@ -36,10 +36,10 @@ class Housekeeper {
   // Any thread: do a round now, or at the latest at `when`.
   void Wake();
   void NeedTimer(Clock::time_point when);
-  // A link's socket, until it is closed.
-  void Watch(int socket);
-  // The context's UD sockets.
-  void WatchDatagrams();
+  // A link's socket, until it is closed; false with errno.
+  bool Watch(int socket);
+  // The context's UD sockets; false with errno.
+  bool WatchDatagrams();
 
  private:
   // Requester `second` is attached to the queue pair with index `first`.
@@ -50,7 +50,7 @@ class Housekeeper {
   void Wait(Clock::time_point until);
   void Handle(int fd);
   void Accept();
-  void RefuseOne();
+  void OnAcceptFailed(int error);
   void LogRefusal(const std::string& reason);
   void LogNoDescriptors(const std::string& consequence);
   void HandleRequester(int socket);
@@ -63,7 +63,7 @@ class Housekeeper {
   FileDescriptor epoll_;
   FileDescriptor listener_;
   FileDescriptor wake_;
-  FileDescriptor spare_;  // for RefuseOne
+  FileDescriptor spare_;  // to refuse somebody where there are no others
   std::atomic<bool> stop_{false};
   // When the thread will wake by itself; max() also while it is awake.
   std::atomic<Clock::time_point> planned_{Clock::time_point::max()};

@@ -28,12 +28,11 @@ std::vector<FileDescriptor> TakeNames(const std::string& key) {
   std::vector<FileDescriptor> taken;
   for (std::uint32_t block = 0; block <= kBlocks; ++block) {
     sockaddr_un address;
-    const socklen_t length =
-        ContextAddress(OptionsWith(key), block, &address);
+    const socklen_t length = ContextAddress(OptionsWith(key), block, &address);
     taken.emplace_back(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
-    EXPECT_EQ(bind(taken.back().get(), reinterpret_cast<sockaddr*>(&address),
-                   length),
-              0);
+    EXPECT_EQ(
+        bind(taken.back().get(), reinterpret_cast<sockaddr*>(&address), length),
+        0);
   }
   return taken;
 }

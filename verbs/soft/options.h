@@ -26,7 +26,8 @@ struct Options {
   // other hosts.
   std::string host_id = "";
   // What all contexts that are to find and to trust each other share: their
-  // names on a host are made from it, and the handshake between hosts proves it.
+  // names on a host are made from it, and the handshake between hosts proves
+  // it.
   std::string key = "";
   // Whether contexts of other hosts are talked to: where they have the key.
   bool other_hosts = false;

@@ -166,7 +166,8 @@ void QueuePair::StoreAttributes(const ibv_qp_attr& attr, int mask) {
 }
 
 // A peer is on this host if its address is, and its context is to be found
-// here.
+// here. Where it is not, it may be on what is to be another host: if contexts
+// may believe that they are on others, and can prove who they are.
 int QueuePair::ConnectToPeer() {
   const std::optional<ibv_gid> address =
       context_->port().Destination(attr_.ah_attr);
@@ -174,11 +175,11 @@ int QueuePair::ConnectToPeer() {
     return EINVAL;  // the GID has just gone
   }
   const QueuePairAddress peer = {*address, attr_.dest_qp_num};
-  const std::shared_ptr<PeerLink> link =
-      context_->port().IsLocal(peer.gid) ? context_->LinkTo(BlockOf(peer.qpn))
-                                         : nullptr;
-  owned_.dest_remote = link == nullptr ? 1 : 0;
-  if (link != nullptr) {
+  const bool local = context_->port().IsLocal(peer.gid) &&
+                     (context_->LinkTo(BlockOf(peer.qpn)) != nullptr ||
+                      !context_->network().ReachesThisHost());
+  owned_.dest_remote = local ? 0 : 1;
+  if (local) {
     requester_.Connect(peer.qpn);
     return 0;
   }

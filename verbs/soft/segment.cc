@@ -17,7 +17,8 @@ namespace ringpipe::verbs::soft {
 namespace {
 
 // Of address space, not of memory: what one context can ever allocate; the
-// second where address space is limited (ulimit -v), for every rank of the host.
+// second where address space is limited (ulimit -v), for every rank of the
+// host.
 constexpr std::uint64_t kMostData = std::uint64_t{32} << 30;
 constexpr std::uint64_t kLimitedData = std::uint64_t{256} << 20;
 constexpr std::uint64_t kPage = 4096;
@@ -41,8 +42,8 @@ std::uint64_t RangeBytes(std::size_t bytes) {
   return RoundUp(bytes, bytes >= kHugePage ? kHugePage : kPage);
 }
 
-// As ftruncate; but where a limit (ulimit -f) has the kernel send SIGXFSZ, it is
-// an error.
+// As ftruncate; but where a limit (ulimit -f) has the kernel send SIGXFSZ, it
+// is an error.
 bool SetSize(const FileDescriptor& file, std::uint64_t bytes) {
   rlimit limit;
   if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && bytes > limit.rlim_cur) {
@@ -172,20 +173,14 @@ Result<std::shared_ptr<Segment>> Segment::Map(Role role, FileDescriptor owned,
   if (!identity || fstat(shared.get(), &info) != 0) {
     return ErrnoStatus(StatusCode::kInternal, "fstat of a segment", errno);
   }
-  Registry& registry = ProcessRegistry();
-  std::lock_guard lock(registry.mutex);
-  if (const auto known = registry.segments.find(*identity);
-      known != registry.segments.end()) {
-    if (std::shared_ptr<Segment> segment = known->second.lock()) {
-      return segment;
-    }
+  if (std::shared_ptr<Segment> known = FindMapped(*identity)) {
+    return known;
   }
   const std::uint64_t bytes = BytesToMap();
   auto* const owned_layout = MapFile<OwnedLayout>(
       owned, sizeof(OwnedLayout),
       role == Role::kOwner ? PROT_READ | PROT_WRITE : PROT_READ);
-  auto* const base =
-      MapFile<std::byte>(shared, bytes, PROT_READ | PROT_WRITE);
+  auto* const base = MapFile<std::byte>(shared, bytes, PROT_READ | PROT_WRITE);
   // A peer does not need it any more.
   FileDescriptor sealed =
       role == Role::kOwner ? Seal(std::move(owned)) : FileDescriptor();
@@ -207,7 +202,26 @@ Result<std::shared_ptr<Segment>> Segment::Map(Role role, FileDescriptor owned,
   segment->shared_file_ = std::move(shared);
   segment->file_bytes_ = info.st_size;
   segment->end_ = info.st_size;
-  registry.segments[*identity] = segment;
+  return KeepFirst(*identity, segment);
+}
+
+std::shared_ptr<Segment> Segment::FindMapped(const Identity& identity) {
+  Registry& registry = ProcessRegistry();
+  std::lock_guard lock(registry.mutex);
+  const auto known = registry.segments.find(identity);
+  return known != registry.segments.end() ? known->second.lock() : nullptr;
+}
+
+// Two threads may have mapped the same one: what the first has is for both.
+std::shared_ptr<Segment> Segment::KeepFirst(
+    const Identity& identity, const std::shared_ptr<Segment>& segment) {
+  Registry& registry = ProcessRegistry();
+  std::lock_guard lock(registry.mutex);
+  std::weak_ptr<Segment>& known = registry.segments[identity];
+  if (std::shared_ptr<Segment> first = known.lock()) {
+    return first;
+  }
+  known = segment;
   return segment;
 }
 

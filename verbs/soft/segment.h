@@ -73,6 +73,9 @@ class Segment {
           std::uint64_t mapped_bytes);
 
   static Registry& ProcessRegistry();
+  static std::shared_ptr<Segment> FindMapped(const Identity& identity);
+  static std::shared_ptr<Segment> KeepFirst(
+      const Identity& identity, const std::shared_ptr<Segment>& segment);
   static std::optional<Identity> IdentityOf(const FileDescriptor& owned,
                                             const FileDescriptor& shared);
 

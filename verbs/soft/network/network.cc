@@ -97,16 +97,14 @@ std::uint16_t Network::PortOf(std::uint32_t qpn) const {
 
 bool Network::Listen(std::uint32_t block) {
   listeners_.clear();
-  // Without a key anybody could connect.
-  if (options_.key.empty() ||
-      (!options_.other_hosts && options_.host_id.empty())) {
+  if (!ReachesThisHost()) {
     return true;
   }
   const std::uint16_t port = PortOf(block << kIndexBits);
   const bool anywhere =
       options_.other_hosts && options_.interfaces.admits_all();
-  bool ok = Keep(anywhere ? ListenAnywhere(port)
-                          : ListenIpv4(INADDR_LOOPBACK, port));
+  bool ok =
+      Keep(anywhere ? ListenAnywhere(port) : ListenIpv4(INADDR_LOOPBACK, port));
   std::vector<ibv_gid> gids;
   for (int i = 0; ok && options_.other_hosts && !anywhere; ++i) {
     Port::Entry entry;
@@ -114,11 +112,11 @@ bool Network::Listen(std::uint32_t block) {
       break;
     }
     // Two interfaces may have the same address.
-    const bool is_new = entry.interface != 0 && !IsLoopback(entry.gid) &&
-                        std::none_of(gids.begin(), gids.end(),
-                                     [&entry](const ibv_gid& one) {
-                                       return SameGid(one, entry.gid);
-                                     });
+    const bool is_new =
+        entry.interface != 0 && !IsLoopback(entry.gid) &&
+        std::none_of(gids.begin(), gids.end(), [&entry](const ibv_gid& one) {
+          return SameGid(one, entry.gid);
+        });
     if (is_new) {
       gids.push_back(entry.gid);
       ok = Keep(ListenAtGid(entry.gid, port));
@@ -144,12 +142,16 @@ bool Network::Keep(FileDescriptor listener) {
 void Network::OnStranger(const Status& reason) {
   const int count = ++strangers_;
   if (count <= kMostStrangersLogged) {
-    logger_.Warning("soft0: refused a connection over TCP: " +
-                    reason.message() +
-                    (count == kMostStrangersLogged
-                         ? "; further ones are not logged"
-                         : ""));
+    logger_.Warning(
+        "soft0: refused a connection over TCP: " + reason.message() +
+        (count == kMostStrangersLogged ? "; further ones are not logged" : ""));
   }
+}
+
+// Without a key anybody could connect, or be connected to.
+bool Network::ReachesThisHost() const {
+  return !options_.key.empty() &&
+         (options_.other_hosts || !options_.host_id.empty());
 }
 
 int Network::Check(const ibv_gid& peer) const {

@@ -40,9 +40,10 @@ class Network {
   // Blocks below this have a port.
   std::uint32_t blocks() const;
   // Listens at the block's port; false with EADDRINUSE: somebody else has that
-  // block. Only where the options have a key: on the addresses of the interfaces
-  // where they admit other hosts, on loopback where they have a host id. A host
-  // where nobody may listen has its queue pairs to itself; that is no error.
+  // block. Only where the options have a key: on the addresses of the
+  // interfaces where they admit other hosts, on loopback where they have a host
+  // id. A host where nobody may listen has its queue pairs to itself; that is
+  // no error.
   bool Listen(std::uint32_t block);
   // Whoever waits for something anyway waits for these to be readable, and then
   // says so: once.
@@ -53,6 +54,9 @@ class Network {
   // Whether queue pairs may be connected to that host; if not, an errno, and
   // the reason in the log: EACCES where no secret is set.
   int Check(const ibv_gid& peer) const;
+  // Whether contexts of this host may be reached as if they were of another:
+  // because host ids say so, or network namespaces have one address in common.
+  bool ReachesThisHost() const;
 
   // Sees to it that `peer`, of the queue pair of index `qp_index`, gets a
   // connection, and a new one if that is lost, for as long as it exists.

@@ -47,7 +47,7 @@ std::unique_ptr<NetworkLoop> NetworkLoop::Start(Context* context,
   try {
     loop.reset(new NetworkLoop(context, network));
     if (loop->AddListeners()) {
-      loop->thread_ = std::thread([raw = loop.get()] { raw->io_.run(); });
+      loop->thread_ = std::thread([raw = loop.get()] { raw->Run(); });
     } else {
       loop = nullptr;
     }
@@ -61,9 +61,12 @@ bool NetworkLoop::AddListeners() {
   for (const FileDescriptor& listener : network_->listeners()) {
     sockaddr_storage address;
     socklen_t length = sizeof address;
+    if (getsockname(listener.get(), reinterpret_cast<sockaddr*>(&address),
+                    &length) != 0) {
+      return false;
+    }
     const int copy = fcntl(listener.get(), F_DUPFD_CLOEXEC, 0);
-    if (copy < 0 || getsockname(copy, reinterpret_cast<sockaddr*>(&address),
-                                &length) != 0) {
+    if (copy < 0) {
       return false;
     }
     acceptors_.push_back(std::make_unique<Acceptor>(
@@ -71,6 +74,16 @@ bool NetworkLoop::AddListeners() {
     Accept(acceptors_.back().get());
   }
   return true;
+}
+
+void NetworkLoop::Run() {
+  while (!io_.stopped()) {
+    try {
+      io_.run();
+    } catch (const std::exception&) {
+      // No memory: what was being done is lost, as a packet may be.
+    }
+  }
 }
 
 void NetworkLoop::Stop() {
@@ -89,24 +102,23 @@ void NetworkLoop::Stop() {
 // --- Connections that peers make ---------------------------------------------
 
 void NetworkLoop::Accept(Acceptor* acceptor) {
-  acceptor->socket.async_accept(
-      [this, acceptor](const error_code& error, tcp::socket socket) {
-        if (stopping_) {
-          return;
-        }
-        if (!error) {
-          Meet(std::move(socket));
-          Accept(acceptor);
-          return;
-        }
-        acceptor->pause.expires_after(kAcceptPause);
-        acceptor->pause.async_wait(
-            [this, acceptor](const error_code& cancelled) {
-              if (!cancelled && !stopping_) {
-                Accept(acceptor);
-              }
-            });
-      });
+  acceptor->socket.async_accept([this, acceptor](const error_code& error,
+                                                 tcp::socket socket) {
+    if (stopping_) {
+      return;
+    }
+    if (!error) {
+      Meet(std::move(socket));
+      Accept(acceptor);
+      return;
+    }
+    acceptor->pause.expires_after(kAcceptPause);
+    acceptor->pause.async_wait([this, acceptor](const error_code& cancelled) {
+      if (!cancelled && !stopping_) {
+        Accept(acceptor);
+      }
+    });
+  });
 }
 
 void NetworkLoop::Meet(tcp::socket socket) {

@@ -43,9 +43,10 @@ class NetworkLoop {
              boost::asio::ip::tcp::socket socket, const std::string& first);
 
  private:
+  void Run();
   struct Acceptor {
-    Acceptor(boost::asio::io_context* io,
-             const boost::asio::ip::tcp& protocol, int fd)
+    Acceptor(boost::asio::io_context* io, const boost::asio::ip::tcp& protocol,
+             int fd)
         : socket(*io, protocol, fd), pause(*io) {}
 
     boost::asio::ip::tcp::acceptor socket;

@@ -40,6 +40,10 @@ bool PacketRequester::is_read(std::uint32_t number) const {
 }
 
 void PacketRequester::OnConnected() {
+  if (!ever_connected_) {
+    ever_connected_ = true;
+    silent_since_.reset();  // to connect is not the wire's time
+  }
   connected_ = true;
   begun_ = false;
   GoBackTo(queue_.completed());
@@ -384,8 +388,11 @@ Clock::time_point PacketRequester::Expire(Clock::time_point now) {
   if (retries_.transport_timeout() == Clock::duration::zero()) {
     return Clock::time_point::max();
   }
-  const Clock::time_point expiry =
-      *silent_since_ + retries_.transport_timeout();
+  const Clock::duration patience =
+      ever_connected_ ? retries_.transport_timeout()
+                      : std::max<Clock::duration>(retries_.transport_timeout(),
+                                                  kPatienceWithoutConnection);
+  const Clock::time_point expiry = *silent_since_ + patience;
   if (now < expiry) {
     return expiry;
   }

@@ -92,6 +92,7 @@ class PacketRequester {
   std::uint32_t first_psn_ = 0;
   std::uint32_t most_reads_ = 1;
   bool connected_ = false;
+  bool ever_connected_ = false;
 
   std::uint32_t next_ = 0;         // the request to send from, and
   std::uint64_t next_offset_ = 0;  // where in it

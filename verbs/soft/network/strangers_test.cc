@@ -157,8 +157,7 @@ TEST(StrangersAreLogged, WhereTheUserSeesIt) {
   EXPECT_NE(lines.front().find("refused a connection over TCP"),
             std::string::npos)
       << lines.front();
-  EXPECT_NE(lines.back().find("further ones are not logged"),
-            std::string::npos)
+  EXPECT_NE(lines.back().find("further ones are not logged"), std::string::npos)
       << lines.back();
 }
 
@@ -183,7 +182,8 @@ TEST_F(Strangers, WrongSecretOrClaimIsNotWelcome) {
     claim.to_qpn ^= i == 2 ? 1 : 0;  // one that does not exist
     claim.to_qpn ^= i == 3 ? 0xff000000 : 0;
     claim.type = i == 4 ? IBV_QPT_UC : IBV_QPT_RC;
-    EXPECT_FALSE(RawConnection(victim_->qp->qp_num).Introduce(kTestKey, claim)) << i;
+    EXPECT_FALSE(RawConnection(victim_->qp->qp_num).Introduce(kTestKey, claim))
+        << i;
   }
   EXPECT_TRUE(RawConnection(victim_->qp->qp_num).Introduce(kTestKey, good));
   Exchange();

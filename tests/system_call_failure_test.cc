@@ -28,7 +28,7 @@
 
 namespace {
 
-constexpr const char* kOperatorNew = "operator new";
+constexpr const char* kOperatorNew = "operator_new";
 
 }  // namespace
 

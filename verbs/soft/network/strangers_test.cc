@@ -22,6 +22,8 @@ namespace ringpipe::verbs::soft {
 namespace {
 
 constexpr std::uint32_t kFakeQpn = 5;  // no context has block 0
+// Of a context that is not there. The lower of two numbers connects.
+constexpr std::uint32_t kHighestQpn = (1u << 24) - 1;
 
 // A connection to the context of queue pair `qpn`, made by hand.
 class RawConnection {
@@ -159,6 +161,30 @@ TEST(StrangersAreLogged, WhereTheUserSeesIt) {
       << lines.front();
   EXPECT_NE(lines.back().find("further ones are not logged"), std::string::npos)
       << lines.back();
+}
+
+// A context of this host whose socket is not there, or is somebody else's, is
+// not looked for at a TCP port that anybody may have taken.
+TEST(LocalPeers, AreNotLookedForOverTcp) {
+  const FileDescriptor listener(
+      socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<std::uint16_t>(
+      Options().first_port + BlockOf(kHighestQpn)));
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  ASSERT_EQ(bind(listener.get(), reinterpret_cast<sockaddr*>(&address),
+                 sizeof address),
+            0);
+  ASSERT_EQ(listen(listener.get(), 1), 0);
+  Endpoint endpoint;
+  Identity absent = endpoint.identity();
+  absent.qpn = kHighestQpn;
+  endpoint.Connect(absent);
+  ASSERT_EQ(endpoint.Send(1, {endpoint.Sge(0, 8)}), 0);
+  EXPECT_EQ(endpoint.Poll().value().status, IBV_WC_RETRY_EXC_ERR);
+  pollfd connection = {listener.get(), POLLIN, 0};
+  EXPECT_EQ(poll(&connection, 1, 0), 0);
 }
 
 TEST_F(Strangers, ThoseWhoSayNothingDoNotKeepPeersOut) {

@@ -201,9 +201,7 @@ void MemberSession::OnClosed(const Status& reason) {
     return;
   }
   if (authenticated_) {
-    Fail({StatusCode::kPeerLost,
-          DescribeRank(0) + " died: its bootstrap connection closed (" +
-              reason.message() + ")"});
+    Fail(RankLost(DescribeRank(0), reason));
     return;
   }
   connection_.reset();
@@ -302,14 +300,7 @@ void MemberSession::OnNeighbourLost(int neighbour, const Status& why) {
         HasDeparted(neighbour)) {
       return;
     }
-    Fail({StatusCode::kPeerLost,
-          DescribeRank(neighbour) +
-              (why.code() == StatusCode::kPeerLost
-                   ? " died: its bootstrap connection closed (" +
-                         why.message() + ")"
-                   : " was cut off, for what it sent over its bootstrap "
-                     "connection: " +
-                         why.message())});
+    Fail(RankLost(DescribeRank(neighbour), why));
   });
 }
 

@@ -405,15 +405,7 @@ void RootSession::OnRankClosed(int rank, const Status& reason) {
   if (!failed() && !leaving()) {
     const std::string who = "rank " + std::to_string(rank) + " (" +
                             joined_as_[rank].ToString() + ")";
-    Fail(reason.code() == StatusCode::kPeerLost
-             ? Status(StatusCode::kPeerLost,
-                      who + " died: its bootstrap connection closed (" +
-                          reason.message() + ")")
-             : Status(StatusCode::kPeerLost, who +
-                                                 " was cut off, for what it "
-                                                 "sent over its bootstrap "
-                                                 "connection: " +
-                                                 reason.message()));
+    Fail(RankLost(who, reason));
   }
   FinishLeavingIfAlone();
 }

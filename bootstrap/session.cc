@@ -265,6 +265,16 @@ void Session::FinishLeaving() {
   changed_.notify_all();
 }
 
+Status Session::RankLost(const std::string& who, const Status& reason) {
+  return {StatusCode::kPeerLost,
+          who + (reason.code() == StatusCode::kPeerLost
+                     ? " has ended, or cannot be reached: its bootstrap "
+                       "connection closed ("
+                     : " was cut off, for what it sent over its bootstrap "
+                       "connection (") +
+              reason.message() + ")"};
+}
+
 void Session::FailForWantOfMemory() noexcept {
   try {
     Fail(OutOfMemory());

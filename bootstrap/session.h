@@ -82,6 +82,8 @@ class Session {
 
   // What they use for it. Fail from any thread, the others on the io thread.
   void Fail(const Status& reason);
+  // The status of the loss of a rank whose connection ended for `reason`.
+  static Status RankLost(const std::string& who, const Status& reason);
   void FailForWantOfMemory() noexcept;
   void CompleteJoin(std::vector<std::string> identities);
   void CompleteCall(Result<std::vector<std::string>> result);

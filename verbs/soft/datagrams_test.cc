@@ -1,6 +1,7 @@
 // UD: datagrams between queue pairs that are not connected.
 #include "verbs/soft/datagrams.h"
 
+#include <netinet/in.h>
 #include <poll.h>
 #include <string.h>
 
@@ -10,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "auth/mac.h"
 #include "base/deadline.h"
 #include "base/liveness_bound.h"
 #include "gtest/gtest.h"
@@ -199,6 +201,47 @@ TEST(Datagrams, ThatNobodyPollsForWaitForRoomAndNotForATimer) {
     }
   }
   EXPECT_LT(Clock::now() - start, LivenessBound(std::chrono::seconds(1)));
+}
+
+// As a datagram comes over UDP to a queue pair: with the MAC by `key`.
+std::string UdpDatagram(const UdEndpoint& to, const std::string& key) {
+  DatagramHeader header;
+  header.dest_qpn = to.qp->qp_num;
+  header.src_qpn = 1;
+  header.qkey = kQkey;
+  std::string bytes(reinterpret_cast<const char*>(&header), sizeof header);
+  bytes += "payload!";
+  const Result<Mac> mac =
+      ComputeMac(key, {"ringpipe software verbs datagram", bytes});
+  bytes.append(reinterpret_cast<const char*>(mac.value().data()), sizeof(Mac));
+  return bytes;
+}
+
+TEST(Datagrams, OverUdpWithoutTheSecretAreDropped) {
+  Options options;
+  options.key = "the secret";
+  options.other_hosts = true;
+  UdEndpoint endpoint(options);
+  ASSERT_EQ(endpoint.Receive(1, 0, kGrhBytes + kMaxDatagramBytes), 0);
+  const FileDescriptor socket(
+      ::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<std::uint16_t>(
+      options.first_port + BlockOf(endpoint.qp->qp_num)));
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  const auto send = [&](const std::string& key) {
+    const std::string bytes = UdpDatagram(endpoint, key);
+    EXPECT_EQ(sendto(socket.get(), bytes.data(), bytes.size(), 0,
+                     reinterpret_cast<const sockaddr*>(&address),
+                     sizeof address),
+              static_cast<ssize_t>(bytes.size()));
+  };
+  send("");
+  send("another secret");
+  EXPECT_FALSE(endpoint.Poll(std::chrono::milliseconds(100)));
+  send(options.key);
+  EXPECT_TRUE(endpoint.Poll());
 }
 
 // A receiver that does not poll must not hold its senders up for ever.

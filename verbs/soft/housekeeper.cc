@@ -147,8 +147,11 @@ void Housekeeper::Handle(int fd) {
   } else if (fd == listener_.get()) {
     Accept();
   } else if (context_->network().IsListener(fd)) {
-    epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
-    context_->network().OnListenerReadable();
+    if (context_->network().OnListenerReadable()) {
+      epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
+    } else {
+      std::this_thread::sleep_for(kPause);
+    }
   } else if (requesters_.contains(fd)) {
     HandleRequester(fd);
   } else {

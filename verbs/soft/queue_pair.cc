@@ -198,8 +198,7 @@ int QueuePair::ConnectToPeer() {
       this, &send_queue_, &retries_,
       QueuePairAddress{context_->port().Source(attr_.ah_attr), number()}, peer,
       owned_.recv_psn, std::move(responder));
-  context_->network().Connect(remote_, index_);
-  return 0;
+  return context_->network().Connect(remote_, index_);
 }
 
 std::shared_ptr<RemotePeer> QueuePair::FindRemote(

@@ -181,16 +181,18 @@ bool Network::IsListener(int fd) const {
       [fd](const FileDescriptor& listener) { return listener.get() == fd; });
 }
 
-void Network::OnListenerReadable() { Loop(); }
+bool Network::OnListenerReadable() { return Loop() != nullptr; }
 
-void Network::Connect(const std::shared_ptr<RemotePeer>& peer,
-                      std::uint32_t qp_index) {
-  if (!peer->connects()) {
-    return;  // the other end does
+int Network::Connect(const std::shared_ptr<RemotePeer>& peer,
+                     std::uint32_t qp_index) {
+  NetworkLoop* const loop = Loop();
+  if (loop == nullptr) {
+    return EAGAIN;
   }
-  if (NetworkLoop* loop = Loop()) {
+  if (peer->connects()) {  // else the other end does
     loop->Connect(peer, qp_index);
   }
+  return 0;
 }
 
 void Network::Stop() {

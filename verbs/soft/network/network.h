@@ -49,7 +49,8 @@ class Network {
   // says so: once.
   const std::vector<FileDescriptor>& listeners() const { return listeners_; }
   bool IsListener(int fd) const;
-  void OnListenerReadable();
+  // False where there is no thread to accept it.
+  bool OnListenerReadable();
 
   // Whether queue pairs may be connected to that host; if not, an errno, and
   // the reason in the log: EACCES where no secret is set.
@@ -60,7 +61,8 @@ class Network {
 
   // Sees to it that `peer`, of the queue pair of index `qp_index`, gets a
   // connection, and a new one if that is lost, for as long as it exists.
-  void Connect(const std::shared_ptr<RemotePeer>& peer, std::uint32_t qp_index);
+  // 0, or an errno where there is no thread to do it.
+  int Connect(const std::shared_ptr<RemotePeer>& peer, std::uint32_t qp_index);
 
   // Ends the thread. No RemotePeer may have a connection any more.
   void Stop();

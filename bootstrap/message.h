@@ -18,6 +18,9 @@
 
 namespace ringpipe {
 
+// Ranks of different versions do not join.
+inline constexpr uint32_t kBootstrapVersion = 2;
+
 inline constexpr size_t kMostBlobBytes = 1 << 20;
 inline constexpr size_t kMostReplyBytes = 256;
 // GatheredBlobs takes blobs until it has this many bytes; so one message has at

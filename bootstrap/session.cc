@@ -267,11 +267,12 @@ void Session::FinishLeaving() {
 
 Status Session::RankLost(const std::string& who, const Status& reason) {
   return {StatusCode::kPeerLost,
-          who + (reason.code() == StatusCode::kPeerLost
-                     ? " has ended, or cannot be reached: its bootstrap "
-                       "connection closed ("
-                     : " was cut off, for what it sent over its bootstrap "
-                       "connection (") +
+          who +
+              (reason.code() == StatusCode::kPeerLost
+                   ? " has ended, or cannot be reached: its bootstrap "
+                     "connection closed ("
+                   : " was cut off, for what it sent over its bootstrap "
+                     "connection (") +
               reason.message() + ")"};
 }
 

@@ -27,9 +27,6 @@
 
 namespace ringpipe {
 
-// Of the messages between ranks; ranks of different versions do not join.
-inline constexpr uint32_t kBootstrapVersion = 2;
-
 // "1, 3 to 5, 9"; names at most 16 runs of ranks.
 std::string FormatRanks(const std::set<int>& ranks);
 

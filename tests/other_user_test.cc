@@ -319,8 +319,10 @@ int AttackJoin() {
   }
   const std::string job = std::getenv(kTargetVariable);
   RawPeer peer(job);
-  const bool joined = peer.Authenticate(
-      {.secret = "", .purpose = "bootstrap", .job_id = job, .version = 1});
+  const bool joined = peer.Authenticate({.secret = "",
+                                         .purpose = "bootstrap",
+                                         .job_id = job,
+                                         .version = kBootstrapVersion});
   Print(joined ? "join done" : "join closed");
   Print(peer.WaitForClose() ? "closed" : "open");
   Print("end");

@@ -223,8 +223,7 @@ TEST(Datagrams, OverUdpWithoutTheSecretAreDropped) {
   options.other_hosts = true;
   UdEndpoint endpoint(options);
   ASSERT_EQ(endpoint.Receive(1, 0, kGrhBytes + kMaxDatagramBytes), 0);
-  const FileDescriptor socket(
-      ::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  const FileDescriptor socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   sockaddr_in address = {};
   address.sin_family = AF_INET;
   address.sin_port = htons(static_cast<std::uint16_t>(
@@ -232,10 +231,10 @@ TEST(Datagrams, OverUdpWithoutTheSecretAreDropped) {
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   const auto send = [&](const std::string& key) {
     const std::string bytes = UdpDatagram(endpoint, key);
-    EXPECT_EQ(sendto(socket.get(), bytes.data(), bytes.size(), 0,
-                     reinterpret_cast<const sockaddr*>(&address),
-                     sizeof address),
-              static_cast<ssize_t>(bytes.size()));
+    EXPECT_EQ(
+        sendto(socket.get(), bytes.data(), bytes.size(), 0,
+               reinterpret_cast<const sockaddr*>(&address), sizeof address),
+        static_cast<ssize_t>(bytes.size()));
   };
   send("");
   send("another secret");

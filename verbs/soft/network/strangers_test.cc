@@ -170,8 +170,8 @@ TEST(LocalPeers, AreNotLookedForOverTcp) {
       socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   sockaddr_in address = {};
   address.sin_family = AF_INET;
-  address.sin_port = htons(static_cast<std::uint16_t>(
-      Options().first_port + BlockOf(kHighestQpn)));
+  address.sin_port = htons(
+      static_cast<std::uint16_t>(Options().first_port + BlockOf(kHighestQpn)));
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   ASSERT_EQ(bind(listener.get(), reinterpret_cast<sockaddr*>(&address),
                  sizeof address),

@@ -15,7 +15,8 @@ class Ranks:
     """`count` ranks, shared out among the devices: the first half of them on the
     first host, the others on the second, where there are two."""
 
-    def __init__(self, program, count, arguments, device=None, prefix=()):
+    def __init__(self, program, count, arguments, device=None, prefix=(),
+                 environment=None):
         root = f"127.0.0.1:{next(_ports)}"
         self.processes = []
         try:
@@ -29,6 +30,7 @@ class Ranks:
                         "RINGPIPE_ROOT": root,
                         "RINGPIPE_SECRET": "a secret of this test",
                         **self._place(rank, count, device),
+                        **(environment or {}),
                     },
                     PATIENCE_S))
         except BaseException:

@@ -7,7 +7,6 @@
 // without privileges. So questions about exactly that path are asked about
 // /dev/null instead, which is such a device everywhere. Any other path goes
 // through as it is.
-// NOLINTNEXTLINE(bugprone-reserved-identifier): the C library asks for it.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -54,13 +53,13 @@ int faccessat(int directory, const char* path, int mode, int flags) {
 }
 
 // What stat() was before glibc 2.33, in programs that were linked then.
-// NOLINTNEXTLINE(bugprone-reserved-identifier): the C library's own name.
+// NOLINTNEXTLINE(clang-diagnostic-reserved-identifier): the C library's name.
 int __xstat(int version, const char* path, struct stat* out);
 int __xstat(int version, const char* path, struct stat* out) {
   return NEXT(__xstat)(version, Redirect(path), out);
 }
 
-// NOLINTNEXTLINE(bugprone-reserved-identifier): the C library's own name.
+// NOLINTNEXTLINE(clang-diagnostic-reserved-identifier): the C library's name.
 int __xstat64(int version, const char* path, struct stat64* out);
 int __xstat64(int version, const char* path, struct stat64* out) {
   return NEXT(__xstat64)(version, Redirect(path), out);

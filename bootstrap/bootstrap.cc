@@ -27,19 +27,21 @@ Status CheckLaunch(const Launch& launch) {
 
 }  // namespace
 
-Bootstrap::Bootstrap(std::unique_ptr<Session> session)
-    : session_(std::move(session)) {}
+Bootstrap::Bootstrap() = default;
 
 Result<std::unique_ptr<Bootstrap>> Bootstrap::Join(const Options& options) {
   RINGPIPE_RETURN_IF_ERROR(CheckLaunch(options.launch));
-  RINGPIPE_ASSIGN_OR_RETURN(std::unique_ptr<Session> session,
-                            Session::Create(options));
-  std::unique_ptr<Bootstrap> bootstrap(new Bootstrap(std::move(session)));
+  std::unique_ptr<Bootstrap> bootstrap(new Bootstrap);
+  RINGPIPE_ASSIGN_OR_RETURN(bootstrap->session_, Session::Create(options));
   RINGPIPE_RETURN_IF_ERROR(bootstrap->session_->Join());
   return bootstrap;
 }
 
-Bootstrap::~Bootstrap() { session_->Leave(); }
+Bootstrap::~Bootstrap() {
+  if (session_ != nullptr) {
+    session_->Leave();
+  }
+}
 
 int Bootstrap::rank() const { return session_->rank(); }
 

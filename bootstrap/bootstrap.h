@@ -120,7 +120,7 @@ class Bootstrap {
   int refused_connections() const;
 
  private:
-  explicit Bootstrap(std::unique_ptr<Session> session);
+  Bootstrap();
 
   std::unique_ptr<Session> session_;
 };

@@ -162,7 +162,7 @@ TEST_P(KilledRankTest, IsNamedToTheOthersWithinASecond) {
     ExpectSays(record.Wait(LivenessBound(seconds(1))), StatusCode::kPeerLost,
                {"rank " + std::to_string(GetParam()) + " (pid " +
                     std::to_string(process.pid()) + " on host ",
-                "died"});
+                "has ended"});
   }
 }
 
@@ -184,10 +184,10 @@ TEST(LivenessTest, RankKilledWhileOthersStillJoinEndsTheirJoin) {
   const Result<Message> told = waiting.Receive();
   ASSERT_TRUE(told.ok());
   ExpectSays(std::get<AbortNotice>(told.value()).reason, StatusCode::kPeerLost,
-             {"rank 2 (pid 7 on host x) died"});
+             {"rank 2 (pid 7 on host x) has ended"});
   // Late, and told all the same.
   ExpectSays(Bootstrap::Join(MakeOptions("unix:@" + name, 3, 4)).status(),
-             StatusCode::kPeerLost, {"rank 2 (pid 7 on host x) died"});
+             StatusCode::kPeerLost, {"rank 2 (pid 7 on host x) has ended"});
   EXPECT_EQ(joining.get().status().code(), StatusCode::kPeerLost);
 }
 

@@ -107,18 +107,34 @@ void RootSession::ResolveAndListen(const Address& address) {
       });
 }
 
+// Gives it the descriptor, which is closed where that fails.
+Status RootSession::Own(asio::posix::stream_descriptor* socket, int fd) {
+  error_code error;
+  socket->assign(fd, error);
+  if (!error) {
+    return Status::Ok();
+  }
+  close(fd);
+  return ErrnoStatus(StatusCode::kResourceExhausted, "epoll", error.value());
+}
+
 void RootSession::ListenOn(const std::vector<Endpoint>& endpoints, bool all) {
   Status last;
   for (const Endpoint& endpoint : endpoints) {
+    auto listener = std::make_unique<Listener>(&io_);
     const Result<int> fd = OpenListening(endpoint);
     if (fd.ok()) {
-      listeners_.push_back(std::make_unique<Listener>(&io_, fd.value()));
-      if (!all) {
-        break;
+      last = Own(&listener->socket, fd.value());
+      if (last.ok()) {
+        listeners_.push_back(std::move(listener));
+        if (!all) {
+          break;
+        }
+        continue;
       }
-      continue;
+    } else {
+      last = fd.status();
     }
-    last = fd.status();
     if (last.code() != StatusCode::kInvalidArgument) {
       // Half of an address would be another process's.
       StopListening();

@@ -35,8 +35,7 @@ class RootSession : public Session {
 
  private:
   struct Listener {
-    Listener(boost::asio::io_context* io, int fd)
-        : socket(*io, fd), pause(*io) {}
+    explicit Listener(boost::asio::io_context* io) : socket(*io), pause(*io) {}
 
     boost::asio::posix::stream_descriptor socket;
     boost::asio::steady_timer pause;  // while there is no room
@@ -68,6 +67,7 @@ class RootSession : public Session {
   };
 
   // On all endpoints, or on the first that is an address of this host.
+  static Status Own(boost::asio::posix::stream_descriptor* socket, int fd);
   void ListenOn(const std::vector<Endpoint>& endpoints, bool all);
   void ResolveAndListen(const Address& address);
   void WaitToAccept(Listener* listener);

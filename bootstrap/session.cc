@@ -75,6 +75,8 @@ Result<std::unique_ptr<Session>> Session::Create(
     RINGPIPE_RETURN_IF_ERROR(session->MakeOwnIdentity());
     RINGPIPE_RETURN_IF_ERROR(session->StartThread());
     return session;
+  } catch (const std::bad_alloc&) {
+    return OutOfMemory();
   } catch (const std::exception& error) {
     return Status(StatusCode::kResourceExhausted,
                   std::string("the bootstrap cannot start: ") + error.what() +
@@ -91,8 +93,11 @@ Status Session::StartThread() {
       try {
         io_.run();
         more = false;
-      } catch (const std::exception&) {
+      } catch (const std::bad_alloc&) {
         FailForWantOfMemory();
+      } catch (const std::exception& error) {
+        Fail({StatusCode::kInternal,
+              std::string("the bootstrap's thread: ") + error.what()});
       }
     }
   });

@@ -462,10 +462,10 @@ Status Executor::EndWithError(const Status& found) {
       // The peers find out by themselves.
     }
   }
-  if (TakeBackMemory()) {
-    return reason;
-  }
   try {
+    if (TakeBackMemory()) {
+      return reason;
+    }
     return {StatusCode::kMemoryHeld,
             "the device did not let go of the buffers in time, they must not "
             "be reused: " +

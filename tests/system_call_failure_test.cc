@@ -29,12 +29,15 @@
 namespace {
 
 constexpr const char* kOperatorNew = "operator_new";
+// Of the thread that calls the library: the others have no caller to tell.
+thread_local bool allocations_count = false;
 
 }  // namespace
 
 void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
-  return CallFails(kOperatorNew) != 0 ? nullptr
-                                      : std::malloc(bytes > 0 ? bytes : 1);
+  return allocations_count && CallFails(kOperatorNew) != 0
+             ? nullptr
+             : std::malloc(bytes > 0 ? bytes : 1);
 }
 
 void* operator new(std::size_t bytes) {
@@ -136,9 +139,17 @@ int RunOneJob(int rank, const FailingCall& call, int which) {
   const std::string job =
       NewJob() + "-" + call.name + "-" + std::to_string(which);
   Print(job);
+  const CommunicatorOptions options = OptionsFor(rank, job);
   const Holdings before;
+  Status status = OutOfMemory();
   FailCall(call.name, which);
-  const Status status = RunRank(OptionsFor(rank, job));
+  allocations_count = true;
+  try {
+    status = RunRank(options);
+  } catch (const std::bad_alloc&) {
+    // As it is.
+  }
+  allocations_count = false;
   const int made = StopFailing();
   Print(made > which ? "failed" : "whole");
   Print(call.name == kOperatorNew ? OutOfMemory().message()

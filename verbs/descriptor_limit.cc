@@ -2,8 +2,8 @@
 
 #include <sys/resource.h>
 
+#include <cstdint>
 #include <filesystem>
-#include <iterator>
 #include <string>
 #include <system_error>
 
@@ -12,15 +12,21 @@ namespace ringpipe::verbs {
 Status CheckDescriptors(int count) {
   namespace fs = std::filesystem;
   rlimit limit;
-  std::error_code error;
-  const fs::directory_iterator all("/proc/self/fd", error);
-  if (error || getrlimit(RLIMIT_NOFILE, &limit) != 0 ||
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 ||
       limit.rlim_cur == RLIM_INFINITY) {
     return Status::Ok();
   }
+  std::error_code error;
+  fs::directory_iterator descriptor("/proc/self/fd", error);
+  if (error && error != std::errc::too_many_files_open) {
+    return Status::Ok();
+  }
   // One of them is the iterator's.
-  const auto open = std::distance(fs::begin(all), fs::end(all)) - 1;
-  const auto left = static_cast<std::ptrdiff_t>(limit.rlim_cur) - open;
+  std::int64_t left = error ? 0 : static_cast<std::int64_t>(limit.rlim_cur) + 1;
+  for (; !error && descriptor != fs::directory_iterator();
+       descriptor.increment(error)) {
+    --left;
+  }
   return left >= count
              ? Status::Ok()
              : Status(

@@ -195,17 +195,22 @@ ibv_mr* Context::RegMr(ibv_pd* pd, void* address, std::size_t length,
   handle->pd = pd;
   handle->addr = address;
   handle->length = length;
-  // What can throw comes before what would have to be undone.
-  std::lock_guard lock(objects_mutex_);
-  const auto entry = mrs_.emplace(handle, std::move(mr)).first;
+  {  // what can throw comes before what would have to be undone
+    std::lock_guard lock(objects_mutex_);
+    mrs_.emplace(handle, std::move(mr));
+    ++domain->users;
+  }
   const std::uint32_t key = regions_->Register(
       domain->id, address, length, iova, static_cast<std::uint32_t>(access));
   if (key == 0) {
-    mrs_.erase(entry);
+    const int error = errno;
+    std::lock_guard lock(objects_mutex_);
+    mrs_.erase(handle);
+    --domain->users;
+    errno = error;
     return nullptr;
   }
   handle->handle = handle->lkey = handle->rkey = key;
-  ++domain->users;
   return handle;
 }
 

@@ -15,6 +15,7 @@
 #include "base/deadline.h"
 #include "base/liveness_bound.h"
 #include "gtest/gtest.h"
+#include "verbs/soft/layout.h"
 #include "verbs/soft/ud_endpoint.h"
 
 namespace ringpipe::verbs::soft {

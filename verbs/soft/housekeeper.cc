@@ -95,6 +95,9 @@ void Housekeeper::Run() {
     try {
       next = Round(next);
     } catch (const std::bad_alloc&) {
+      // What it was about to do is to be done later.
+      context_->shared().attention = 1;
+      context_->datagrams().Arm();
       next = Clock::now() + kPause;
     }
   }

@@ -198,7 +198,12 @@ int QueuePair::ConnectToPeer() {
       this, &send_queue_, &retries_,
       QueuePairAddress{context_->port().Source(attr_.ah_attr), number()}, peer,
       owned_.recv_psn, std::move(responder));
-  return context_->network().Connect(remote_, index_);
+  const int error = context_->network().Connect(remote_, index_);
+  if (error != 0) {
+    remote_.reset();
+    owned_.dest_remote = 0;
+  }
+  return error;
 }
 
 std::shared_ptr<RemotePeer> QueuePair::FindRemote(

@@ -89,18 +89,24 @@ FileDescriptor Seal(FileDescriptor file) {
                                           : FileDescriptor();
 }
 
-template <typename T>
-T* MapFile(const FileDescriptor& file, std::uint64_t bytes, int protection) {
+}  // namespace
+
+Mapping::Mapping(const FileDescriptor& file, std::uint64_t bytes,
+                 int protection)
+    : bytes_(bytes) {
   void* const base = mmap(nullptr, bytes, protection,
                           MAP_SHARED | MAP_NORESERVE, file.get(), 0);
-  if (base == MAP_FAILED) {
-    return nullptr;
+  if (base != MAP_FAILED) {
+    madvise(base, bytes, MADV_DONTDUMP);
+    data_ = static_cast<std::byte*>(base);
   }
-  madvise(base, bytes, MADV_DONTDUMP);
-  return static_cast<T*>(base);
 }
 
-}  // namespace
+Mapping::~Mapping() {
+  if (data_ != nullptr) {
+    munmap(data_, bytes_);
+  }
+}
 
 // The segments mapped in this process. It is the one piece of global state
 // here, and it must be: two contexts of one process that are peers have to use
@@ -127,24 +133,18 @@ std::optional<Segment::Identity> Segment::IdentityOf(
       {{first.st_dev, first.st_ino}, {second.st_dev, second.st_ino}}};
 }
 
-Segment::Segment(const Identity& identity, OwnedLayout* owned, std::byte* base,
-                 std::uint64_t mapped_bytes)
+Segment::Segment(const Identity& identity, Mapping owned, Mapping shared)
     : identity_(identity),
-      owned_(owned),
-      base_(base),
-      mapped_bytes_(mapped_bytes) {}
+      owned_(std::move(owned)),
+      shared_(std::move(shared)) {}
 
 Segment::~Segment() {
-  {
-    Registry& registry = ProcessRegistry();
-    std::lock_guard lock(registry.mutex);
-    auto entry = registry.segments.find(identity_);
-    if (entry != registry.segments.end() && entry->second.expired()) {
-      registry.segments.erase(entry);
-    }
+  Registry& registry = ProcessRegistry();
+  std::lock_guard lock(registry.mutex);
+  auto entry = registry.segments.find(identity_);
+  if (entry != registry.segments.end() && entry->second.expired()) {
+    registry.segments.erase(entry);
   }
-  munmap(owned_, sizeof(OwnedLayout));
-  munmap(base_, mapped_bytes_);
 }
 
 Result<std::shared_ptr<Segment>> Segment::Create() {
@@ -176,28 +176,20 @@ Result<std::shared_ptr<Segment>> Segment::Map(Role role, FileDescriptor owned,
   if (std::shared_ptr<Segment> known = FindMapped(*identity)) {
     return known;
   }
-  const std::uint64_t bytes = BytesToMap();
-  auto* const owned_layout = MapFile<OwnedLayout>(
+  Mapping owned_mapping(
       owned, sizeof(OwnedLayout),
       role == Role::kOwner ? PROT_READ | PROT_WRITE : PROT_READ);
-  auto* const base = MapFile<std::byte>(shared, bytes, PROT_READ | PROT_WRITE);
+  Mapping shared_mapping(shared, BytesToMap(), PROT_READ | PROT_WRITE);
   // A peer does not need it any more.
   FileDescriptor sealed =
       role == Role::kOwner ? Seal(std::move(owned)) : FileDescriptor();
-  if (owned_layout == nullptr || base == nullptr ||
+  if (owned_mapping.data() == nullptr || shared_mapping.data() == nullptr ||
       (role == Role::kOwner && !sealed)) {
-    const int error = errno;
-    if (owned_layout != nullptr) {
-      munmap(owned_layout, sizeof(OwnedLayout));
-    }
-    if (base != nullptr) {
-      munmap(base, bytes);
-    }
     return ErrnoStatus(StatusCode::kResourceExhausted,
-                       "cannot map a segment of soft0", error);
+                       "cannot map a segment of soft0", errno);
   }
-  std::shared_ptr<Segment> segment(
-      new Segment(*identity, owned_layout, base, bytes));
+  std::shared_ptr<Segment> segment(new Segment(
+      *identity, std::move(owned_mapping), std::move(shared_mapping)));
   segment->owned_file_ = std::move(sealed);
   segment->shared_file_ = std::move(shared);
   segment->file_bytes_ = info.st_size;
@@ -226,7 +218,7 @@ std::shared_ptr<Segment> Segment::KeepFirst(
 }
 
 void* Segment::Allocate(std::size_t bytes) {
-  if (bytes == 0 || bytes > mapped_bytes_) {
+  if (bytes == 0 || bytes > shared_.bytes()) {
     return nullptr;
   }
   const std::uint64_t need = RangeBytes(bytes);
@@ -245,11 +237,11 @@ void* Segment::Allocate(std::size_t bytes) {
     if (offset + need < start + length) {
       free_[offset + need] = start + length - offset - need;
     }
-    return base_ + offset;
+    return shared_.data() + offset;
   }
   const std::uint64_t end = end_;
   const std::uint64_t offset = RoundUp(end, align);
-  if (offset + need > mapped_bytes_) {
+  if (offset + need > shared_.bytes()) {
     errno = ENOMEM;
     return nullptr;
   }
@@ -261,13 +253,13 @@ void* Segment::Allocate(std::size_t bytes) {
   }
   end_ = offset + need;
   if (align == kHugePage) {
-    madvise(base_ + offset, need, MADV_HUGEPAGE);  // a wish, may fail
+    madvise(shared_.data() + offset, need, MADV_HUGEPAGE);  // a wish, may fail
   }
-  return base_ + offset;
+  return shared_.data() + offset;
 }
 
 void Segment::Free(void* address, std::size_t bytes) {
-  std::uint64_t offset = static_cast<std::byte*>(address) - base_;
+  std::uint64_t offset = static_cast<std::byte*>(address) - shared_.data();
   std::uint64_t length = RangeBytes(bytes);
   fallocate(shared_file_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
             static_cast<off_t>(offset), static_cast<off_t>(length));
@@ -294,9 +286,9 @@ void Segment::Free(void* address, std::size_t bytes) {
 std::uint64_t Segment::OffsetOf(const void* address,
                                 std::uint64_t bytes) const {
   const auto start = reinterpret_cast<std::uintptr_t>(address);
-  const auto base = reinterpret_cast<std::uintptr_t>(base_);
-  if (start < base + kDataOffset || start >= base + mapped_bytes_ ||
-      bytes > base + mapped_bytes_ - start) {
+  const auto base = reinterpret_cast<std::uintptr_t>(shared_.data());
+  if (start < base + kDataOffset || start >= base + shared_.bytes() ||
+      bytes > base + shared_.bytes() - start) {
     return kPrivateMemory;
   }
   return start - base;
@@ -314,7 +306,7 @@ std::byte* Segment::At(std::uint64_t offset, std::uint64_t bytes) {
     }
     file_bytes_.store(info.st_size, std::memory_order_relaxed);
   }
-  return base_ + offset;
+  return shared_.data() + offset;
 }
 
 }  // namespace ringpipe::verbs::soft

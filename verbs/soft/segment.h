@@ -19,6 +19,24 @@
 
 namespace ringpipe::verbs::soft {
 
+// A file's beginning, mapped for all who map it. Unmaps itself. Move-only.
+class Mapping {
+ public:
+  Mapping() = default;
+  // None, with errno, where it cannot be had. `protection` is mmap's.
+  Mapping(const FileDescriptor& file, std::uint64_t bytes, int protection);
+  Mapping(Mapping&& other) noexcept
+      : data_(std::exchange(other.data_, nullptr)), bytes_(other.bytes_) {}
+  ~Mapping();
+
+  std::byte* data() const { return data_; }
+  std::uint64_t bytes() const { return bytes_; }
+
+ private:
+  std::byte* data_ = nullptr;
+  std::uint64_t bytes_ = 0;
+};
+
 // The memory that a context shares with its peers: two memfds, mapped once in
 // each process that knows them. Peers cannot map the first to write to it. The
 // mapping of the second is longer than the file, so that what the owner
@@ -42,10 +60,16 @@ class Segment {
   int owned_fd() const { return owned_file_.get(); }
   int shared_fd() const { return shared_file_.get(); }
 
-  const OwnedLayout& owned() const { return *owned_; }
-  SharedLayout& shared() { return *reinterpret_cast<SharedLayout*>(base_); }
+  const OwnedLayout& owned() const {
+    return *reinterpret_cast<const OwnedLayout*>(owned_.data());
+  }
+  SharedLayout& shared() {
+    return *reinterpret_cast<SharedLayout*>(shared_.data());
+  }
   // Owner only.
-  OwnedLayout& OwnedForWriting() { return *owned_; }
+  OwnedLayout& OwnedForWriting() {
+    return *reinterpret_cast<OwnedLayout*>(owned_.data());
+  }
 
   // Zeroed pages, nullptr if there are no more. Owner only.
   void* Allocate(std::size_t bytes);
@@ -58,7 +82,7 @@ class Segment {
   // Whether so much is mapped here: less than the owner has where this
   // process's address space is limited and the owner's is not.
   bool Maps(std::uint64_t offset, std::uint64_t bytes) const {
-    return offset <= mapped_bytes_ && bytes <= mapped_bytes_ - offset;
+    return offset <= shared_.bytes() && bytes <= shared_.bytes() - offset;
   }
   // The range of the data at `offset`; nullptr where the file has none.
   std::byte* At(std::uint64_t offset, std::uint64_t bytes);
@@ -69,8 +93,7 @@ class Segment {
   using Identity = std::array<std::pair<dev_t, ino_t>, 2>;
   struct Registry;
 
-  Segment(const Identity& identity, OwnedLayout* owned, std::byte* base,
-          std::uint64_t mapped_bytes);
+  Segment(const Identity& identity, Mapping owned, Mapping shared);
 
   static Registry& ProcessRegistry();
   static std::shared_ptr<Segment> FindMapped(const Identity& identity);
@@ -83,10 +106,9 @@ class Segment {
                                               FileDescriptor shared);
 
   const Identity identity_;
-  OwnedLayout* const owned_;
-  std::byte* const base_;
-  const std::uint64_t mapped_bytes_;  // from base_ on
-  FileDescriptor owned_file_;         // the owner's
+  const Mapping owned_;
+  const Mapping shared_;
+  FileDescriptor owned_file_;  // the owner's
   FileDescriptor shared_file_;
   // The second file's length when last asked; files only grow (sealed).
   std::atomic<std::uint64_t> file_bytes_{0};

@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <string>
 #include <utility>
 
 #include "verbs/soft/layout.h"
@@ -168,9 +169,13 @@ NetworkLoop* Network::Loop() {
   std::lock_guard lock(mutex_);
   if (loop_ == nullptr && !stopped_) {
     loop_ = NetworkLoop::Start(context_, this);
-    if (loop_ == nullptr) {
-      logger_.Error("soft0: cannot start the network thread");
+    const int error = errno;
+    if (loop_ == nullptr && !start_failed_) {
+      start_failed_ = true;
+      logger_.Error("soft0: cannot start the network thread: " +
+                    std::string(strerrordesc_np(error)));
     }
+    errno = error;
   }
   return loop_.get();
 }
@@ -187,7 +192,7 @@ int Network::Connect(const std::shared_ptr<RemotePeer>& peer,
                      std::uint32_t qp_index) {
   NetworkLoop* const loop = Loop();
   if (loop == nullptr) {
-    return EAGAIN;
+    return errno;
   }
   if (peer->connects()) {  // else the other end does
     loop->Connect(peer, qp_index);

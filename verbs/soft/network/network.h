@@ -78,7 +78,7 @@ class Network {
 
  private:
   // The loop, which begins to run now if it has not; nullptr: it cannot.
-  NetworkLoop* Loop();
+  NetworkLoop* Loop();  // nullptr with errno
   // False where the address is in use.
   bool Keep(FileDescriptor listener);
 
@@ -89,6 +89,7 @@ class Network {
   std::vector<FileDescriptor> listeners_;
   std::atomic<int> strangers_{0};
   std::mutex mutex_;
+  bool start_failed_ = false;
   std::unique_ptr<NetworkLoop> loop_;
   bool stopped_ = false;
 };

@@ -3,10 +3,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <boost/asio/post.hpp>
+#include <boost/system/system_error.hpp>
 #include <chrono>
+#include <new>
 #include <string>
 #include <system_error>
 
@@ -51,8 +54,15 @@ std::unique_ptr<NetworkLoop> NetworkLoop::Start(Context* context,
     } else {
       loop = nullptr;
     }
-  } catch (const std::exception&) {  // no thread, no descriptor, no memory
+  } catch (const std::system_error& error) {  // no thread, no descriptor
     loop = nullptr;
+    errno = error.code().value();
+  } catch (const boost::system::system_error& error) {
+    loop = nullptr;
+    errno = error.code().value();
+  } catch (const std::bad_alloc&) {
+    loop = nullptr;
+    errno = ENOMEM;
   }
   return loop;
 }
@@ -65,12 +75,19 @@ bool NetworkLoop::AddListeners() {
                     &length) != 0) {
       return false;
     }
+    acceptors_.push_back(std::make_unique<Acceptor>(&io_));
     const int copy = fcntl(listener.get(), F_DUPFD_CLOEXEC, 0);
     if (copy < 0) {
       return false;
     }
-    acceptors_.push_back(std::make_unique<Acceptor>(
-        &io_, address.ss_family == AF_INET ? tcp::v4() : tcp::v6(), copy));
+    error_code error;
+    acceptors_.back()->socket.assign(
+        address.ss_family == AF_INET ? tcp::v4() : tcp::v6(), copy, error);
+    if (error) {
+      close(copy);
+      errno = error.value();
+      return false;
+    }
     Accept(acceptors_.back().get());
   }
   return true;
@@ -81,21 +98,25 @@ void NetworkLoop::Run() {
     try {
       io_.run();
     } catch (const std::exception&) {
-      // No memory: what was being done is lost, as a packet may be.
+      // No memory: what was being done is lost, and the peer's timeout tells.
     }
   }
 }
 
 void NetworkLoop::Stop() {
-  asio::post(io_, [this] {
-    stopping_ = true;
-    if (lingering_ == 0) {
-      io_.stop();
-      return;
-    }
-    stop_timer_.expires_after(kStopPatience);
-    stop_timer_.async_wait([this](const error_code&) { io_.stop(); });
-  });
+  try {
+    asio::post(io_, [this] {
+      stopping_ = true;
+      if (lingering_ == 0) {
+        io_.stop();
+        return;
+      }
+      stop_timer_.expires_after(kStopPatience);
+      stop_timer_.async_wait([this](const error_code&) { io_.stop(); });
+    });
+  } catch (const std::bad_alloc&) {
+    io_.stop();
+  }
   thread_.join();
 }
 
@@ -108,8 +129,8 @@ void NetworkLoop::Accept(Acceptor* acceptor) {
       return;
     }
     if (!error) {
+      Accept(acceptor);  // whatever becomes of this one
       Meet(std::move(socket));
-      Accept(acceptor);
       return;
     }
     acceptor->pause.expires_after(kAcceptPause);

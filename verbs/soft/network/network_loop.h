@@ -45,9 +45,7 @@ class NetworkLoop {
  private:
   void Run();
   struct Acceptor {
-    Acceptor(boost::asio::io_context* io, const boost::asio::ip::tcp& protocol,
-             int fd)
-        : socket(*io, protocol, fd), pause(*io) {}
+    explicit Acceptor(boost::asio::io_context* io) : socket(*io), pause(*io) {}
 
     boost::asio::ip::tcp::acceptor socket;
     boost::asio::steady_timer pause;

@@ -7,6 +7,7 @@
 #include <boost/asio/post.hpp>
 #include <boost/asio/write.hpp>
 #include <chrono>
+#include <new>
 #include <span>
 
 #include "verbs/soft/context.h"
@@ -66,10 +67,14 @@ void PeerConnection::NotifyWhenWritable() {
 
 void PeerConnection::Finish(std::vector<std::byte> rest) {
   finished_ = true;
-  asio::post(socket_.get_executor(),
-             [self = shared_from_this(), rest = std::move(rest)]() mutable {
-               self->Linger(std::move(rest));
-             });
+  try {
+    asio::post(socket_.get_executor(),
+               [self = shared_from_this(), rest = std::move(rest)]() mutable {
+                 self->Linger(std::move(rest));
+               });
+  } catch (const std::bad_alloc&) {
+    shutdown(fd_, SHUT_RDWR);  // which its handlers see
+  }
 }
 
 // --- The network thread ------------------------------------------------------

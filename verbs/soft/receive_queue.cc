@@ -95,7 +95,7 @@ std::uint32_t ReceiveQueue::waiting() const {
 }
 
 void ReceiveQueue::SeePosted() const {
-  static_cast<void>(shared_.posted.load(std::memory_order_acquire));
+  static_cast<void>(owned_.posted.load(std::memory_order_acquire));
   if (source_ != nullptr) {
     source_->SeePosted();
   }

@@ -56,7 +56,7 @@ class SharedReceiveQueue
   ibv_srq* verbs() { return this; }
   // As ReceiveQueue's.
   void SeePosted() const {
-    static_cast<void>(ring_.posted.load(std::memory_order_acquire));
+    static_cast<void>(owned_.posted.load(std::memory_order_acquire));
   }
   std::uint32_t index() const { return handle; }
   std::uint32_t depth() const { return depth_; }

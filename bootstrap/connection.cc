@@ -4,6 +4,7 @@
 
 #include <array>
 #include <boost/asio/buffer.hpp>
+#include <boost/asio/error.hpp>
 #include <boost/asio/write.hpp>
 #include <string_view>
 
@@ -163,11 +164,17 @@ void Connection::Write() {
         if (self->closed()) {
           return;
         }
-        if (error) {
+        if (error == asio::error::broken_pipe ||
+            error == asio::error::connection_reset) {
           // Why the peer closed, it may have said: let Read find that, and
           // then the end.
           self->outgoing_.clear();
           self->finish_sending_ = true;
+          return;
+        }
+        if (error) {
+          self->Fail(ErrnoStatus(StatusCode::kResourceExhausted,
+                                 "sending a message", error.value()));
           return;
         }
         self->outgoing_.pop_front();

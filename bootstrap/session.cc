@@ -271,6 +271,9 @@ void Session::FinishLeaving() {
 }
 
 Status Session::RankLost(const std::string& who, const Status& reason) {
+  if (reason.code() == StatusCode::kResourceExhausted) {
+    return reason.WithContext("the bootstrap connection to " + who);
+  }
   return {StatusCode::kPeerLost,
           who +
               (reason.code() == StatusCode::kPeerLost

@@ -53,6 +53,16 @@ std::string DescribeOperation(const Digest& digest) {
          Describe(digest) + ",";
 }
 
+// Whether an error of the creation is this rank's own business, so that others
+// have to be told whose it is.
+bool IsOfOneRank(StatusCode code) {
+  return code == StatusCode::kInvalidArgument ||
+         code == StatusCode::kUnavailable ||
+         code == StatusCode::kResourceExhausted ||
+         code == StatusCode::kPermissionDenied ||
+         code == StatusCode::kDeviceError;
+}
+
 }  // namespace
 
 Engine::Engine(const Environment& environment, const Launch& launch,
@@ -85,7 +95,10 @@ Result<std::unique_ptr<Engine>> Engine::Create(
     status = engine->ConnectAll(deadline);
   }
   if (!status.ok()) {
-    engine->Fail(status);
+    engine->Fail(IsOfOneRank(status.code())
+                     ? status.WithContext("rank " +
+                                          std::to_string(engine->rank()))
+                     : status);
     return engine->failure();
   }
   return engine;

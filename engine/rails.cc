@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <fstream>
 #include <utility>
 
@@ -42,11 +43,12 @@ Result<std::string> HostIdentity(const Environment& environment,
   const bool has_boot = std::getline(file, boot) && !boot.empty();
   if (!has_boot || stat(network.c_str(), &net) != 0) {
     // To guess would take ranks of different hosts for neighbours.
-    return Status(StatusCode::kUnavailable,
-                  "cannot read " + (has_boot ? network : boot_id) +
-                      ", which tells this host from others: mount /proc, or "
-                      "set RINGPIPE_HOST_ID to the host's name on all of its "
-                      "ranks");
+    return ErrnoStatus(StatusCode::kUnavailable,
+                       "cannot read " + (has_boot ? network : boot_id) +
+                           ", which tells this host from others (mount /proc, "
+                           "or set RINGPIPE_HOST_ID to the host's name on all "
+                           "of its ranks)",
+                       errno);
   }
   return boot + " net:" + std::to_string(net.st_ino);
 }

@@ -63,11 +63,11 @@
   CALL(FILE*, fopen64, EMFILE, NULL, (const char* a, const char* b), (a, b))   \
   CALL(int, pipe2, EMFILE, -1, (int a[2], int b), (a, b))                      \
   CALL(int, poll, ENOMEM, -1, (struct pollfd * a, nfds_t b, int c), (a, b, c)) \
-  CALL(ssize_t, process_vm_readv, ENOMEM, -1,                                  \
+  CALL(ssize_t, process_vm_readv, EPERM, -1,                                   \
        (pid_t a, const struct iovec* b, unsigned long c,                       \
         const struct iovec* d, unsigned long e, unsigned long f),              \
        (a, b, c, d, e, f))                                                     \
-  CALL(ssize_t, process_vm_writev, ENOMEM, -1,                                 \
+  CALL(ssize_t, process_vm_writev, EPERM, -1,                                  \
        (pid_t a, const struct iovec* b, unsigned long c,                       \
         const struct iovec* d, unsigned long e, unsigned long f),              \
        (a, b, c, d, e, f))                                                     \

@@ -231,7 +231,10 @@ class SystemCallFailure
       ++survived_;
       return;
     }
-    EXPECT_NE(account.status.find(account.error), std::string::npos);
+    // Without an address of an interface the device says just that.
+    EXPECT_TRUE(account.status.find(account.error) != std::string::npos ||
+                account.status.find("no network interface") !=
+                    std::string::npos);
     if (!own.ok()) {
       const std::string name =
           "rank " + std::to_string(std::get<0>(GetParam()));

@@ -96,7 +96,9 @@ class Target {
   PacketReader reader_;
 };
 
-Target::Target() : library_(CreateSoftLibrary({})) {
+// Its peer is on what is to be another host.
+Target::Target()
+    : library_(CreateSoftLibrary({.host_id = "fuzzed", .key = "fuzzed"})) {
   ibv_device** devices = library_->get_device_list(nullptr);
   context_ = library_->open_device(devices[0]);
   Require(context_ != nullptr, "open_device");

@@ -94,14 +94,17 @@ Result<std::unique_ptr<Engine>> Engine::Create(
     // Its barrier comes last: from then on nothing fails on one rank alone.
     status = engine->ConnectAll(deadline);
   }
-  if (!status.ok()) {
-    engine->Fail(IsOfOneRank(status.code())
-                     ? status.WithContext("rank " +
-                                          std::to_string(engine->rank()))
-                     : status);
-    return engine->failure();
+  if (status.ok()) {
+    return engine;
   }
-  return engine;
+  if (IsOfOneRank(status.code())) {
+    // Others are told whose it is; who finds the same says it without that.
+    engine->Fail(
+        status.WithContext("rank " + std::to_string(engine->rank())));
+    return status;
+  }
+  engine->Fail(status);
+  return engine->failure();
 }
 
 Status Engine::Join(Deadline deadline) {

@@ -106,8 +106,11 @@ int RangeCursor::Slice(std::uint64_t bytes, iovec* out) {
 std::byte* FindMapped(const PeerLink& link, const RemoteRange& range,
                       bool* sane) {
   *sane = true;
-  if (range.place.offset != kPrivateMemory &&
-      link.segment()->Maps(range.place.offset, range.bytes)) {
+  if (range.place.offset != kPrivateMemory) {
+    if (!link.same_process() &&
+        !link.segment()->Maps(range.place.offset, range.bytes)) {
+      return nullptr;  // more than can be mapped here, reached as if private
+    }
     std::byte* mapped = link.segment()->At(range.place.offset, range.bytes);
     *sane = mapped != nullptr;
     return mapped;

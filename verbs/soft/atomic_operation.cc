@@ -77,12 +77,14 @@ AtomicResult ExecuteAtomicAcross(const PeerLink& link, const RemoteRange& range,
                                  bool* wake_owner) {
   bool sane;
   std::byte* mapped = FindMapped(link, range, &sane);
-  // The key's address is aligned; a peer's table may put it elsewhere.
-  if (!sane ||
+  // The key's address is aligned; a peer's table may put it elsewhere, also
+  // where nothing is mapped here.
+  const bool shared = range.place.offset != kPrivateMemory;
+  if (!sane || (shared && mapped == nullptr) ||
       reinterpret_cast<std::uintptr_t>(mapped) % sizeof(std::uint64_t) != 0) {
     return AtomicResult::kFaulted;
   }
-  if (range.place.offset != kPrivateMemory) {
+  if (shared) {
     *old = UpdateMapped(mapped, operation);
     return AtomicResult::kDone;
   }

@@ -52,7 +52,7 @@ Clock::time_point Requester::Progress(Trigger trigger) {
   while (!queue_.empty()) {
     if (qp_->current_state() == IBV_QPS_ERR ||
         qp_->current_state() == IBV_QPS_SQE) {
-      queue_.Complete(IBV_WC_WR_FLUSH_ERR);
+      Complete(IBV_WC_WR_FLUSH_ERR);
       continue;
     }
     if (qp_->current_state() != IBV_QPS_RTS) {
@@ -66,7 +66,7 @@ Clock::time_point Requester::Progress(Trigger trigger) {
     const Step step = Execute(&status);
     if (step == Step::kDone) {
       retries_.Clear();
-      queue_.Complete(IBV_WC_SUCCESS);
+      Complete(IBV_WC_SUCCESS);
       continue;
     }
     const Clock::time_point now = Clock::now();
@@ -86,9 +86,16 @@ Clock::time_point Requester::Progress(Trigger trigger) {
     }
     // First the state, so that who sees the completion sees the error state.
     qp_->EnterSendErrorState();
-    queue_.Complete(status);
+    Complete(status);
   }
   return Clock::time_point::max();
+}
+
+void Requester::Complete(ibv_wc_status status) {
+  if (responder_) {
+    responder_->EndOperation();
+  }
+  queue_.Complete(status);
 }
 
 Step Requester::Execute(ibv_wc_status* status) {

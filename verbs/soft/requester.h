@@ -42,6 +42,7 @@ class Requester {
 
  private:
   Step Execute(ibv_wc_status* status);
+  void Complete(ibv_wc_status status);
   Step ExecuteOnPeer(const LocalMemory& memory, ibv_wc_status* status);
   Step ExecuteUnreliably(const LocalMemory& memory);
   Step SendDatagram(const LocalMemory& memory, ibv_wc_status* status);

@@ -81,9 +81,6 @@ Step Responder::Execute(const Operation& operation, ibv_wc_status* status) {
     return Refuse(IBV_WC_REM_INV_REQ_ERR, status);
   }
   const Step step = ExecuteReady(operation, status);
-  if (step == Step::kFailed) {
-    slots_.Abandon();
-  }
   unused_ = unused_ && step != Step::kDone;
   return step;
 }

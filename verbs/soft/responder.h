@@ -39,8 +39,11 @@ class Responder {
   // Executes `operation`, all that it does at the responder included. kFailed
   // comes with the requester's status; the responder then is in error too,
   // unless the queue pairs are UC, which lose what they refuse. kInFlight: call
-  // again with the same operation.
+  // again with the same operation, or with another one after EndOperation.
   Step Execute(const Operation& operation, ibv_wc_status* status);
+
+  // The requester is through with its operation, whatever came of it.
+  void EndOperation() { slots_.End(); }
 
   // The requester has learnt its first packet sequence number only now.
   void set_send_psn(std::uint32_t psn) { identity_.send_psn = psn; }

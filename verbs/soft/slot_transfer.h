@@ -33,8 +33,8 @@ class SlotTransfer {
   // A transfer has begun and has not ended: only its operation may go on.
   bool active() const { return active_; }
 
-  // The operation has failed for another reason; UC goes on with the next one.
-  void Abandon() { active_ = false; }
+  // Whatever came of its operation: another one may come.
+  void End() { active_ = false; }
 
   // kDone, kFailed (the peer's own tables refuse it) or kInFlight. `wake` is
   // set where the peer must be woken.

@@ -33,6 +33,7 @@ mapfile -t sources < <(${BAZEL:-bazel} query --noshow_progress \
   'kind("source file", deps(//verbs/soft/fuzz:targets))' 2>/dev/null |
   grep '^//.*[.]cc$' | sed 's|^//||; s|:|/|')
 flags=(-std=c++20 -O1 -g1 -fno-omit-frame-pointer -I. -pthread
+  -D_GLIBCXX_ASSERTIONS
   -DBOOST_ASIO_NO_DEPRECATED -DBOOST_ERROR_CODE_HEADER_ONLY
   '-fsanitize=fuzzer-no-link,address,undefined'
   '-fno-sanitize-recover=undefined')

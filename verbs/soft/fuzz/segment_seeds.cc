@@ -124,6 +124,21 @@ std::string Errors(SegmentQueuePair qp) {
          Do(SegmentOp::kReregister, {});
 }
 
+// The responder goes while a WRITE of UC is on its way through slots, and comes
+// again for one that is shorter.
+std::string LostInSlots() {
+  const auto to_state = [](ibv_qp_state state) {
+    return Store(false, SegmentArea::kOwnedQueuePairFields, kUnreliable,
+                 offsetof(OwnedQueuePair, state), state);
+  };
+  return PostSend(kUnreliable, IBV_WR_RDMA_WRITE, 1000, 1) +
+         Do(SegmentOp::kAnswer, {}) + Do(SegmentOp::kHousekeep, {}) +
+         to_state(IBV_QPS_RESET) +
+         PostSend(kUnreliable, IBV_WR_RDMA_WRITE, 1000, 1) + Poll() +
+         to_state(IBV_QPS_RTS) +
+         PostSend(kUnreliable, IBV_WR_RDMA_WRITE, 8, 1) + Poll();
+}
+
 // Each word of what a peer may write, wrong in turn, between a post and a poll.
 void AddStores(SegmentArea area, SegmentQueuePair qp, std::size_t end,
                std::vector<std::string>* seeds) {
@@ -150,7 +165,7 @@ std::vector<std::string> SegmentSeeds() {
     for (const std::string& program :
          {AllSends(0), AllSends(1), AllSends(2), Receives(kReliable),
           Receives(kShared) + Do(SegmentOp::kLimit, {4}), Receives(kUnreliable),
-          Slots(), Links(), Datagrams(), Errors(kReliable), Errors(kShared),
+          Slots(), LostInSlots(), Links(), Datagrams(), Errors(kReliable), Errors(kShared),
           Errors(kUnreliable)}) {
       seeds.push_back(Bytes(options) + program);
     }

@@ -1,5 +1,6 @@
 #include "base/status.h"
 
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -68,7 +69,7 @@ Status ErrnoStatus(StatusCode code, const std::string& what, int error) {
   return {code, what + ": " +
                     (description != nullptr ? description : "unknown error") +
                     " (" + (name != nullptr ? name : std::to_string(error)) +
-                    ")"};
+                    ")" + (number == EMFILE ? "; raise 'ulimit -n'" : "")};
 }
 
 }  // namespace ringpipe

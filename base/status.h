@@ -65,7 +65,8 @@ class [[nodiscard]] Status {
 };
 
 // A Status of `code` whose message is that of errno value `error` (of any sign,
-// and any number): "WHAT: No such device (ENODEV)".
+// and any number): "WHAT: No such device (ENODEV)". Where descriptors have run
+// out it says what to raise.
 Status ErrnoStatus(StatusCode code, const std::string& what, int error);
 
 // kResourceExhausted, made without allocating anything.

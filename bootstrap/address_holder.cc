@@ -33,13 +33,13 @@ AddressHolder::AddressHolder(boost::asio::io_context* io, Handshake handshake,
       socket_(*io) {}
 
 void AddressHolder::Connect(const Endpoint& address, bool has_secret) {
-  const Result<int> fd = OpenConnecting(address, NameFilter());
+  Result<FileDescriptor> fd = OpenConnecting(address, NameFilter());
   if (!fd.ok()) {
     Finish(Status::Ok());
     return;
   }
   Result<Connection::Socket> socket =
-      Connection::Own(io_, address.protocol(), *fd);
+      Connection::Own(io_, address.protocol(), *std::move(fd));
   if (!socket.ok()) {
     Finish(Status::Ok());
     return;

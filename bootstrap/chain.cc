@@ -93,21 +93,21 @@ Result<std::string> Chain::Listen(const Address& root, const Endpoint& own_side,
     contact.host = address->address().to_string();
     places = {*address};
   }
-  Result<int> fd = OpenListening(places.front());
+  Result<FileDescriptor> fd = OpenListening(places.front());
   if (!fd.ok() && places.size() > 1) {
     fd = OpenListening(places.back());  // a kernel may have no IPv6
   }
   RINGPIPE_RETURN_IF_ERROR(fd.status());
   listener_.emplace(*io_);
   error_code error;
-  listener_->assign(*fd, error);
+  listener_->assign(fd->get(), error);
   if (error) {
-    close(*fd);
     listener_.reset();
     return Status(StatusCode::kResourceExhausted, error.message());
   }
+  fd->Release();
   if (!root.unix_socket) {
-    contact.port = AsTcp(OwnSide(*fd)).port();
+    contact.port = AsTcp(OwnSide(listener_->native_handle())).port();
   }
   return contact.ToString();
 }
@@ -149,22 +149,23 @@ void Chain::Accept() {
     AcceptLater(kRoomRetry);
     return;
   }
-  const int fd = AcceptFrom(listener_->native_handle());
-  if (fd < 0 && errno != EAGAIN) {
+  FileDescriptor fd = AcceptFrom(listener_->native_handle());
+  if (!fd && errno != EAGAIN) {
     // No descriptors, perhaps: to wait for the connection would spin.
     AcceptLater(kDescriptorsRetry);
     return;
   }
-  if (fd >= 0) {
-    Admit(fd);
+  if (fd) {
+    Admit(std::move(fd));
   }
   WaitToAccept();
 }
 
-void Chain::Admit(int fd) {
-  DetectDeadHost(fd);
+void Chain::Admit(FileDescriptor fd) {
+  DetectDeadHost(fd.get());
+  const auto protocol = OwnSide(fd.get()).protocol();
   Result<Connection::Socket> socket =
-      Connection::Own(io_, OwnSide(fd).protocol(), fd);
+      Connection::Own(io_, protocol, std::move(fd));
   if (socket.ok()) {
     const Link stranger =
         Start(std::move(socket).value(), Handshake::Role::kAcceptor, rank_ - 1,
@@ -232,13 +233,13 @@ void Chain::TryAbove() {
   }
   const Endpoint& there = endpoints_above_[attempts_ % endpoints_above_.size()];
   ++attempts_;
-  const Result<int> fd = OpenConnecting(there, interfaces_);
+  Result<FileDescriptor> fd = OpenConnecting(there, interfaces_);
   if (!fd.ok()) {
     TryAgain(fd.status().message());
     return;
   }
   Result<Connection::Socket> socket =
-      Connection::Own(io_, there.protocol(), *fd);
+      Connection::Own(io_, there.protocol(), *std::move(fd));
   if (!socket.ok()) {
     TryAgain(socket.status().message());
     return;

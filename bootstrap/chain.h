@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/deadline.h"
+#include "base/file_descriptor.h"
 #include "base/name_filter.h"
 #include "base/status.h"
 #include "bootstrap/address.h"
@@ -73,7 +74,7 @@ class Chain {
   bool has_above() const { return rank_ >= 1 && rank_ + 1 < size_; }
   void WaitToAccept();
   void Accept();
-  void Admit(int fd);
+  void Admit(FileDescriptor fd);
   void OnBelowAuthenticated();
   void AcceptLater(std::chrono::milliseconds pause);
   bool MakeRoom();

@@ -20,14 +20,15 @@ constexpr size_t kStrangersReadBytes = 1024;
 }  // namespace
 
 Result<Connection::Socket> Connection::Own(
-    asio::io_context* io, const asio::generic::stream_protocol& kind, int fd) {
+    asio::io_context* io, const asio::generic::stream_protocol& kind,
+    FileDescriptor fd) {
   Socket socket(*io);
   error_code error;
-  socket.assign(kind, fd, error);
+  socket.assign(kind, fd.get(), error);
   if (error) {
-    close(fd);
     return Status(StatusCode::kResourceExhausted, error.message());
   }
+  fd.Release();
   return socket;
 }
 

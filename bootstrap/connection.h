@@ -17,6 +17,7 @@
 #include "auth/frame_decoder.h"
 #include "auth/handshake.h"
 #include "auth/sealed_frame.h"
+#include "base/file_descriptor.h"
 #include "base/status.h"
 #include "bootstrap/message.h"
 
@@ -41,11 +42,10 @@ class Connection : public std::enable_shared_from_this<Connection> {
   // How long a connection may take until its owner confirms the peer.
   static constexpr auto kStrangerTimeout = std::chrono::seconds(5);
 
-  // `fd` as a socket, which owns it from now on; kResourceExhausted, with `fd`
-  // closed, where the system cannot watch it.
+  // `fd` as a socket; kResourceExhausted where the system cannot watch it.
   static Result<Socket> Own(boost::asio::io_context* io,
                             const boost::asio::generic::stream_protocol& kind,
-                            int fd);
+                            FileDescriptor fd);
 
   Connection(boost::asio::io_context* io, Socket socket, Handshake handshake);
 

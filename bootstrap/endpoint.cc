@@ -33,10 +33,10 @@ void SetOption(int fd, int level, int name, const T& value) {
   (void)setsockopt(fd, level, name, &value, sizeof(value));
 }
 
-Result<int> OpenSocket(const Endpoint& endpoint) {
-  const int fd = socket(endpoint.data()->sa_family,
-                        SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-  if (fd < 0) {
+Result<FileDescriptor> OpenSocket(const Endpoint& endpoint) {
+  FileDescriptor fd(socket(endpoint.data()->sa_family,
+                           SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (!fd) {
     return ErrnoStatus(errno == EAFNOSUPPORT ? StatusCode::kInvalidArgument
                                              : StatusCode::kResourceExhausted,
                        "cannot open a socket", errno);
@@ -154,20 +154,20 @@ bool IsLocal(const Endpoint& endpoint) {
   return address->sa_family == AF_UNIX;
 }
 
-Result<int> OpenListening(const Endpoint& endpoint) {
-  RINGPIPE_ASSIGN_OR_RETURN(const int fd, OpenSocket(endpoint));
+Result<FileDescriptor> OpenListening(const Endpoint& endpoint) {
+  RINGPIPE_ASSIGN_OR_RETURN(FileDescriptor fd, OpenSocket(endpoint));
   if (endpoint.data()->sa_family != AF_UNIX) {
     // The connections of a job that just ended do not count as "in use"; a
     // process that still listens does.
-    SetOption(fd, SOL_SOCKET, SO_REUSEADDR, 1);
+    SetOption(fd.get(), SOL_SOCKET, SO_REUSEADDR, 1);
   }
   if (endpoint.data()->sa_family == AF_INET6) {
-    SetOption(fd, IPPROTO_IPV6, IPV6_V6ONLY, 0);
+    SetOption(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, 0);
   }
-  if (bind(fd, endpoint.data(), static_cast<socklen_t>(endpoint.size())) != 0 ||
-      listen(fd, kBacklog) != 0) {
+  if (bind(fd.get(), endpoint.data(),
+           static_cast<socklen_t>(endpoint.size())) != 0 ||
+      listen(fd.get(), kBacklog) != 0) {
     const int error = errno;
-    close(fd);
     const StatusCode code = error == EADDRNOTAVAIL
                                 ? StatusCode::kInvalidArgument
                             : error == EADDRINUSE ? StatusCode::kUnavailable
@@ -178,22 +178,19 @@ Result<int> OpenListening(const Endpoint& endpoint) {
   return fd;
 }
 
-Result<int> OpenConnecting(const Endpoint& endpoint,
-                           const NameFilter& interfaces) {
-  RINGPIPE_ASSIGN_OR_RETURN(const int fd, OpenSocket(endpoint));
+Result<FileDescriptor> OpenConnecting(const Endpoint& endpoint,
+                                      const NameFilter& interfaces) {
+  RINGPIPE_ASSIGN_OR_RETURN(FileDescriptor fd, OpenSocket(endpoint));
   if (!interfaces.admits_all() && !IsLocal(endpoint)) {
-    if (Status bound =
-            BindToInterface(fd, endpoint.data()->sa_family, interfaces);
-        !bound.ok()) {
-      close(fd);
-      return bound;
-    }
+    RINGPIPE_RETURN_IF_ERROR(
+        BindToInterface(fd.get(), endpoint.data()->sa_family, interfaces));
   }
   return fd;
 }
 
-int AcceptFrom(int listening_fd) {
-  return accept4(listening_fd, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
+FileDescriptor AcceptFrom(int listening_fd) {
+  return FileDescriptor(
+      accept4(listening_fd, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
 }
 
 void DetectDeadHost(int connected_fd) {

@@ -9,6 +9,7 @@
 #include <utility>  // before Asio: Boost 1.74 needs it there
 #include <vector>
 
+#include "base/file_descriptor.h"
 #include "base/name_filter.h"
 #include "base/status.h"
 
@@ -31,18 +32,18 @@ Endpoint OwnSide(int fd);
 // Whether only this machine's processes can reach it.
 bool IsLocal(const Endpoint& endpoint);
 
-// File descriptors for Asio to own. Non-blocking.
+// Sockets for Asio to own. Non-blocking.
 //
 // kInvalidArgument: not an address of this host; kUnavailable: in use;
 // kPermissionDenied: a port of root's; kResourceExhausted: no descriptors.
-Result<int> OpenListening(const Endpoint& endpoint);
+Result<FileDescriptor> OpenListening(const Endpoint& endpoint);
 // Beyond this host it connects from an address of an interface that
 // `interfaces` admits (RINGPIPE_SOCKET_IFNAME), unless that admits all;
 // kUnavailable where none has an address of the endpoint's family.
-Result<int> OpenConnecting(const Endpoint& endpoint,
-                           const NameFilter& interfaces);
-// -1 with errno set where there is nothing to accept.
-int AcceptFrom(int listening_fd);
+Result<FileDescriptor> OpenConnecting(const Endpoint& endpoint,
+                                      const NameFilter& interfaces);
+// None, with errno set, where there is nothing to accept.
+FileDescriptor AcceptFrom(int listening_fd);
 
 // Lets the kernel find out that the peer's host is gone: within about 20 s. A
 // process that is stopped still acknowledges, by its kernel, and is not taken

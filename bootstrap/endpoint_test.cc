@@ -5,10 +5,12 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <boost/asio/ip/address.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <cstring>
 #include <string>
+#include <vector>
 
 namespace ringpipe {
 namespace {
@@ -30,26 +32,25 @@ uint32_t SourceOf(int fd) {
   sockaddr_in address{};
   socklen_t bytes = sizeof(address);
   EXPECT_EQ(getsockname(fd, reinterpret_cast<sockaddr*>(&address), &bytes), 0);
-  close(fd);
   return ntohl(address.sin_addr.s_addr);
 }
 
 TEST(EndpointTest, WithoutInterfacesTheKernelChoosesTheSource) {
   const auto fd = OpenConnecting(Of("192.0.2.1"), NameFilter());
   ASSERT_TRUE(fd.ok()) << fd.status().ToString();
-  EXPECT_EQ(SourceOf(fd.value()), 0u);
+  EXPECT_EQ(SourceOf(fd.value().get()), 0u);
 }
 
 TEST(EndpointTest, ANamedInterfaceGivesTheSource) {
   const auto fd = OpenConnecting(Of("192.0.2.1"), Interfaces("=lo"));
   ASSERT_TRUE(fd.ok()) << fd.status().ToString();
-  EXPECT_EQ(SourceOf(fd.value()), INADDR_LOOPBACK);
+  EXPECT_EQ(SourceOf(fd.value().get()), INADDR_LOOPBACK);
 }
 
 TEST(EndpointTest, OnThisHostInterfacesPlayNoPart) {
   const auto fd = OpenConnecting(Of("127.0.0.1"), Interfaces("=none77"));
   ASSERT_TRUE(fd.ok()) << fd.status().ToString();
-  EXPECT_EQ(SourceOf(fd.value()), 0u);
+  EXPECT_EQ(SourceOf(fd.value().get()), 0u);
 }
 
 TEST(EndpointTest, WithoutAnInterfaceThatMayBeUsedThereIsAnError) {
@@ -60,6 +61,31 @@ TEST(EndpointTest, WithoutAnInterfaceThatMayBeUsedThereIsAnError) {
     EXPECT_NE(fd.status().message().find("RINGPIPE_SOCKET_IFNAME"),
               std::string::npos);
   }
+}
+
+bool Answers(const std::string& address, uint16_t port) {
+  const FileDescriptor fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const boost::asio::ip::tcp::endpoint there(
+      boost::asio::ip::make_address(address), port);
+  return connect(fd.get(), there.data(), there.size()) == 0;
+}
+
+// Whether it does at an address of this host that is no interface's.
+bool ListensEverywhere(const NameFilter& interfaces) {
+  const std::vector<Endpoint> all = ListeningEndpoints(interfaces, 0);
+  const auto ipv4 = std::find_if(all.begin(), all.end(), [](const Endpoint& i) {
+    return i.protocol().family() == AF_INET;
+  });
+  const FileDescriptor listener = OpenListening(*ipv4).value();
+  sockaddr_in own{};
+  std::memcpy(&own, OwnSide(listener.get()).data(), sizeof own);
+  EXPECT_TRUE(Answers("127.0.0.1", ntohs(own.sin_port)));
+  return Answers("127.0.0.2", ntohs(own.sin_port));
+}
+
+TEST(EndpointTest, RankZeroListensAtTheAdmittedInterfacesAlone) {
+  EXPECT_TRUE(ListensEverywhere(NameFilter()));
+  EXPECT_FALSE(ListensEverywhere(Interfaces("=lo")));
 }
 
 }  // namespace

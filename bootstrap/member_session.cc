@@ -75,13 +75,13 @@ void MemberSession::Resolve() {
 }
 
 void MemberSession::Connect(const Endpoint& endpoint) {
-  const Result<int> fd = OpenConnecting(endpoint, options_.interfaces);
+  Result<FileDescriptor> fd = OpenConnecting(endpoint, options_.interfaces);
   if (!fd.ok()) {
     OnConnectFailed(fd.status().message());
     return;
   }
   Result<Connection::Socket> socket =
-      Connection::Own(&io_, endpoint.protocol(), fd.value());
+      Connection::Own(&io_, endpoint.protocol(), *std::move(fd));
   if (!socket.ok()) {
     OnConnectFailed(socket.status().message());
     return;

@@ -5,12 +5,9 @@
 
 #include <sys/socket.h>
 #include <sys/time.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <chrono>
-#include <cstddef>
-#include <cstring>
 #include <optional>
 #include <string>
 #include <thread>
@@ -20,6 +17,7 @@
 #include "auth/handshake.h"
 #include "auth/sealed_frame.h"
 #include "base/deadline.h"
+#include "bootstrap/endpoint.h"
 #include "bootstrap/message.h"
 
 namespace ringpipe {
@@ -27,17 +25,14 @@ namespace ringpipe {
 class RawPeer {
  public:
   // Connects to the abstract unix socket `name`, once somebody listens there.
-  explicit RawPeer(const std::string& name) {
-    sockaddr_un address{};
-    address.sun_family = AF_UNIX;
-    std::memcpy(address.sun_path + 1, name.data(), name.size());
-    const socklen_t bytes = offsetof(sockaddr_un, sun_path) + 1 + name.size();
+  explicit RawPeer(const std::string& name) : RawPeer(UnixEndpoint(name)) {}
+  explicit RawPeer(const Endpoint& there) {
     const Deadline deadline = Deadline::After(std::chrono::seconds(10));
-    fd_ = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    fd_ = socket(there.protocol().family(), SOCK_STREAM | SOCK_CLOEXEC, 0);
     const timeval limit = {20, 0};
     setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
     setsockopt(fd_, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
-    while (connect(fd_, reinterpret_cast<sockaddr*>(&address), bytes) != 0 &&
+    while (connect(fd_, there.data(), there.size()) != 0 &&
            !deadline.expired()) {
       std::this_thread::yield();
     }

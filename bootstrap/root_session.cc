@@ -107,14 +107,15 @@ void RootSession::ResolveAndListen(const Address& address) {
       });
 }
 
-// Gives it the descriptor, which is closed where that fails.
-Status RootSession::Own(asio::posix::stream_descriptor* socket, int fd) {
+// Gives it the descriptor.
+Status RootSession::Own(asio::posix::stream_descriptor* socket,
+                        FileDescriptor fd) {
   error_code error;
-  socket->assign(fd, error);
+  socket->assign(fd.get(), error);
   if (!error) {
+    fd.Release();
     return Status::Ok();
   }
-  close(fd);
   return ErrnoStatus(StatusCode::kResourceExhausted, "epoll", error.value());
 }
 
@@ -122,9 +123,9 @@ void RootSession::ListenOn(const std::vector<Endpoint>& endpoints, bool all) {
   Status last;
   for (const Endpoint& endpoint : endpoints) {
     auto listener = std::make_unique<Listener>(&io_);
-    const Result<int> fd = OpenListening(endpoint);
+    Result<FileDescriptor> fd = OpenListening(endpoint);
     if (fd.ok()) {
-      last = Own(&listener->socket, fd.value());
+      last = Own(&listener->socket, *std::move(fd));
       if (last.ok()) {
         listeners_.push_back(std::move(listener));
         if (!all) {
@@ -200,9 +201,9 @@ void RootSession::Accept(Listener* listener) {
     AcceptLater(listener, kRoomRetry);
     return;
   }
-  const int fd = AcceptFrom(listener->socket.native_handle());
-  if (fd >= 0) {
-    Admit(fd);
+  FileDescriptor fd = AcceptFrom(listener->socket.native_handle());
+  if (fd) {
+    Admit(std::move(fd));
   } else if (errno == EMFILE || errno == ENFILE || errno == ENOMEM) {
     // The connection stays in the backlog; to wait for it would spin.
     if (!lacked_descriptors_) {
@@ -247,24 +248,23 @@ void RootSession::MakeRoom() {
   }
 }
 
-void RootSession::Admit(int fd) {
+void RootSession::Admit(FileDescriptor fd) {
   if (options_.secret.empty()) {
-    if (const Status trusted = CheckPeer(fd); !trusted.ok()) {
-      close(fd);
+    if (const Status trusted = CheckPeer(fd.get()); !trusted.ok()) {
       Refuse(trusted.message());
       return;
     }
   }
-  DetectDeadHost(fd);
+  DetectDeadHost(fd.get());
   Result<Handshake> handshake =
       Handshake::Create(Handshake::Role::kAcceptor, handshake_options());
   if (!handshake.ok()) {
-    close(fd);
     Fail(handshake.status());
     return;
   }
+  const auto protocol = OwnSide(fd.get()).protocol();
   Result<Connection::Socket> socket =
-      Connection::Own(&io_, OwnSide(fd).protocol(), fd);
+      Connection::Own(&io_, protocol, std::move(fd));
   if (!socket.ok()) {
     return;
   }

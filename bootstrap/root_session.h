@@ -67,7 +67,8 @@ class RootSession : public Session {
   };
 
   // On all endpoints, or on the first that is an address of this host.
-  static Status Own(boost::asio::posix::stream_descriptor* socket, int fd);
+  static Status Own(boost::asio::posix::stream_descriptor* socket,
+                    FileDescriptor fd);
   void ListenOn(const std::vector<Endpoint>& endpoints, bool all);
   void ResolveAndListen(const Address& address);
   void WaitToAccept(Listener* listener);
@@ -76,7 +77,7 @@ class RootSession : public Session {
   void AcceptLater(Listener* listener, std::chrono::milliseconds pause);
   // Refuses the oldest stranger if it had its time.
   void MakeRoom();
-  void Admit(int fd);
+  void Admit(FileDescriptor fd);
   // Somebody else has the address: fails, with `refusal` or what the other
   // says.
   void AskHolder(const Endpoint& endpoint, const Status& refusal);

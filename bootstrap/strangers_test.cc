@@ -1,16 +1,28 @@
 // Who connects to the root and is no rank of the job: closed, counted, and a
 // delay to nobody.
 #include <gtest/gtest.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <atomic>
+#include <boost/asio/ip/address.hpp>
+#include <boost/asio/ip/tcp.hpp>
 #include <chrono>
+#include <csignal>
+#include <cstring>
+#include <filesystem>
 #include <functional>
 #include <future>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "auth/handshake.h"
 #include "base/liveness_bound.h"
+#include "bootstrap/endpoint.h"
 #include "bootstrap/message.h"
 #include "bootstrap/raw_peer.h"
 #include "bootstrap/session.h"
@@ -21,15 +33,42 @@ namespace {
 
 using std::chrono::seconds;
 
-// A job of two whose rank 1 comes only after `attack`.
-void ExpectJoinsDespite(const std::function<void(const std::string&)>& attack,
-                        int refused) {
+// Where a job meets, for those who are no rank of it.
+struct Meeting {
+  std::string root;
+  Endpoint endpoint;
+  std::string secret;
+
+  Bootstrap::Options OptionsOf(int rank) const {
+    Bootstrap::Options options = MakeOptions(root, rank, 2);
+    options.secret = secret;
+    return options;
+  }
+};
+
+Meeting AtUnixSocket() {
   const std::string name = UniqueName();
-  auto root = std::async(std::launch::async, [&] {
-    return Bootstrap::Join(MakeOptions("unix:@" + name, 0, 2));
-  });
-  attack(name);
-  Joined member = Bootstrap::Join(MakeOptions("unix:@" + name, 1, 2));
+  return {"unix:@" + name, UnixEndpoint(name), ""};
+}
+
+// At a port that was free a moment ago.
+Meeting AtTcp() {
+  using tcp = boost::asio::ip::tcp;
+  const tcp::endpoint any(boost::asio::ip::make_address("127.0.0.1"), 0);
+  const Endpoint free = OwnSide(OpenListening(any).value().get());
+  tcp::endpoint found;
+  std::memcpy(found.data(), free.data(), free.size());
+  return {"127.0.0.1:" + std::to_string(found.port()), free, "of the job"};
+}
+
+// A job of two whose rank 1 comes only after `attack`.
+void ExpectJoinsDespite(const Meeting& meeting,
+                        const std::function<void(const Endpoint&)>& attack,
+                        int refused) {
+  auto root = std::async(std::launch::async,
+                         [&] { return Bootstrap::Join(meeting.OptionsOf(0)); });
+  attack(meeting.endpoint);
+  Joined member = Bootstrap::Join(meeting.OptionsOf(1));
   Joined zero = root.get();
   ASSERT_TRUE(member.ok()) << member.status().ToString();
   ASSERT_TRUE(zero.ok()) << zero.status().ToString();
@@ -40,19 +79,31 @@ void ExpectJoinsDespite(const std::function<void(const std::string&)>& attack,
   EXPECT_EQ(zero.value()->refused_connections(), refused);
 }
 
+void SendGarbage(const Endpoint& root) {
+  for (const std::string& garbage :
+       {std::string("GET / HTTP/1.1\r\n\r\n"), std::string(5000, '\xff'),
+        EncodeFrame("hello"), EncodeFrame(""), std::string("\0\0\0\1", 4)}) {
+    RawPeer stranger(root);
+    stranger.SendBytes(garbage);
+    EXPECT_TRUE(stranger.WaitForClose());
+  }
+}
+
 TEST(StrangersTest, GarbageIsClosedAndCounted) {
+  ExpectJoinsDespite(AtUnixSocket(), SendGarbage, 5);
+  ExpectJoinsDespite(AtTcp(), SendGarbage, 5);
+}
+
+TEST(StrangersTest, WhoDoesNotKnowTheSecretDoesNotGetIn) {
   ExpectJoinsDespite(
-      [](const std::string& name) {
-        for (const std::string& garbage :
-             {std::string("GET / HTTP/1.1\r\n\r\n"), std::string(5000, '\xff'),
-              EncodeFrame("hello"), EncodeFrame(""),
-              std::string("\0\0\0\1", 4)}) {
-          RawPeer stranger(name);
-          stranger.SendBytes(garbage);
-          EXPECT_TRUE(stranger.WaitForClose());
+      AtTcp(),
+      [](const Endpoint& root) {
+        for (const char* secret : {"", "of another job"}) {
+          EXPECT_FALSE(RawPeer(root).Authenticate(
+              {secret, "bootstrap", "job", kBootstrapVersion}));
         }
       },
-      5);
+      2);
 }
 
 // What they send must not decide how much rank 0 keeps and says of them.
@@ -93,8 +144,9 @@ TEST(StrangersTest, GarbageOfManyKindsIsSaidInShort) {
 
 TEST(StrangersTest, OversizedFrameIsClosedByItsHeader) {
   ExpectJoinsDespite(
-      [](const std::string& name) {
-        RawPeer stranger(name);
+      AtUnixSocket(),
+      [](const Endpoint& root) {
+        RawPeer stranger(root);
         const FrameHeader header =
             MakeFrameHeader(Handshake::kMostMessageBytes + 1);
         stranger.SendBytes({header.data(), header.size()});
@@ -105,40 +157,88 @@ TEST(StrangersTest, OversizedFrameIsClosedByItsHeader) {
 
 TEST(StrangersTest, SilentStrangerIsClosedInTime) {
   ExpectJoinsDespite(
-      [](const std::string& name) {
-        RawPeer stranger(name);
+      AtUnixSocket(),
+      [](const Endpoint& root) {
+        RawPeer stranger(root);
         // After 5 s; it waits for 20 s.
         EXPECT_TRUE(stranger.WaitForClose());
       },
       1);
 }
 
-TEST(StrangersTest, FloodOfSilentStrangersDelaysNobodyForLong) {
+// A process with so many silent connections to the endpoint, as soon as
+// somebody listens there; until it is killed.
+pid_t StartToFlood(const Endpoint& root, int connections) {
+  const pid_t child = fork();
+  if (child == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    std::vector<RawPeer> strangers;
+    for (int i = 0; i < connections; ++i) {
+      strangers.emplace_back(root);
+    }
+    pause();
+  }
+  return child;
+}
+
+int OpenDescriptors() {
+  int count = 0;
+  for ([[maybe_unused]] const auto& descriptor :
+       std::filesystem::directory_iterator("/proc/self/fd")) {
+    ++count;
+  }
+  return count;
+}
+
+TEST(StrangersTest, FloodOfSilentStrangersTakesFewDescriptorsAndLittleTime) {
+  constexpr int kDescriptors = 1024;
+  constexpr int kPlaces = kDescriptors / 4;
+  constexpr int kProcesses = 3;
+  constexpr int kEach = 400;
   rlimit limit{};
   ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
-  constexpr int kStrangers = 1500;  // more than there are places
-  const rlimit enough = {4096, limit.rlim_max};
-  if (setrlimit(RLIMIT_NOFILE, &enough) != 0) {
-    GTEST_SKIP() << "needs 4096 descriptors (ulimit -Hn)";
+  const rlimit usual = {kDescriptors, limit.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &usual), 0);
+  const Meeting meeting = AtUnixSocket();
+  std::vector<pid_t> floods;
+  for (int i = 0; i < kProcesses; ++i) {
+    floods.push_back(StartToFlood(meeting.endpoint, kEach));
   }
-  std::vector<RawPeer> strangers;
+  const int before = OpenDescriptors();
+  int most = 0;
+  std::atomic<bool> joined = false;
+  std::thread watcher([&] {
+    while (!joined) {
+      most = std::max(most, OpenDescriptors());
+    }
+  });
   const auto start = Clock::now();
-  ExpectJoinsDespite(
-      [&](const std::string& name) {
-        for (int i = 0; i < kStrangers; ++i) {
-          strangers.emplace_back(name);
-        }
-      },
-      kStrangers);
-  EXPECT_LT(Clock::now() - start,
-            LivenessBound(std::chrono::milliseconds(500)));
+  auto root = std::async(std::launch::async,
+                         [&] { return Bootstrap::Join(meeting.OptionsOf(0)); });
+  // There are as many as there is room for, and more that wait for it.
+  while (OpenDescriptors() < before + kPlaces &&
+         Clock::now() - start < LivenessBound(seconds(2))) {
+  }
+  const Joined member = Bootstrap::Join(meeting.OptionsOf(1));
+  EXPECT_TRUE(member.ok()) << member.status().ToString();
+  EXPECT_TRUE(root.get().ok());
+  EXPECT_LT(Clock::now() - start, LivenessBound(seconds(3)));
+  joined = true;
+  watcher.join();
+  EXPECT_GE(most, before + kPlaces) << "no flood";
+  EXPECT_LT(most, before + kPlaces + 50);
+  for (const pid_t flood : floods) {
+    kill(flood, SIGKILL);
+    waitpid(flood, nullptr, 0);
+  }
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
 TEST(StrangersTest, AuthenticatedStrangerThatNeverJoinsIsClosed) {
   ExpectJoinsDespite(
-      [](const std::string& name) {
-        RawPeer stranger(name);
+      AtUnixSocket(),
+      [](const Endpoint& root) {
+        RawPeer stranger(root);
         EXPECT_TRUE(
             stranger.Authenticate({"", "bootstrap", "job", kBootstrapVersion}));
         stranger.Send(Departure{1});

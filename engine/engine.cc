@@ -99,8 +99,7 @@ Result<std::unique_ptr<Engine>> Engine::Create(
   }
   if (IsOfOneRank(status.code())) {
     // Others are told whose it is; who finds the same says it without that.
-    engine->Fail(
-        status.WithContext("rank " + std::to_string(engine->rank())));
+    engine->Fail(status.WithContext("rank " + std::to_string(engine->rank())));
     return status;
   }
   engine->Fail(status);

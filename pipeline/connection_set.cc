@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "pipeline/work_id.h"
-#include "verbs/descriptor_limit.h"
+#include "verbs/process_limits.h"
 
 namespace ringpipe {
 namespace {
@@ -26,9 +26,11 @@ constexpr int kManagerSends = verbs::ConnectionManager::kReadyWrites;
 
 // What the software device opens to reach a peer: a socket that it connects,
 // one that it accepts, the peer's completion channel and a file of its memory;
-// and for a moment another one.
+// and for a moment another one. And what it maps of a peer where that is
+// limited.
 constexpr int kDescriptorsOfPeer = 4;
 constexpr int kDescriptorsInPassing = 1;
+constexpr std::uint64_t kAddressSpaceOfPeer = std::uint64_t{3} << 30;
 
 }  // namespace
 
@@ -134,6 +136,8 @@ Status ConnectionSet::CreateQueues() {
     if (!device(rail).info().pins_memory) {
       RINGPIPE_RETURN_IF_ERROR(verbs::CheckDescriptors(
           kDescriptorsOfPeer * PeersOn(rail) + kDescriptorsInPassing));
+      RINGPIPE_RETURN_IF_ERROR(
+          verbs::CheckAddressSpace(kAddressSpaceOfPeer * PeersOn(rail)));
     }
     if (device(rail).info().transport == verbs::Transport::kIwarp) {
       verbs::IpAddress ip;

@@ -1,24 +1,49 @@
 // Each allocation of a call in turn fails: the call ends with an error, its
-// peer hears of it, and everything can be destroyed.
+// peer hears of it, and everything can be destroyed. So do those of the
+// library's threads, where the job may lose what they were doing.
+#include <pthread.h>
+
+#include <atomic>
+#include <chrono>
 #include <cstdlib>
+#include <cstring>
 #include <future>
 #include <new>
 #include <string>
+#include <tuple>
 #include <vector>
 
+#include "base/liveness_bound.h"
+#include "engine/ringpipe.h"
 #include "gtest/gtest.h"
+#include "tests/holdings.h"
 #include "tests/rank_threads.h"
 
 namespace {
 
 // Of this thread: how many allocations succeed before one fails; -1: all do.
 thread_local long allocations_left = -1;
+// The same of all threads of that name; nullptr: of none.
+std::atomic<const char*> watched_threads = nullptr;
+std::atomic<long> watched_allocations_left = 0;
+
+bool IsWatched() {
+  const char* const watched = watched_threads;
+  char name[16] = "";
+  return watched != nullptr &&
+         pthread_getname_np(pthread_self(), name, sizeof name) == 0 &&
+         std::strcmp(name, watched) == 0;
+}
+
+bool AllocationFails() {
+  return (allocations_left >= 0 && allocations_left-- == 0) ||
+         (IsWatched() && watched_allocations_left-- == 0);
+}
 
 }  // namespace
 
 void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
-  const bool fails = allocations_left >= 0 && allocations_left-- == 0;
-  return fails ? nullptr : std::malloc(bytes > 0 ? bytes : 1);
+  return AllocationFails() ? nullptr : std::malloc(bytes > 0 ? bytes : 1);
 }
 
 void* operator new(std::size_t bytes) {
@@ -36,6 +61,8 @@ namespace {
 
 constexpr std::size_t kCount = 100'000;
 constexpr long kMost = 5'000;  // a call has fewer allocations
+// Of those of the library's threads only each so many-eth fails.
+constexpr const char* kStrideVariable = "TEST_STRIDE";
 
 // Runs `f`, whose allocation number `which` fails; whether there was one.
 template <typename F>
@@ -83,6 +110,111 @@ TEST_P(AllocationFailure, OfACallFailsTheCommunicator) {
                 failed ? StatusCode::kResourceExhausted : StatusCode::kOk)
           << "allocation " << which << ": " << status.ToString();
     }
+  }
+  EXPECT_GT(which, 1);
+  EXPECT_LT(which, kMost);
+}
+
+// The C interface's, by the environment of this process.
+ringpipe_communicator* CreateInC(int rank, const std::string& job) {
+  const std::string root = "unix:@" + job;
+  ringpipe_options options = {};
+  options.explicit_rank = 1;
+  options.rank = rank;
+  options.size = 2;
+  options.root = root.c_str();
+  options.job_id = job.c_str();
+  options.log = [](ringpipe_log_level, const char*, void*) {};
+  ringpipe_communicator* communicator = nullptr;
+  EXPECT_EQ(ringpipe_create(&options, &communicator), RINGPIPE_OK)
+      << ringpipe_error_message();
+  return communicator;
+}
+
+TEST(AllocationFailureTest, OfACallInCIsItsStatus) {
+  setenv("RINGPIPE_DEVICE", "soft", 1);
+  bool failed = true;
+  long which = 0;
+  for (; failed && which < kMost; ++which) {
+    const std::string job = NewJob();
+    std::vector<float> all[] = {std::vector<float>(kCount, 1),
+                                std::vector<float>(kCount, 1)};
+    const auto sum = [&all](ringpipe_communicator* communicator) {
+      std::vector<float>& data = all[ringpipe_rank(communicator)];
+      return ringpipe_all_reduce(communicator, data.data(), data.data(), kCount,
+                                 RINGPIPE_FLOAT32, RINGPIPE_SUM,
+                                 RINGPIPE_DEFAULT_TIMEOUT, nullptr);
+    };
+    auto other = std::async(std::launch::async, [&] {
+      ringpipe_communicator* const communicator = CreateInC(1, job);
+      const ringpipe_status status = sum(communicator);
+      ringpipe_destroy(communicator);
+      return status;
+    });
+    ringpipe_communicator* const own = CreateInC(0, job);
+    ringpipe_status status = RINGPIPE_OK;
+    failed = FailOne(which, [&] { status = sum(own); });
+    EXPECT_EQ(status, failed ? RINGPIPE_RESOURCE_EXHAUSTED : RINGPIPE_OK);
+    if (failed) {
+      EXPECT_NE(std::string(ringpipe_error_message()).find("memory"),
+                std::string::npos)
+          << ringpipe_error_message();
+    }
+    ringpipe_destroy(own);
+    EXPECT_EQ(other.get(), status);
+  }
+  EXPECT_GT(which, 1);
+  EXPECT_LT(which, kMost);
+  unsetenv("RINGPIPE_DEVICE");
+}
+
+// (the name of the threads, on how many hosts the ranks believe that they are)
+class ThreadsAllocationFailure
+    : public ::testing::TestWithParam<std::tuple<const char*, int>> {};
+
+INSTANTIATE_TEST_SUITE_P(Threads, ThreadsAllocationFailure,
+                         ::testing::Values(std::tuple("ringpipe-boot", 1),
+                                           std::tuple("ringpipe-calls", 1),
+                                           std::tuple("ringpipe-soft0", 1),
+                                           std::tuple("ringpipe-tcp", 2)));
+
+// Of two ranks, each of whose threads may be the one.
+void RunJob(int hosts) {
+  RunRanks(
+      2,
+      [](Communicator& communicator) {
+        std::vector<float> data(kCount, 1);
+        RINGPIPE_RETURN_IF_ERROR(Sum(communicator, Kind::kAsynchronous, data));
+        return data[0] == 2 && data[kCount - 1] == 2
+                   ? Status()
+                   : Status(StatusCode::kInternal, "the result is wrong");
+      },
+      [hosts](int rank, CommunicatorOptions& options) {
+        options.environment.host_id = "host " + std::to_string(rank % hosts);
+        options.environment.secret = "of both hosts";
+        options.environment.timeout_ms = 200;
+        options.environment.join_timeout_ms = 200;
+      });
+}
+
+TEST_P(ThreadsAllocationFailure, EndsNoProcessHangsNobodyAndLeavesNothing) {
+  const auto [threads, hosts] = GetParam();
+  RunJob(hosts);  // makes what lasts as long as the process
+  bool failed = true;
+  long which = 0;
+  const int stride = std::atoi(std::getenv(kStrideVariable));
+  for (; failed && which < kMost; which += stride) {
+    SCOPED_TRACE("allocation " + std::to_string(which));
+    const Holdings before;
+    const auto start = std::chrono::steady_clock::now();
+    watched_allocations_left = which;
+    watched_threads = threads;
+    RunJob(hosts);
+    watched_threads = nullptr;
+    failed = watched_allocations_left < 0;
+    EXPECT_LT(std::chrono::steady_clock::now() - start,
+              LivenessBound(std::chrono::seconds(3)));
+    EXPECT_EQ(Holdings().ToString(), before.ToString());
   }
   EXPECT_GT(which, 1);
   EXPECT_LT(which, kMost);

@@ -37,6 +37,8 @@
   CALL(int, connect, ENOMEM, -1,                                               \
        (int a, const struct sockaddr* b, socklen_t c), (a, b, c))              \
   CALL(int, epoll_create1, EMFILE, -1, (int a), (a))                           \
+  CALL(int, getsockopt, ENOBUFS, -1,                                           \
+       (int a, int b, int c, void* d, socklen_t* e), (a, b, c, d, e))          \
   CALL(int, epoll_pwait2, EPERM, -1,                                           \
        (int a, struct epoll_event* b, int c, const struct timespec* d,         \
         const sigset_t* e),                                                    \
@@ -84,6 +86,10 @@
        (a, b, c, d))                                                           \
   CALL(ssize_t, sendmsg, ENOBUFS, -1, (int a, const struct msghdr* b, int c),  \
        (a, b, c))                                                              \
+  CALL(ssize_t, sendto, ENOBUFS, -1,                                           \
+       (int a, const void* b, size_t c, int d, const struct sockaddr* e,       \
+        socklen_t f),                                                          \
+       (a, b, c, d, e, f))                                                     \
   CALL(int, setsockopt, ENOMEM, -1,                                            \
        (int a, int b, int c, const void* d, socklen_t e), (a, b, c, d, e))     \
   CALL(int, socket, EMFILE, -1, (int a, int b, int c), (a, b, c))              \

@@ -1,10 +1,10 @@
-"""A rank of eight is killed at a random moment, again and again; sometimes while
-another one is stopped.
+"""A rank of three to eight is killed at a random moment, again and again;
+sometimes while another one is stopped.
 
     random_kill_test.py BENCHMARK RUNS
 
 However it dies, from its first millisecond on, in the middle of whatever, and
-whatever memory is in use, on one host or two: the others end within two seconds,
+whatever memory is in use, on one host or on two that meet over TCP: the others end within two seconds,
 or three where one of them is stopped, each with the error that this rank is
 lost. Where it had not joined yet, they wait for it as long as a join may take.
 """
@@ -13,6 +13,7 @@ import os
 import random
 import re
 import signal
+import socket
 import sys
 import time
 import unittest
@@ -22,7 +23,6 @@ from tests.launch.job import (Process, adopt_orphans, kill_descendants,
 
 RUNS = int(sys.argv.pop(2))
 BENCHMARK = os.path.abspath(sys.argv.pop(1))
-RANKS = 8
 ENDS_WITHIN_S = liveness_bound_s(2)
 ENDS_BESIDE_A_STOPPED_RANK_WITHIN_S = liveness_bound_s(3)
 # A quiet machine needs a twentieth of it for all to join.
@@ -38,12 +38,22 @@ STOP_EVERY = 5
 LATEST_KILL_S = 0.6
 
 
-def start(run, size, buffers, hosts):
+def meeting(run, hosts):
+    """The variables that say where the ranks of a job meet."""
+    if hosts == 1:
+        return {"RINGPIPE_ROOT": f"unix:@random-kill-{os.getpid()}-{run}"}
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    return {"RINGPIPE_ROOT": f"127.0.0.1:{port}",
+            "RINGPIPE_SECRET": "of all hosts"}
+
+
+def start(run, ranks, size, buffers, hosts):
     """The ranks of a job that calls allreduce until it is ended."""
     environment = {
         "PATH": os.environ["PATH"],
-        "RINGPIPE_SIZE": str(RANKS),
-        "RINGPIPE_ROOT": f"unix:@random-kill-{os.getpid()}-{run}",
+        "RINGPIPE_SIZE": str(ranks),
+        **meeting(run, hosts),
         "RINGPIPE_JOIN_TIMEOUT_MS": str(JOIN_S * 1000),
         "RINGPIPE_LOG_LEVEL": "info",
         "RINGPIPE_SUBCHUNK_BYTES": random.choice(["4096", "131072"]),
@@ -51,13 +61,13 @@ def start(run, size, buffers, hosts):
     return [Process([BENCHMARK, "-b", size, "-e", size, "-n", "1000000",
                      "-c", "0", "-R", buffers, "--error-fd", NO_DESCRIPTOR],
                     dict(environment, RINGPIPE_RANK=str(rank),
-                         RINGPIPE_HOST_ID=f"host {rank * hosts // RANKS}"))
-            for rank in range(RANKS)]
+                         RINGPIPE_HOST_ID=f"host {rank * hosts // ranks}"))
+            for rank in range(ranks)]
 
 
 class RandomKillTest(unittest.TestCase):
 
-    def expect_names(self, victim, survivor, context):
+    def expect_names(self, victim, ranks, survivor, context):
         """That the rank's own error is the loss of `victim`, by number."""
         self.assertGreater(survivor.returncode, 0, context)
         said = re.findall(r"^allreduce: (.*)", survivor.stderr, re.MULTILINE)
@@ -65,16 +75,17 @@ class RandomKillTest(unittest.TestCase):
         self.assertRegex(
             said[0],
             rf"peer lost: .*\brank {victim}\b"
-            rf"|timeout: rank\(s\) {victim} of {RANKS} did not join"
+            rf"|timeout: rank\(s\) {victim} of {ranks} did not join"
             rf"|timeout: .* rank {victim} is missing", context)
 
     def end_one(self, run):
         size = random.choice(["8", "64K", "4M"])
         buffers = random.choice(list(BUFFERS))
         hosts = random.choice([1, 2])
-        victim, other = random.sample(range(RANKS), 2)
+        count = random.randint(3, 8)
+        victim, other = random.sample(range(count), 2)
         stopped = other if run % STOP_EVERY == 0 else None
-        ranks = start(run, size, buffers, hosts)
+        ranks = start(run, count, size, buffers, hosts)
         try:
             if stopped is not None:
                 # Who is stopped while it joins is waited for.
@@ -89,7 +100,7 @@ class RandomKillTest(unittest.TestCase):
             for rank in survivors:
                 rank.finish()
             took_s = time.monotonic() - start_s
-            context = (f"run {run}, {size} of {BUFFERS[buffers]} memory, "
+            context = (f"run {run}, {count} ranks, {size} of {BUFFERS[buffers]} memory, "
                        f"{hosts} host(s), rank {victim} killed, rank {stopped} "
                        "stopped\n" + "".join(rank.stderr for rank in survivors))
             joined = "did not join" not in context and "is missing" not in context
@@ -98,7 +109,7 @@ class RandomKillTest(unittest.TestCase):
                 ENDS_BESIDE_A_STOPPED_RANK_WITHIN_S if stopped is not None
                 else ENDS_WITHIN_S + (0 if joined else JOIN_S), context)
             for rank in survivors:
-                self.expect_names(victim, rank, context)
+                self.expect_names(victim, count, rank, context)
             return took_s if joined else 0
         finally:
             kill_descendants()

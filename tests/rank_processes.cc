@@ -24,8 +24,8 @@ using std::chrono::steady_clock;
 constexpr const char* kRoleVariable = "TEST_ROLE";
 
 std::vector<std::string> EnvironmentFor(const std::string& role, int rank,
-                                        int size, const std::string& job) {
-  std::vector<std::string> variables;
+                                        int size, const std::string& job,
+                                        std::vector<std::string> variables) {
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const bool adversary =
         std::strncmp(*entry, "RINGPIPE_SOFT_ADVERSARY", 23) == 0;
@@ -45,7 +45,8 @@ std::vector<std::string> EnvironmentFor(const std::string& role, int rank,
 }  // namespace
 
 RankProcess::RankProcess(const std::string& role, int rank, int size,
-                         const std::string& job) {
+                         const std::string& job,
+                         const std::vector<std::string>& variables) {
   int to_rank[2];
   int from_rank[2];
   if (pipe2(to_rank, O_CLOEXEC) != 0 || pipe2(from_rank, O_CLOEXEC) != 0) {
@@ -56,9 +57,10 @@ RankProcess::RankProcess(const std::string& role, int rank, int size,
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_adddup2(&actions, to_rank[0], STDIN_FILENO);
   posix_spawn_file_actions_adddup2(&actions, from_rank[1], STDOUT_FILENO);
-  std::vector<std::string> variables = EnvironmentFor(role, rank, size, job);
+  std::vector<std::string> all =
+      EnvironmentFor(role, rank, size, job, variables);
   std::vector<char*> environment;
-  for (std::string& variable : variables) {
+  for (std::string& variable : all) {
     environment.push_back(variable.data());
   }
   environment.push_back(nullptr);

@@ -16,8 +16,10 @@ namespace ringpipe::testing {
 class RankProcess {
  public:
   // Starts this program to play `role` as `rank` of `size` in `job`.
+  // `variables` ("NAME=value") are in its environment, and win.
   RankProcess(const std::string& role, int rank, int size,
-              const std::string& job);
+              const std::string& job,
+              const std::vector<std::string>& variables = {});
   ~RankProcess();
   RankProcess(RankProcess&& other) noexcept;
   RankProcess& operator=(RankProcess&&) = delete;

@@ -199,7 +199,7 @@ Status SoftwareOpenFailure(int error) {
   switch (error) {
     case EMFILE:
     case ENFILE:
-      return exhausted("no descriptors are left; raise 'ulimit -n'");
+      return exhausted("no descriptors are left");
     case EAGAIN:
       return exhausted("no thread can be started; raise 'ulimit -u'");
     case EFBIG:

@@ -234,8 +234,7 @@ Status OpenFailure(const std::string& device, int error) {
           error);
     case EMFILE:
     case ENFILE:
-      return ErrnoStatus(StatusCode::kResourceExhausted,
-                         what + " (raise 'ulimit -n')", error);
+      return ErrnoStatus(StatusCode::kResourceExhausted, what, error);
     case ENOMEM:
     case EAGAIN:
       return ErrnoStatus(StatusCode::kResourceExhausted,

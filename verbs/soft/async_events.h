@@ -8,7 +8,7 @@
 #include <map>
 #include <mutex>
 
-#include "verbs/soft/file_descriptor.h"
+#include "base/file_descriptor.h"
 
 namespace ringpipe::verbs::soft {
 

@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/file_descriptor.h"
 #include "verbs/soft/extended_completion_queue.h"
-#include "verbs/soft/file_descriptor.h"
 #include "verbs/soft/layout.h"
 #include "verbs/soft/random.h"
 

@@ -15,7 +15,7 @@
 #include <optional>
 #include <span>
 
-#include "verbs/soft/file_descriptor.h"
+#include "base/file_descriptor.h"
 
 namespace ringpipe::verbs::soft {
 

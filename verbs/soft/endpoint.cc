@@ -27,6 +27,7 @@ Options DeviceOptions(const EndpointOptions& options) {
   device.host_id = options.host_id;
   device.key = options.secret.empty() ? kTestKey : options.secret;
   device.other_hosts = !options.secret.empty();
+  device.interfaces = options.interfaces;
   return device;
 }
 

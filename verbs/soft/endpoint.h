@@ -34,8 +34,9 @@ inline constexpr char kTestKey[] = "key of these tests";
 
 struct EndpointOptions {
   std::uint64_t adversary_seed = 0;
-  std::string host_id;  // endpoints with different ones talk over TCP
-  std::string secret;   // with one, other hosts are talked to
+  std::string host_id;    // endpoints with different ones talk over TCP
+  std::string secret;     // with one, other hosts are talked to
+  NameFilter interfaces;  // at whose addresses it listens for them
   Logger logger = Logger();
   ibv_qp_type type = IBV_QPT_RC;  // or UC
   std::uint8_t max_rd_atomic = 1;

@@ -8,6 +8,7 @@
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -290,17 +291,34 @@ TEST(ThirdProcess, CannotTurnAWriteToMemoryThatWasNotGiven) {
 
 // --- The same user in another user namespace ---------------------------------
 
-// Runs `f` in a child process that is in a user namespace of its own, and may
-// or may not be traced.
+// What a process may be that is in a user namespace of its own.
+struct Confined {
+  bool may_be_traced;
+  bool is_root;  // of that namespace, with all rights in it; else it is nobody
+};
+
+bool Write(const char* path, const std::string& text) {
+  const FileDescriptor file(open(path, O_WRONLY | O_CLOEXEC));
+  return write(file.get(), text.data(), text.size()) ==
+         static_cast<ssize_t>(text.size());
+}
+
+// Runs `f` in a child process in a user namespace of its own.
 constexpr int kNoNamespaces = 77;
-pid_t StartInOwnNamespace(bool may_be_traced, const std::function<int()>& f) {
+pid_t StartInOwnNamespace(const Confined& confined,
+                          const std::function<int()>& f) {
   const pid_t child = fork();
   if (child == 0) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (unshare(CLONE_NEWUSER) != 0) {
+    const std::string user = "0 " + std::to_string(geteuid()) + " 1";
+    const std::string group = "0 " + std::to_string(getegid()) + " 1";
+    if (unshare(CLONE_NEWUSER) != 0 ||
+        (confined.is_root && !(Write("/proc/self/uid_map", user) &&
+                               Write("/proc/self/setgroups", "deny") &&
+                               Write("/proc/self/gid_map", group)))) {
       _exit(kNoNamespaces);
     }
-    prctl(PR_SET_DUMPABLE, may_be_traced ? 1 : 0);
+    prctl(PR_SET_DUMPABLE, confined.may_be_traced ? 1 : 0);
     _exit(f());
   }
   return child;
@@ -313,9 +331,13 @@ int Join(pid_t child) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-class UserNamespace : public testing::TestWithParam<bool> {};
+class UserNamespace : public testing::TestWithParam<Confined> {};
 
-INSTANTIATE_TEST_SUITE_P(MayBeTraced, UserNamespace, testing::Bool());
+INSTANTIATE_TEST_SUITE_P(Confined, UserNamespace,
+                         testing::Values(Confined{false, false},
+                                         Confined{true, false},
+                                         Confined{false, true},
+                                         Confined{true, true}));
 
 constexpr const char* kNoUserNamespace =
     "this kernel lets nobody make a user namespace here";
@@ -367,6 +389,29 @@ TEST_P(UserNamespace, ThatIsAnotherOneIsNotTakenForAResponder) {
 }
 
 // --- What comes on the socket ------------------------------------------------
+
+// The kernel drops a descriptor for which this process has no number left, and
+// the message must not be taken for one that came without.
+TEST(DroppedDescriptor, IsNoticed) {
+  int ends[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
+  const FileDescriptor sender(ends[0]), receiver(ends[1]);
+  rlimit limit;
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
+  for (const bool is_room : {false, true}) {
+    ASSERT_TRUE(SendLinkMessage(sender.get(), {}, {sender.get()}));
+    const FileDescriptor next(dup(sender.get()));  // the lowest free number
+    const rlimit none = {static_cast<rlim_t>(next.get()) + (is_room ? 2 : 1),
+                         limit.rlim_max};
+    ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+    LinkMessage message;
+    LinkFiles files;
+    EXPECT_EQ(ReceiveLinkMessage(receiver.get(), &message, &files),
+              is_room ? Received::kMessage : Received::kNoDescriptors);
+    EXPECT_EQ(static_cast<bool>(files[0]), is_room);
+    ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
+  }
+}
 
 // A responder's end of a link, by hand.
 class FakeResponder : public testing::Test {

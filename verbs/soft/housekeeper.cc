@@ -1,6 +1,7 @@
 #include "verbs/soft/housekeeper.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 
@@ -55,7 +56,10 @@ Status Housekeeper::Start(FileDescriptor listener) {
   }
   const SignalsBlocked blocked;
   try {
-    thread_ = std::thread([this] { Run(); });
+    thread_ = std::thread([this] {
+      pthread_setname_np(pthread_self(), "ringpipe-soft0");
+      Run();
+    });
   } catch (const std::system_error& error) {
     errno = error.code().value();  // which is what ibv_open_device tells
     return ErrnoStatus(StatusCode::kResourceExhausted,

@@ -11,8 +11,8 @@
 #include <utility>
 
 #include "base/deadline.h"
+#include "base/file_descriptor.h"
 #include "base/status.h"
-#include "verbs/soft/file_descriptor.h"
 #include "verbs/soft/link_message.h"
 
 namespace ringpipe::verbs::soft {

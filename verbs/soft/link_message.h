@@ -11,7 +11,7 @@
 #include <cstdint>
 #include <initializer_list>
 
-#include "verbs/soft/file_descriptor.h"
+#include "base/file_descriptor.h"
 #include "verbs/soft/options.h"
 
 namespace ringpipe::verbs::soft {

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "base/file_descriptor.h"
 #include "gtest/gtest.h"
-#include "verbs/soft/file_descriptor.h"
 #include "verbs/soft/link_message.h"
 #include "verbs/soft/verbs_functions.h"
 

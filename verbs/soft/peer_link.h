@@ -9,7 +9,7 @@
 #include <map>
 #include <memory>
 
-#include "verbs/soft/file_descriptor.h"
+#include "base/file_descriptor.h"
 #include "verbs/soft/link_message.h"
 #include "verbs/soft/segment.h"
 

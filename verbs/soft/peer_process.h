@@ -14,7 +14,7 @@
 #include <functional>
 #include <utility>
 
-#include "verbs/soft/file_descriptor.h"
+#include "base/file_descriptor.h"
 
 namespace ringpipe::verbs::soft {
 

@@ -9,8 +9,8 @@
 #include <optional>
 #include <vector>
 
+#include "base/file_descriptor.h"
 #include "base/name_filter.h"
-#include "verbs/soft/file_descriptor.h"
 #include "verbs/soft/options.h"
 
 namespace ringpipe::verbs::soft {

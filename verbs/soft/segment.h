@@ -13,8 +13,8 @@
 #include <optional>
 #include <utility>
 
+#include "base/file_descriptor.h"
 #include "base/status.h"
-#include "verbs/soft/file_descriptor.h"
 #include "verbs/soft/layout.h"
 
 namespace ringpipe::verbs::soft {

@@ -10,7 +10,7 @@
 #include <span>
 #include <vector>
 
-#include "verbs/soft/file_descriptor.h"
+#include "base/file_descriptor.h"
 #include "verbs/soft/link_message.h"
 #include "verbs/soft/segment.h"
 

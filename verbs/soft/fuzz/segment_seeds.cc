@@ -165,8 +165,8 @@ std::vector<std::string> SegmentSeeds() {
     for (const std::string& program :
          {AllSends(0), AllSends(1), AllSends(2), Receives(kReliable),
           Receives(kShared) + Do(SegmentOp::kLimit, {4}), Receives(kUnreliable),
-          Slots(), LostInSlots(), Links(), Datagrams(), Errors(kReliable), Errors(kShared),
-          Errors(kUnreliable)}) {
+          Slots(), LostInSlots(), Links(), Datagrams(), Errors(kReliable),
+          Errors(kShared), Errors(kUnreliable)}) {
       seeds.push_back(Bytes(options) + program);
     }
   }

@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <string>
 
-#include "verbs/soft/file_descriptor.h"
+#include "base/file_descriptor.h"
 
 extern "C" {
 
@@ -27,7 +27,7 @@ const char* ibv_get_sysfs_path() {
 int ibv_read_sysfs_file(const char* directory, const char* file, char* buffer,
                         std::size_t bytes) {
   const std::string path = std::string(directory) + "/" + file;
-  const ringpipe::verbs::soft::FileDescriptor descriptor(
+  const ringpipe::FileDescriptor descriptor(
       open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!descriptor) {
     return -1;

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "auth/mac.h"
-#include "verbs/soft/file_descriptor.h"
+#include "base/file_descriptor.h"
 
 namespace ringpipe::verbs::soft {
 namespace {

@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
+#include "base/file_descriptor.h"
 #include "base/log.h"
 #include "base/status.h"
-#include "verbs/soft/file_descriptor.h"
 #include "verbs/soft/network/remote_peer.h"
 #include "verbs/soft/options.h"
 #include "verbs/soft/port.h"

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -50,7 +51,10 @@ std::unique_ptr<NetworkLoop> NetworkLoop::Start(Context* context,
   try {
     loop.reset(new NetworkLoop(context, network));
     if (loop->AddListeners()) {
-      loop->thread_ = std::thread([raw = loop.get()] { raw->Run(); });
+      loop->thread_ = std::thread([raw = loop.get()] {
+        pthread_setname_np(pthread_self(), "ringpipe-tcp");
+        raw->Run();
+      });
     } else {
       loop = nullptr;
     }

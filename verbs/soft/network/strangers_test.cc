@@ -10,10 +10,10 @@
 #include <string_view>
 #include <vector>
 
+#include "base/file_descriptor.h"
 #include "base/log.h"
 #include "gtest/gtest.h"
 #include "verbs/soft/endpoint.h"
-#include "verbs/soft/file_descriptor.h"
 #include "verbs/soft/layout.h"
 #include "verbs/soft/network/introduction.h"
 #include "verbs/soft/network/wire.h"
@@ -133,6 +133,29 @@ TEST_F(Strangers, GarbageInsteadOfAnIntroductionClosesTheConnection) {
     EXPECT_TRUE(raw.ClosedByPeer());
   }
   Exchange();
+}
+
+// Whether the endpoint does at an address of this host that is no interface's.
+bool ListensEverywhere(const Endpoint& endpoint) {
+  const FileDescriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<std::uint16_t>(
+      Options().first_port + BlockOf(endpoint.qp->qp_num)));
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK + 1);
+  return connect(socket.get(), reinterpret_cast<sockaddr*>(&address),
+                 sizeof address) == 0;
+}
+
+TEST(Listeners, AreAtTheAdmittedInterfacesAlone) {
+  EndpointOptions options;
+  options.secret = "of two hosts";
+  EXPECT_TRUE(ListensEverywhere(Endpoint(options)));
+  options.interfaces =
+      NameFilter::Parse("=lo", NameFilter::Ports::kNone).value();
+  const Endpoint endpoint(options);
+  EXPECT_FALSE(ListensEverywhere(endpoint));
+  RawConnection at_loopback(endpoint.qp->qp_num);
 }
 
 // In a bounded number of lines: strangers choose how many they are.

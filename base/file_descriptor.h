@@ -1,11 +1,11 @@
-#ifndef RINGPIPE_VERBS_SOFT_FILE_DESCRIPTOR_H_
-#define RINGPIPE_VERBS_SOFT_FILE_DESCRIPTOR_H_
+#ifndef RINGPIPE_BASE_FILE_DESCRIPTOR_H_
+#define RINGPIPE_BASE_FILE_DESCRIPTOR_H_
 
 #include <unistd.h>
 
 #include <utility>
 
-namespace ringpipe::verbs::soft {
+namespace ringpipe {
 
 // Owns a file descriptor; -1: none. Move-only.
 class FileDescriptor {
@@ -25,6 +25,8 @@ class FileDescriptor {
 
   int get() const { return fd_; }
   explicit operator bool() const { return fd_ >= 0; }
+  // The caller's from now on.
+  int Release() { return std::exchange(fd_, -1); }
 
   void Close() {
     if (fd_ >= 0) {
@@ -36,6 +38,6 @@ class FileDescriptor {
   int fd_ = -1;
 };
 
-}  // namespace ringpipe::verbs::soft
+}  // namespace ringpipe
 
-#endif  // RINGPIPE_VERBS_SOFT_FILE_DESCRIPTOR_H_
+#endif  // RINGPIPE_BASE_FILE_DESCRIPTOR_H_

@@ -1,8 +1,9 @@
-#include "verbs/descriptor_limit.h"
+#include "verbs/process_limits.h"
 
 #include <dirent.h>
 #include <sys/resource.h>
 
+#include <cstdint>
 #include <string>
 
 #include "gtest/gtest.h"
@@ -20,7 +21,7 @@ int OpenDescriptors() {
   return count - 3;  // ".", ".." and the directory's own
 }
 
-TEST(DescriptorLimitTest, SaysHowManyAreNeededAndLeft) {
+TEST(ProcessLimitsTest, SaysHowManyDescriptorsAreNeededAndLeft) {
   rlimit before;
   ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
   const int open = OpenDescriptors();
@@ -37,6 +38,23 @@ TEST(DescriptorLimitTest, SaysHowManyAreNeededAndLeft) {
       << status.ToString();
   ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
   EXPECT_EQ(OpenDescriptors(), open);
+}
+
+TEST(ProcessLimitsTest, SaysHowMuchAddressSpaceIsNeeded) {
+  constexpr std::uint64_t kGiB = std::uint64_t{1} << 30;
+  EXPECT_TRUE(CheckAddressSpace(1'000 * kGiB).ok());
+  rlimit before;
+  ASSERT_EQ(getrlimit(RLIMIT_AS, &before), 0);
+  const rlimit limit = {10 * kGiB, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_AS, &limit), 0);
+  EXPECT_TRUE(CheckAddressSpace(3 * kGiB).ok());
+  const Status status = CheckAddressSpace(11 * kGiB);
+  ASSERT_EQ(setrlimit(RLIMIT_AS, &before), 0);
+  EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
+  EXPECT_NE(status.message().find(
+                "11 GiB more of address space are needed; raise 'ulimit -v'"),
+            std::string::npos)
+      << status.ToString();
 }
 
 }  // namespace

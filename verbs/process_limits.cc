@@ -1,8 +1,8 @@
-#include "verbs/descriptor_limit.h"
+#include "verbs/process_limits.h"
 
+#include <sys/mman.h>
 #include <sys/resource.h>
 
-#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <system_error>
@@ -33,6 +33,22 @@ Status CheckDescriptors(int count) {
                    StatusCode::kResourceExhausted,
                    std::to_string(count) + " more descriptors are needed and " +
                        std::to_string(left) + " are left; raise 'ulimit -n'");
+}
+
+Status CheckAddressSpace(std::uint64_t bytes) {
+  rlimit limit;
+  if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) {
+    return Status::Ok();
+  }
+  void* const trial = mmap(nullptr, bytes, PROT_NONE,
+                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (trial != MAP_FAILED) {
+    munmap(trial, bytes);
+    return Status::Ok();
+  }
+  return {StatusCode::kResourceExhausted,
+          std::to_string(bytes >> 30) +
+              " GiB more of address space are needed; raise 'ulimit -v'"};
 }
 
 }  // namespace ringpipe::verbs

@@ -1,0 +1,64 @@
+#include "auth/local_peer.h"
+
+#include <sched.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <functional>
+
+#include "gtest/gtest.h"
+
+namespace ringpipe {
+namespace {
+
+// As the kernel names a process of a PID namespace that is not below ours.
+constexpr pid_t kNotVisible = 0;
+
+StatusCode Check(pid_t pid, uid_t uid) {
+  return CheckLocalProcess({pid, uid, getegid()}).code();
+}
+
+TEST(LocalPeerTest, TrustsThisUsersProcessesAlone) {
+  EXPECT_EQ(Check(getpid(), geteuid()), StatusCode::kOk);
+  EXPECT_EQ(Check(getpid(), geteuid() + 1), StatusCode::kPermissionDenied);
+  const pid_t child = fork();
+  if (child == 0) {
+    pause();
+  }
+  EXPECT_EQ(Check(child, geteuid()), StatusCode::kOk);
+  EXPECT_EQ(Check(child, geteuid() + 1), StatusCode::kPermissionDenied);
+  kill(child, SIGKILL);
+  waitpid(child, nullptr, 0);
+  EXPECT_EQ(Check(child, geteuid()), StatusCode::kPermissionDenied)
+      << "nobody has that number any more";
+}
+
+// Root is a user like any other.
+TEST(LocalPeerTest, DoesNotTrustAnotherUserAsRoot) {
+  EXPECT_EQ(Check(1, geteuid() == 0 ? 65534 : 0),
+            StatusCode::kPermissionDenied);
+}
+
+TEST(LocalPeerTest, DoesNotTrustWhomItCannotSeeFromAUserNamespaceOfItsOwn) {
+  constexpr int kNoNamespaces = 77;
+  const pid_t child = fork();
+  if (child == 0) {
+    if (unshare(CLONE_NEWUSER) != 0) {
+      _exit(kNoNamespaces);
+    }
+    _exit(Check(kNotVisible, geteuid()) == StatusCode::kPermissionDenied ? 0
+                                                                         : 1);
+  }
+  int status = -1;
+  waitpid(child, &status, 0);
+  ASSERT_TRUE(WIFEXITED(status));
+  if (WEXITSTATUS(status) == kNoNamespaces) {
+    ASSERT_EQ(getenv("CI"), nullptr);
+    GTEST_SKIP() << "this kernel lets nobody make a user namespace here";
+  }
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+}
+
+}  // namespace
+}  // namespace ringpipe

@@ -1,0 +1,62 @@
+"""What a rank says whose process may not have what it needs: limits_test.py
+PROGRAM. At the creation, each by itself, and not as the loss of another rank.
+"""
+
+import os
+import sys
+import unittest
+
+import job
+
+PROGRAM = os.path.abspath(sys.argv.pop(1))
+RANKS = 4
+
+
+class LimitsTest(unittest.TestCase):
+
+    def setUp(self):
+        self.addCleanup(job.kill_descendants)
+
+    def run_with(self, limits):
+        """Returns the ranks, which have ended, by these limits of a shell."""
+        processes = [
+            job.Process(
+                ["sh", "-c", f'{limits}; exec "$@"', "-", PROGRAM, "-b", "64K",
+                 "-e", "64K", "-n", "3", "--error-fd", "999"],
+                {"PATH": os.environ["PATH"],
+                 "RINGPIPE_RANK": str(rank),
+                 "RINGPIPE_SIZE": str(RANKS),
+                 "RINGPIPE_ROOT": f"unix:@limits-{os.getpid()}-{limits}"})
+            for rank in range(RANKS)]
+        for process in processes:
+            process.finish()
+            self.addCleanup(process.close)
+        return processes
+
+    def check_named(self, resource, limits):
+        for limit in limits:
+            for process in self.run_with(f"ulimit {resource} {limit}"):
+                context = f"ulimit {resource} {limit}: {process.stderr}"
+                self.assertEqual(process.returncode, 1, context)
+                self.assertRegex(process.stderr,
+                                 f"resource exhausted: .*ulimit {resource}",
+                                 context)
+                self.assertNotIn("peer lost", process.stderr, context)
+
+    def test_descriptors(self):
+        self.check_named("-n", [17, 19, 20, 21, 22, 23, 25, 28, 30])
+
+    def test_sizes_of_files(self):
+        self.check_named("-f", [1, 100000])
+
+    def test_address_space(self):
+        self.check_named("-v", [1000000, 3000000, 8000000])
+
+    def test_enough_is_enough(self):
+        for process in self.run_with("ulimit -n 64; ulimit -v 20000000"):
+            self.assertEqual((process.returncode, process.stderr), (0, ""))
+
+
+if __name__ == "__main__":
+    job.adopt_orphans()
+    unittest.main()

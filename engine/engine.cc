@@ -53,14 +53,14 @@ std::string DescribeOperation(const Digest& digest) {
          Describe(digest) + ",";
 }
 
-// Whether an error of the creation is this rank's own business, so that others
-// have to be told whose it is.
+// Whether an error is this rank's own business, so that others have to be told
+// whose it is.
 bool IsOfOneRank(StatusCode code) {
   return code == StatusCode::kInvalidArgument ||
          code == StatusCode::kUnavailable ||
          code == StatusCode::kResourceExhausted ||
          code == StatusCode::kPermissionDenied ||
-         code == StatusCode::kDeviceError;
+         code == StatusCode::kDeviceError || code == StatusCode::kInternal;
 }
 
 }  // namespace
@@ -97,13 +97,8 @@ Result<std::unique_ptr<Engine>> Engine::Create(
   if (status.ok()) {
     return engine;
   }
-  if (IsOfOneRank(status.code())) {
-    // Others are told whose it is; who finds the same says it without that.
-    engine->Fail(status.WithContext("rank " + std::to_string(engine->rank())));
-    return status;
-  }
   engine->Fail(status);
-  return engine->failure();
+  return IsOfOneRank(status.code()) ? status : engine->failure();
 }
 
 Status Engine::Join(Deadline deadline) {
@@ -189,9 +184,7 @@ Status Engine::CreateExecutor() {
     return ExplainTimeout(timeout);
   };
   options.describe = &Describe;
-  options.on_error = [this](const Status& error) {
-    (void)bootstrap_->Abort(error);  // the reason is on its way to all
-  };
+  options.on_error = [this](const Status& error) { TellOthers(error); };
   options.on_notice = [this](const std::string& notice) {
     logger_.Info(notice);
   };
@@ -302,8 +295,7 @@ Status Engine::Prepare(Accelerator& accelerator) {
   if (!prepared.ok()) {
     // Not copied through memory that is not pinned: the reductions work on the
     // slots where they are.
-    return prepared.WithContext("rank " + std::to_string(rank()) +
-                                " cannot use device memory");
+    return prepared.WithContext("device memory cannot be used");
   }
   accelerator_prepared_ = true;
   logger_.Info("device memory: " + accelerator.name());
@@ -352,8 +344,13 @@ Status Engine::ExplainTimeout(const Status& timeout) {
   return {timeout.code(), timeout.message() + DescribeCulprit(answers, rank())};
 }
 
-void Engine::Fail(const Status& reason) {
-  (void)bootstrap_->Abort(abort_->Raise(reason));
+void Engine::Fail(const Status& reason) { TellOthers(abort_->Raise(reason)); }
+
+void Engine::TellOthers(const Status& reason) {
+  (void)bootstrap_->Abort(
+      IsOfOneRank(reason.code())
+          ? reason.WithContext("rank " + std::to_string(rank()))
+          : reason);
 }
 
 std::string Engine::device() const { return rails_.Describe(); }

@@ -98,6 +98,8 @@ class Engine {
   // ranks may do so at another call, or never.
   Status Prepare(Accelerator& accelerator);
 
+  // An error of this rank's own comes to them with its number.
+  void TellOthers(const Status& reason);
   void LeaveTogether();
   // The same, with the rank for which all wait in the end.
   Status ExplainTimeout(const Status& timeout);

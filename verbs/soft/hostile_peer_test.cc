@@ -294,7 +294,7 @@ TEST(ThirdProcess, CannotTurnAWriteToMemoryThatWasNotGiven) {
 // What a process may be that is in a user namespace of its own.
 struct Confined {
   bool may_be_traced;
-  bool is_root;  // of that namespace, with all rights in it; else it is nobody
+  bool has_id;  // one of that namespace; else it is nobody there
 };
 
 bool Write(const char* path, const std::string& text) {
@@ -310,12 +310,13 @@ pid_t StartInOwnNamespace(const Confined& confined,
   const pid_t child = fork();
   if (child == 0) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    const std::string user = "0 " + std::to_string(geteuid()) + " 1";
-    const std::string group = "0 " + std::to_string(getegid()) + " 1";
+    // Not as our own namespace may map them: see security.md.
+    const std::string user = "1234 " + std::to_string(geteuid()) + " 1";
+    const std::string group = "1234 " + std::to_string(getegid()) + " 1";
     if (unshare(CLONE_NEWUSER) != 0 ||
-        (confined.is_root && !(Write("/proc/self/uid_map", user) &&
-                               Write("/proc/self/setgroups", "deny") &&
-                               Write("/proc/self/gid_map", group)))) {
+        (confined.has_id && !(Write("/proc/self/uid_map", user) &&
+                              Write("/proc/self/setgroups", "deny") &&
+                              Write("/proc/self/gid_map", group)))) {
       _exit(kNoNamespaces);
     }
     prctl(PR_SET_DUMPABLE, confined.may_be_traced ? 1 : 0);

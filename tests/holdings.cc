@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -159,6 +160,22 @@ Holdings::Holdings() {
 std::string Holdings::ToString() const {
   return std::to_string(threads) + " threads, descriptors " +
          ToText(descriptors) + ", mappings " + ToText(mappings);
+}
+
+std::string WhatIsLeft(const Holdings& before) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(2);
+  while (true) {
+    Holdings now;
+    const std::string text = now.ToString();
+    now.threads = std::max(now.threads, before.threads);
+    if (now == before) {
+      return "";
+    }
+    if (std::chrono::steady_clock::now() > end) {
+      return text + "; before: " + before.ToString();
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
 }
 
 Footprint::Footprint(const std::vector<pid_t>& processes) {

@@ -28,6 +28,10 @@ struct Holdings {
   std::string ToString() const;
 };
 
+// What this process has more than before, or less; "": nothing. Threads that
+// were joined are to be seen for a moment, now as then.
+std::string WhatIsLeft(const Holdings& before);
+
 // What the processes of a job have that others can see, and by which it can be
 // recognised when they have ended.
 struct Footprint {

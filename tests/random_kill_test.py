@@ -21,7 +21,9 @@ import unittest
 from tests.launch.job import (Process, adopt_orphans, kill_descendants,
                               liveness_bound_s)
 
-RUNS = int(sys.argv.pop(2))
+# Bazel runs so many of these at a time, and wants to see that they know.
+SHARDS = int(os.environ.get("TEST_TOTAL_SHARDS", "1"))
+RUNS = int(sys.argv.pop(2)) // SHARDS
 BENCHMARK = os.path.abspath(sys.argv.pop(1))
 ENDS_WITHIN_S = liveness_bound_s(2)
 ENDS_BESIDE_A_STOPPED_RANK_WITHIN_S = liveness_bound_s(3)
@@ -129,5 +131,8 @@ class RandomKillTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
+    if "TEST_SHARD_STATUS_FILE" in os.environ:
+        with open(os.environ["TEST_SHARD_STATUS_FILE"], "w", encoding="utf-8"):
+            pass
     adopt_orphans()
     unittest.main()

@@ -116,22 +116,6 @@ Status RunRank(const CommunicatorOptions& options) {
   return (*communicator)->Barrier();
 }
 
-// What this process has more than before, or less; "": nothing. A thread that
-// was joined is to be seen for a moment.
-std::string WhatIsLeft(const Holdings& before) {
-  const auto deadline = steady_clock::now() + seconds(2);
-  while (true) {
-    const Holdings now;
-    if (now == before) {
-      return "";
-    }
-    if (steady_clock::now() > deadline) {
-      return now.ToString() + "; before: " + before.ToString();
-    }
-    std::this_thread::sleep_for(milliseconds(1));
-  }
-}
-
 // Runs a job in which one call fails, and tells the test: its name, and when it
 // has ended whether there was such a call, the errno, the status, and what is
 // left. Returns how many calls of the kind there were.
@@ -140,8 +124,7 @@ int RunOneJob(int rank, const FailingCall& call, int which) {
       NewJob() + "-" + call.name + "-" + std::to_string(which);
   Print(job);
   const CommunicatorOptions options = OptionsFor(rank, job);
-  Holdings before;
-  before.threads = 1;  // one of the last job's may still be seen
+  const Holdings before;
   Status status = OutOfMemory();
   FailCall(call.name, which);
   allocations_count = true;

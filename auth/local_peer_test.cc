@@ -1,6 +1,8 @@
 #include "auth/local_peer.h"
 
 #include <sched.h>
+#include <signal.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -23,7 +25,9 @@ TEST(LocalPeerTest, TrustsThisUsersProcessesAlone) {
   EXPECT_EQ(Check(getpid(), geteuid()), StatusCode::kOk);
   EXPECT_EQ(Check(getpid(), geteuid() + 1), StatusCode::kPermissionDenied);
   const pid_t child = fork();
+  ASSERT_GE(child, 0);
   if (child == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
     pause();
   }
   EXPECT_EQ(Check(child, geteuid()), StatusCode::kOk);

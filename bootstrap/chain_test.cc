@@ -48,6 +48,9 @@ class ChainTest : public ::testing::TestWithParam<const char*> {
     thread_ = std::thread([this] { io_.run(); });
   }
   void TearDown() override {
+    if (!thread_.joinable()) {
+      return;
+    }
     boost::asio::post(io_, [this] {
       chain_.Leave();
       work_.reset();

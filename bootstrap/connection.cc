@@ -17,6 +17,12 @@ using boost::system::error_code;
 constexpr size_t kReadBytes = 16384;
 constexpr size_t kStrangersReadBytes = 1024;
 
+// Whether it says nothing about the peer.
+bool IsOwn(const error_code& error) {
+  return error == asio::error::no_memory ||
+         error == asio::error::no_buffer_space;
+}
+
 }  // namespace
 
 Result<Connection::Socket> Connection::Own(
@@ -94,7 +100,10 @@ void Connection::Read() {
           return;
         }
         if (error) {
-          self->Fail({StatusCode::kPeerLost, error.message()});
+          self->Fail(IsOwn(error)
+                         ? ErrnoStatus(StatusCode::kResourceExhausted,
+                                       "receiving a message", error.value())
+                         : Status(StatusCode::kPeerLost, error.message()));
           return;
         }
         self->decoder_.Append(

@@ -203,6 +203,7 @@ TEST(StrangersTest, FloodOfSilentStrangersTakesFewDescriptorsAndLittleTime) {
   std::vector<pid_t> floods;
   for (int i = 0; i < kProcesses; ++i) {
     floods.push_back(StartToFlood(meeting.endpoint, kEach));
+    ASSERT_GT(floods.back(), 0);
   }
   const int before = OpenDescriptors();
   int most = 0;
@@ -210,6 +211,7 @@ TEST(StrangersTest, FloodOfSilentStrangersTakesFewDescriptorsAndLittleTime) {
   std::thread watcher([&] {
     while (!joined) {
       most = std::max(most, OpenDescriptors());
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
   });
   const auto start = Clock::now();
@@ -218,6 +220,7 @@ TEST(StrangersTest, FloodOfSilentStrangersTakesFewDescriptorsAndLittleTime) {
   // There are as many as there is room for, and more that wait for it.
   while (OpenDescriptors() < before + kPlaces &&
          Clock::now() - start < LivenessBound(seconds(2))) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   const Joined member = Bootstrap::Join(meeting.OptionsOf(1));
   EXPECT_TRUE(member.ok()) << member.status().ToString();

@@ -133,6 +133,8 @@ Status Engine::OpenDevices(Deadline deadline) {
   RINGPIPE_ASSIGN_OR_RETURN(const std::string host, HostIdentity(environment_));
   RINGPIPE_ASSIGN_OR_RETURN(const std::vector<std::string> hosts,
                             bootstrap_->AllGather(host, deadline));
+  local_peers_ =
+      static_cast<int>(std::count(hosts.begin(), hosts.end(), host)) - 1;
   RINGPIPE_ASSIGN_OR_RETURN(
       rails_, OpenRails(environment_, rank(), hosts, verbs::LoadSystemLibrary(),
                         soft_library));
@@ -169,6 +171,7 @@ Status Engine::CreateExecutor() {
   options.connections.rank = rank();
   options.connections.size = size();
   options.connections.rails_of_peer = rails_.of_peer;
+  options.connections.local_peers = local_peers_;
   options.connections.timeout = environment_.qp_timeout;
   options.connections.retry_count = environment_.qp_retry;
   options.connections.service_level =
@@ -344,13 +347,26 @@ Status Engine::ExplainTimeout(const Status& timeout) {
   return {timeout.code(), timeout.message() + DescribeCulprit(answers, rank())};
 }
 
-void Engine::Fail(const Status& reason) { TellOthers(abort_->Raise(reason)); }
+void Engine::Fail(const Status& reason) noexcept {
+  try {
+    TellOthers(abort_->Raise(reason));
+  } catch (const std::bad_alloc&) {
+    if (!abort_->raised()) {
+      static_cast<void>(abort_->Raise(OutOfMemory()));
+    }
+  }
+}
 
 void Engine::TellOthers(const Status& reason) {
-  (void)bootstrap_->Abort(
-      IsOfOneRank(reason.code())
-          ? reason.WithContext("rank " + std::to_string(rank()))
-          : reason);
+  Status told = OutOfMemory();
+  try {
+    told = IsOfOneRank(reason.code())
+               ? reason.WithContext("rank " + std::to_string(rank()))
+               : reason;
+  } catch (const std::bad_alloc&) {
+    // Without the name.
+  }
+  static_cast<void>(bootstrap_->Abort(told));
 }
 
 std::string Engine::device() const { return rails_.Describe(); }

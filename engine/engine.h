@@ -72,8 +72,9 @@ class Engine {
   Bootstrap& bootstrap() { return *bootstrap_; }
   const Environment& environment() const { return environment_; }
 
-  // Ends the job with `reason`, unless it has failed before.
-  void Fail(const Status& reason);
+  // Ends the job with `reason`, unless it has failed before. Where there is no
+  // memory to tell the others, they find out by themselves.
+  void Fail(const Status& reason) noexcept;
   Status failure() const { return abort_->reason(); }
 
   std::string device() const;
@@ -128,6 +129,7 @@ class Engine {
   WhereaboutsRecord whereabouts_;
   std::unique_ptr<Bootstrap> bootstrap_;
   RankRails rails_;
+  int local_peers_ = 0;                          // on this host
   RegisteredMemory::ProtectionDomains domains_;  // by rail
   std::unique_ptr<RegisteredMemory> memory_;
   std::unique_ptr<Accelerator> host_;

@@ -24,13 +24,13 @@ constexpr int kQueuePairs = 2;
 // For a queue pair that rdma_cm connects: see ConnectAll.
 constexpr int kManagerSends = verbs::ConnectionManager::kReadyWrites;
 
-// What the software device opens to reach a peer: a socket that it connects,
-// one that it accepts, the peer's completion channel and a file of its memory;
-// and for a moment another one. And what it maps of a peer where that is
-// limited.
-constexpr int kDescriptorsOfPeer = 4;
+// What the software device opens to reach a peer of this host: a socket that it
+// connects, one that it accepts, the peer's completion channel and a file of
+// its memory; and for a moment another one. And what it maps of it where that
+// is limited. Another host's is one connection.
+constexpr int kDescriptorsOfLocalPeer = 4;
 constexpr int kDescriptorsInPassing = 1;
-constexpr std::uint64_t kAddressSpaceOfPeer = std::uint64_t{3} << 30;
+constexpr std::uint64_t kAddressSpaceOfLocalPeer = std::uint64_t{3} << 30;
 
 }  // namespace
 
@@ -118,6 +118,15 @@ Result<ConnectionSet::Depths> ConnectionSet::DepthsOn(int rail) const {
   return depths;
 }
 
+// Of this process, for the software device.
+Status ConnectionSet::CheckLimits(int rail) const {
+  const int local = std::min(options_.local_peers, PeersOn(rail));
+  RINGPIPE_RETURN_IF_ERROR(
+      verbs::CheckDescriptors(kDescriptorsOfLocalPeer * local + PeersOn(rail) -
+                              local + kDescriptorsInPassing));
+  return verbs::CheckAddressSpace(kAddressSpaceOfLocalPeer * local);
+}
+
 Status ConnectionSet::CreateQueues() {
   managers_.resize(rails_.size());
   for (int rail = 0; rail < static_cast<int>(rails_.size()); ++rail) {
@@ -134,10 +143,7 @@ Status ConnectionSet::CreateQueues() {
     descriptors_.push_back({device(rail).async_fd(), POLLIN, 0});
     queues_.push_back(std::move(queue));
     if (!device(rail).info().pins_memory) {
-      RINGPIPE_RETURN_IF_ERROR(verbs::CheckDescriptors(
-          kDescriptorsOfPeer * PeersOn(rail) + kDescriptorsInPassing));
-      RINGPIPE_RETURN_IF_ERROR(
-          verbs::CheckAddressSpace(kAddressSpaceOfPeer * PeersOn(rail)));
+      RINGPIPE_RETURN_IF_ERROR(CheckLimits(rail));
     }
     if (device(rail).info().transport == verbs::Transport::kIwarp) {
       verbs::IpAddress ip;

@@ -29,6 +29,8 @@ class ConnectionSet {
     int size = 1;
     // For each peer the rails by which it is reached, one at least.
     std::vector<std::vector<int>> rails_of_peer;
+    // How many of the peers are on this host.
+    int local_peers = 0;
     // Receives posted on each connection at a time, at least.
     int receives = 0;
     // Of verbs::QueuePair::Options; not set: by the kind of device.
@@ -97,6 +99,7 @@ class ConnectionSet {
       : options_(options), rails_(std::move(rails)) {}
 
   Status CreateMemory(const std::shared_ptr<verbs::Device>& allocator);
+  Status CheckLimits(int rail) const;
   Status CreateQueues();
   Status CreateConnection(int peer);
   // What both ends of a rail must have in common.

@@ -380,11 +380,10 @@ std::vector<RankProcess> StartOnTwoHosts(const std::string& role, int size,
       "RINGPIPE_ROOT=127.0.0.1:" + std::to_string(FreePort());
   std::vector<RankProcess> ranks;
   for (int rank = 0; rank < size; ++rank) {
-    ranks.emplace_back(
-        role, rank, size, job,
-        std::vector{
-            root, std::string("RINGPIPE_SECRET=of both hosts"),
-            "RINGPIPE_HOST_ID=host " + std::to_string(2 * rank / size)});
+    ranks.emplace_back(role, rank, size, job,
+                       std::vector{root, "RINGPIPE_SECRET=of " + job,
+                                   "RINGPIPE_HOST_ID=host " +
+                                       std::to_string(2 * rank / size)});
   }
   return ranks;
 }

@@ -36,8 +36,9 @@ std::set<std::string> NamesOf(const std::string& job) {
         options.root = "unix:@" + job;
         options.environment.secret = "the same";
         // So few names that two jobs of one key would have some in common.
-        options.environment.soft_first_port = 20000;
-        options.environment.soft_last_port = 20002;
+        options.environment.soft_first_port = 20000 + getpid() % 3000 * 4;
+        options.environment.soft_last_port =
+            options.environment.soft_first_port + 2;
       });
   return names;
 }

@@ -4,9 +4,10 @@ sometimes while another one is stopped.
     random_kill_test.py BENCHMARK RUNS
 
 However it dies, from its first millisecond on, in the middle of whatever, and
-whatever memory is in use, on one host or on two that meet over TCP: the others end within two seconds,
-or three where one of them is stopped, each with the error that this rank is
-lost. Where it had not joined yet, they wait for it as long as a join may take.
+whatever memory is in use, on one host or on two that meet over TCP: the others
+end within two seconds, or three where one of them is stopped, each with the
+error that this rank is lost. Where it had not joined yet, they wait for it as
+long as a join may take.
 """
 
 import os
@@ -47,7 +48,7 @@ def meeting(run, hosts):
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     return {"RINGPIPE_ROOT": f"127.0.0.1:{port}",
-            "RINGPIPE_SECRET": "of all hosts"}
+            "RINGPIPE_SECRET": f"of {os.getpid()} {run}"}
 
 
 def start(run, ranks, size, buffers, hosts):
@@ -102,8 +103,8 @@ class RandomKillTest(unittest.TestCase):
             for rank in survivors:
                 rank.finish()
             took_s = time.monotonic() - start_s
-            context = (f"run {run}, {count} ranks, {size} of {BUFFERS[buffers]} memory, "
-                       f"{hosts} host(s), rank {victim} killed, rank {stopped} "
+            context = (f"run {run}, {count} ranks, {size} of "
+                       f"{BUFFERS[buffers]} memory, {hosts} host(s), rank {victim} killed, rank {stopped} "
                        "stopped\n" + "".join(rank.stderr for rank in survivors))
             joined = "did not join" not in context and "is missing" not in context
             self.assertLess(

@@ -37,7 +37,8 @@ Status CheckDescriptors(int count) {
 
 Status CheckAddressSpace(std::uint64_t bytes) {
   rlimit limit;
-  if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) {
+  if (bytes == 0 || getrlimit(RLIMIT_AS, &limit) != 0 ||
+      limit.rlim_cur == RLIM_INFINITY) {
     return Status::Ok();
   }
   void* const trial = mmap(nullptr, bytes, PROT_NONE,

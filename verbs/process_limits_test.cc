@@ -47,6 +47,7 @@ TEST(ProcessLimitsTest, SaysHowMuchAddressSpaceIsNeeded) {
   ASSERT_EQ(getrlimit(RLIMIT_AS, &before), 0);
   const rlimit limit = {10 * kGiB, before.rlim_max};
   ASSERT_EQ(setrlimit(RLIMIT_AS, &limit), 0);
+  EXPECT_TRUE(CheckAddressSpace(0).ok());
   EXPECT_TRUE(CheckAddressSpace(3 * kGiB).ok());
   const Status status = CheckAddressSpace(11 * kGiB);
   ASSERT_EQ(setrlimit(RLIMIT_AS, &before), 0);

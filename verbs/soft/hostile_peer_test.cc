@@ -402,9 +402,8 @@ TEST(DroppedDescriptor, IsNoticed) {
   for (const bool is_room : {false, true}) {
     ASSERT_TRUE(SendLinkMessage(sender.get(), {}, {sender.get()}));
     const FileDescriptor next(dup(sender.get()));  // the lowest free number
-    const rlimit none = {static_cast<rlim_t>(next.get()) + (is_room ? 2 : 1),
-                         limit.rlim_max};
-    ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+    const rlimit none = {static_cast<rlim_t>(next.get()) + 1, limit.rlim_max};
+    ASSERT_EQ(setrlimit(RLIMIT_NOFILE, is_room ? &limit : &none), 0);
     LinkMessage message;
     LinkFiles files;
     EXPECT_EQ(ReceiveLinkMessage(receiver.get(), &message, &files),

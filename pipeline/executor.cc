@@ -12,7 +12,7 @@ namespace ringpipe {
 namespace {
 
 constexpr std::chrono::milliseconds kProbeInterval(500);
-constexpr std::chrono::seconds kFlushTimeout(2);
+constexpr std::chrono::seconds kFlushTimeout(1);
 
 // A rank that fails tells the others why, and closes its connections; they may
 // see the latter first. They wait for the reason this long, but not where the

@@ -134,8 +134,8 @@ constexpr float kOverwritten = -9.0F;
 // Of the call in which rank 1 stops; long enough for it to get there.
 constexpr milliseconds kShortTimeout(2500);
 // Of an expired call beside a peer that stands in a copy: where are all (0.4
-// s), and the device waits for the peer (2 s, when it flushes and after).
-constexpr milliseconds kMostLateness(5000);
+// s), and the device waits for the peer (1 s when it flushes, and 1 s after).
+constexpr milliseconds kMostLateness(3000);
 
 enum class Memory {
   kAllocated,   // by the communicator: mapped by peers, which copy into it

@@ -22,7 +22,7 @@ constexpr int kBindTries = 200;
 constexpr int kBacklog = 1024;
 // How long to wait for a peer that is inside a queue pair: much longer than any
 // copy, so that one that is stopped or hangs does not hold anybody up for ever.
-constexpr std::chrono::milliseconds kPeerLeaves{2000};
+constexpr std::chrono::milliseconds kPeerLeaves{1000};
 constexpr int kYieldsBeforeSleep = 1000;
 
 int PollCq(ibv_cq* cq, int count, ibv_wc* completions) {

@@ -7,7 +7,6 @@
 namespace ringpipe {
 namespace {
 
-namespace asio = boost::asio;
 using boost::system::error_code;
 
 constexpr auto kFirstBackoff = std::chrono::milliseconds(10);

@@ -91,11 +91,12 @@ ringpipe_status Call(ringpipe_communicator* communicator,
     // Before the call begins, which nobody could wait for without it.
     auto handle = std::make_unique<ringpipe_request>();
     Result<ringpipe::Request> started = later(*communicator->communicator);
-    if (started.ok()) {
-      handle->request = std::move(started).value();
-      *request = handle.release();
+    if (!started.ok()) {
+      return ToC(started.status());
     }
-    return ToC(started.status());
+    handle->request = std::move(started).value();
+    *request = handle.release();
+    return RINGPIPE_OK;
   });
 }
 
@@ -127,11 +128,12 @@ ringpipe_status Create(const ringpipe_options* options,
   }
   auto handle = std::make_unique<ringpipe_communicator>();
   auto created = ringpipe::Communicator::Create(*settings);
-  if (created.ok()) {
-    handle->communicator = std::move(created).value();
-    *communicator = handle.release();
+  if (!created.ok()) {
+    return ToC(created.status());
   }
-  return ToC(created.status());
+  handle->communicator = std::move(created).value();
+  *communicator = handle.release();
+  return RINGPIPE_OK;
 }
 
 }  // namespace

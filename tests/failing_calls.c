@@ -148,7 +148,7 @@ int CallFails(const char* name) {
 
 #define DEFINE(result, name, error, failure, parameters, arguments) \
   result name parameters {                                          \
-    static _Atomic(__typeof__(&name)) found = NULL;                 \
+    static _Atomic(__typeof__(&name)) found; /* NULL at first */    \
     __typeof__(&name) next = found;                                 \
     if (next == NULL) {                                             \
       found = next = NEXT(name);                                    \

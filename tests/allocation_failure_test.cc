@@ -250,7 +250,8 @@ TEST_P(ThreadsAllocationFailure, EndsNoProcessHangsNobodyAndLeavesNothing) {
   }
   bool failed = true;
   long which = 0;
-  const int stride = std::atoi(std::getenv(kStrideVariable));
+  const char* const every = std::getenv(kStrideVariable);
+  const int stride = every != nullptr ? std::atoi(every) : 1;
   int failures = 0;
   for (; failed && which < kMost; which += stride) {
     SCOPED_TRACE("allocation " + std::to_string(which));

@@ -28,8 +28,8 @@ Result<CommunicatorOptions> CommunicatorOptions::FromProcess() {
 
 class Communicator::State {
  public:
-  explicit State(std::unique_ptr<Engine> engine) : engine_(std::move(engine)) {}
-
+  // Before all else.
+  void Own(std::unique_ptr<Engine> engine) { engine_ = std::move(engine); }
   Engine& engine() { return *engine_; }
 
   Status RunNow(const Call& call, Timeout timeout) {
@@ -102,7 +102,7 @@ class Communicator::State {
         std::chrono::milliseconds(engine_->environment().timeout_ms)));
   }
 
-  const std::unique_ptr<Engine> engine_;
+  std::unique_ptr<Engine> engine_;
   CallOrder order_;  // ends before the engine does
 };
 
@@ -111,7 +111,9 @@ Communicator::Communicator(std::unique_ptr<State> state)
 
 Communicator::~Communicator() { state_->AbortPending(); }
 
-Result<std::unique_ptr<Communicator>> Communicator::Create(
+namespace {
+
+Result<std::unique_ptr<Engine>> CreateEngine(
     const CommunicatorOptions& options) {
   Environment environment = options.environment;
   if (options.rank.has_value()) {
@@ -131,11 +133,23 @@ Result<std::unique_ptr<Communicator>> Communicator::Create(
   const Logger logger = options.log
                             ? Logger(environment.log_level, options.log, prefix)
                             : Logger(environment.log_level, prefix);
-  RINGPIPE_ASSIGN_OR_RETURN(
-      std::unique_ptr<Engine> engine,
-      Engine::Create(environment, launch, logger, options.accelerator));
-  return std::unique_ptr<Communicator>(
-      new Communicator(std::make_unique<State>(std::move(engine))));
+  return Engine::Create(environment, launch, logger, options.accelerator);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Communicator>> Communicator::Create(
+    const CommunicatorOptions& options) {
+  try {
+    // The engine comes last: from then on the peers count on this rank.
+    std::unique_ptr<Communicator> communicator(
+        new Communicator(std::make_unique<State>()));
+    RINGPIPE_ASSIGN_OR_RETURN(auto engine, CreateEngine(options));
+    communicator->state_->Own(std::move(engine));
+    return communicator;
+  } catch (const std::bad_alloc&) {
+    return OutOfMemory();
+  }
 }
 
 int Communicator::rank() const { return state_->engine().rank(); }

@@ -82,23 +82,26 @@ Result<std::unique_ptr<Engine>> Engine::Create(
       Deadline::After(std::chrono::milliseconds(environment.join_timeout_ms));
   RINGPIPE_ASSIGN_OR_RETURN(engine->abort_, AbortSignal::Create());
   RINGPIPE_RETURN_IF_ERROR(engine->Join(deadline));
-  Status status = engine->OpenDevices(deadline);
-  if (status.ok()) {
-    status = engine->CreateExecutor();
-  }
-  if (status.ok()) {
-    engine->FindAccelerator();
-    status = engine->Agree(deadline);
-  }
-  if (status.ok()) {
-    // Its barrier comes last: from then on nothing fails on one rank alone.
-    status = engine->ConnectAll(deadline);
+  Status status = OutOfMemory();
+  try {
+    status = engine->SetUp(deadline);
+  } catch (const std::bad_alloc&) {
+    // The others have to hear of that.
   }
   if (status.ok()) {
     return engine;
   }
   engine->Fail(status);
   return IsOfOneRank(status.code()) ? status : engine->failure();
+}
+
+Status Engine::SetUp(Deadline deadline) {
+  RINGPIPE_RETURN_IF_ERROR(OpenDevices(deadline));
+  RINGPIPE_RETURN_IF_ERROR(CreateExecutor());
+  FindAccelerator();
+  RINGPIPE_RETURN_IF_ERROR(Agree(deadline));
+  // Its barrier comes last: from then on nothing fails on one rank alone.
+  return ConnectAll(deadline);
 }
 
 Status Engine::Join(Deadline deadline) {
@@ -360,9 +363,10 @@ void Engine::Fail(const Status& reason) noexcept {
 void Engine::TellOthers(const Status& reason) {
   Status told = OutOfMemory();
   try {
-    told = IsOfOneRank(reason.code())
-               ? reason.WithContext("rank " + std::to_string(rank()))
-               : reason;
+    const std::string name = "rank " + std::to_string(rank());
+    const bool is_named = !IsOfOneRank(reason.code()) ||
+                          reason.message().find(name) != std::string::npos;
+    told = is_named ? reason : reason.WithContext(name);
   } catch (const std::bad_alloc&) {
     // Without the name.
   }

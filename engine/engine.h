@@ -88,6 +88,8 @@ class Engine {
          const Logger& logger, std::shared_ptr<Accelerator> accelerator);
 
   Status Join(Deadline deadline);
+  // All that follows the join.
+  Status SetUp(Deadline deadline);
   Status OpenDevices(Deadline deadline);
   Status CreateExecutor();
   void ChooseRegistration();

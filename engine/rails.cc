@@ -37,6 +37,7 @@ Result<std::string> HostIdentity(const Environment& environment,
   }
   const std::string boot_id = proc + "/sys/kernel/random/boot_id";
   const std::string network = proc + "/self/ns/net";
+  errno = 0;
   std::ifstream file(boot_id);
   std::string boot;
   struct stat net = {};
@@ -48,7 +49,9 @@ Result<std::string> HostIdentity(const Environment& environment,
                            ", which tells this host from others (mount /proc, "
                            "or set RINGPIPE_HOST_ID to the host's name on all "
                            "of its ranks)",
-                       errno);
+                       errno != 0   ? errno
+                       : file.bad() ? ENOMEM
+                                    : ENODATA);
   }
   return boot + " net:" + std::to_string(net.st_ino);
 }

@@ -9,14 +9,12 @@
 namespace ringpipe {
 
 Result<std::unique_ptr<AbortSignal>> AbortSignal::Create() {
-  const int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  if (fd < 0) {
+  FileDescriptor fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!fd) {
     return ErrnoStatus(StatusCode::kResourceExhausted, "eventfd", errno);
   }
-  return std::unique_ptr<AbortSignal>(new AbortSignal(fd));
+  return std::unique_ptr<AbortSignal>(new AbortSignal(std::move(fd)));
 }
-
-AbortSignal::~AbortSignal() { close(fd_); }
 
 Status AbortSignal::Raise(const Status& reason) {
   const std::lock_guard<std::mutex> lock(mutex_);
@@ -25,7 +23,7 @@ Status AbortSignal::Raise(const Status& reason) {
     raised_.store(true, std::memory_order_release);
     const std::uint64_t one = 1;
     // Cannot fail: the counter is far from full.
-    [[maybe_unused]] const ssize_t written = write(fd_, &one, sizeof one);
+    [[maybe_unused]] const ssize_t written = write(fd_.get(), &one, sizeof one);
   }
   return reason_;
 }

@@ -4,7 +4,9 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <utility>
 
+#include "base/file_descriptor.h"
 #include "base/status.h"
 
 namespace ringpipe {
@@ -14,7 +16,6 @@ namespace ringpipe {
 class AbortSignal {
  public:
   static Result<std::unique_ptr<AbortSignal>> Create();
-  ~AbortSignal();
   AbortSignal(const AbortSignal&) = delete;
   AbortSignal& operator=(const AbortSignal&) = delete;
 
@@ -27,12 +28,12 @@ class AbortSignal {
   Status reason() const;
 
   // For poll(): readable from the first Raise on. Nobody reads it.
-  int fd() const { return fd_; }
+  int fd() const { return fd_.get(); }
 
  private:
-  explicit AbortSignal(int fd) : fd_(fd) {}
+  explicit AbortSignal(FileDescriptor fd) : fd_(std::move(fd)) {}
 
-  const int fd_;
+  const FileDescriptor fd_;
   std::atomic<bool> raised_ = false;
   mutable std::mutex mutex_;
   Status reason_;  // guarded by mutex_

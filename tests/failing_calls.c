@@ -46,7 +46,6 @@
   CALL(int, eventfd, EMFILE, -1, (unsigned a, int b), (a, b))                  \
   CALL(int, fallocate, ENOSPC, -1, (int a, int b, off_t c, off_t d),           \
        (a, b, c, d))                                                           \
-  CALL(int, fstat, ENOMEM, -1, (int a, struct stat* b), (a, b))                \
   CALL(int, ftruncate, ENOSPC, -1, (int a, off_t b), (a, b))                   \
   CALL(int, getentropy, ENOSYS, -1, (void* a, size_t b), (a, b))               \
   CALL(ssize_t, getrandom, ENOSYS, -1, (void* a, size_t b, unsigned c),        \

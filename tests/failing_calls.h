@@ -15,7 +15,7 @@ struct FailingCall {
 
 /* All that can be made to fail; the last one's name is NULL. close, munmap and
    their like are not among them: they may say that they failed, but not mean
-   it. */
+   it. Nor is fstat, which of a descriptor that is open cannot fail. */
 extern const struct FailingCall kFailingCalls[];
 
 /* Counts a call, and says whether it is to fail: for functions that are not

@@ -224,16 +224,17 @@ Status SoftwareOpenFailure(int error) {
 Result<std::shared_ptr<Device>> Device::OpenPort(
     std::shared_ptr<const Library> library, ibv_device* device, DeviceInfo info,
     const AddressRequest& address, const std::string& sysfs_class) {
+  // First what closes it.
+  std::shared_ptr<Device> opened(
+      new Device(std::move(library), std::move(info)));
   errno = 0;
-  ibv_context* context = library->open_device(device);
+  ibv_context* const context = opened->library_->open_device(device);
   if (context == nullptr) {
     const int error = errno != 0 ? errno : ENODEV;
-    return info.pins_memory ? OpenFailure(info.name, error)
-                            : SoftwareOpenFailure(error);
+    return opened->info_.pins_memory ? OpenFailure(opened->info_.name, error)
+                                     : SoftwareOpenFailure(error);
   }
-  // From here on the destructor closes it.
-  std::shared_ptr<Device> opened(
-      new Device(std::move(library), context, std::move(info)));
+  opened->context_ = context;
   RINGPIPE_RETURN_IF_ERROR(
       QueryLimits(*opened->library_, context, opened->info_));
   RINGPIPE_RETURN_IF_ERROR(QueryPort(*opened->library_, context, address,
@@ -245,12 +246,13 @@ Result<std::shared_ptr<Device>> Device::OpenPort(
   return opened;
 }
 
-Device::Device(std::shared_ptr<const Library> library, ibv_context* context,
-               DeviceInfo info)
-    : library_(std::move(library)), context_(context), info_(std::move(info)) {}
+Device::Device(std::shared_ptr<const Library> library, DeviceInfo info)
+    : library_(std::move(library)), info_(std::move(info)) {}
 
 Device::~Device() {
-  library_->close_device(context_);
+  if (context_ != nullptr) {
+    library_->close_device(context_);
+  }
   for (const std::span<std::byte> pages : kept_) {
     munmap(pages.data(), pages.size());
   }

@@ -110,8 +110,7 @@ class Device : public std::enable_shared_from_this<Device> {
   Status CallFailed(const std::string& what, int error) const;
 
  private:
-  Device(std::shared_ptr<const Library> library, ibv_context* context,
-         DeviceInfo info);
+  Device(std::shared_ptr<const Library> library, DeviceInfo info);
 
   static Result<std::shared_ptr<Device>> OpenPort(
       std::shared_ptr<const Library> library, ibv_device* device,
@@ -121,7 +120,7 @@ class Device : public std::enable_shared_from_this<Device> {
   friend class Allocation;
 
   std::shared_ptr<const Library> library_;
-  ibv_context* context_;
+  ibv_context* context_ = nullptr;
   DeviceInfo info_;
   std::mutex kept_mutex_;
   std::vector<std::span<std::byte>> kept_;  // pages of ours, for Allocation

@@ -1,32 +1,34 @@
 #include "verbs/process_limits.h"
 
+#include <dirent.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 
-#include <filesystem>
+#include <cerrno>
 #include <string>
-#include <system_error>
 
 namespace ringpipe::verbs {
 
 Status CheckDescriptors(int count) {
-  namespace fs = std::filesystem;
   rlimit limit;
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0 ||
       limit.rlim_cur == RLIM_INFINITY) {
     return Status::Ok();
   }
-  std::error_code error;
-  fs::directory_iterator descriptor("/proc/self/fd", error);
-  if (error && error != std::errc::too_many_files_open) {
-    return Status::Ok();
+  DIR* const descriptors = opendir("/proc/self/fd");
+  if (descriptors == nullptr) {
+    return errno == EMFILE ? ErrnoStatus(StatusCode::kResourceExhausted,
+                                         std::to_string(count) +
+                                             " more descriptors are needed",
+                                         EMFILE)
+                           : Status::Ok();
   }
-  // One of them is the iterator's.
-  std::int64_t left = error ? 0 : static_cast<std::int64_t>(limit.rlim_cur) + 1;
-  for (; !error && descriptor != fs::directory_iterator();
-       descriptor.increment(error)) {
+  // Of the entries, "." and ".." are none, and one is this directory's.
+  std::int64_t left = static_cast<std::int64_t>(limit.rlim_cur) + 3;
+  while (readdir(descriptors) != nullptr) {
     --left;
   }
+  closedir(descriptors);
   return left >= count
              ? Status::Ok()
              : Status(

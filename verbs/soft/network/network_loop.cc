@@ -80,18 +80,19 @@ bool NetworkLoop::AddListeners() {
       return false;
     }
     acceptors_.push_back(std::make_unique<Acceptor>(&io_));
-    const int copy = fcntl(listener.get(), F_DUPFD_CLOEXEC, 0);
-    if (copy < 0) {
+    FileDescriptor copy(fcntl(listener.get(), F_DUPFD_CLOEXEC, 0));
+    if (!copy) {
       return false;
     }
     error_code error;
     acceptors_.back()->socket.assign(
-        address.ss_family == AF_INET ? tcp::v4() : tcp::v6(), copy, error);
+        address.ss_family == AF_INET ? tcp::v4() : tcp::v6(), copy.get(),
+        error);
     if (error) {
-      close(copy);
       errno = error.value();
       return false;
     }
+    copy.Release();
     Accept(acceptors_.back().get());
   }
   return true;

@@ -17,10 +17,14 @@ using boost::system::error_code;
 constexpr size_t kReadBytes = 16384;
 constexpr size_t kStrangersReadBytes = 1024;
 
-// Whether it says nothing about the peer.
-bool IsOwn(const error_code& error) {
-  return error == asio::error::no_memory ||
-         error == asio::error::no_buffer_space;
+// What an error of the socket means: this process's own shortage, or that the
+// peer is gone. A stranger must not be able to cause the former.
+Status SocketFailure(const char* doing, const error_code& error) {
+  if (error == asio::error::no_memory ||
+      error == asio::error::no_buffer_space) {
+    return ErrnoStatus(StatusCode::kResourceExhausted, doing, error.value());
+  }
+  return {StatusCode::kPeerLost, error.message()};
 }
 
 }  // namespace
@@ -100,10 +104,7 @@ void Connection::Read() {
           return;
         }
         if (error) {
-          self->Fail(IsOwn(error)
-                         ? ErrnoStatus(StatusCode::kResourceExhausted,
-                                       "receiving a message", error.value())
-                         : Status(StatusCode::kPeerLost, error.message()));
+          self->Fail(SocketFailure("receiving a message", error));
           return;
         }
         self->decoder_.Append(
@@ -183,8 +184,7 @@ void Connection::Write() {
           return;
         }
         if (error) {
-          self->Fail(ErrnoStatus(StatusCode::kResourceExhausted,
-                                 "sending a message", error.value()));
+          self->Fail(SocketFailure("sending a message", error));
           return;
         }
         self->outgoing_.pop_front();

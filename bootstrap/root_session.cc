@@ -297,10 +297,13 @@ std::shared_ptr<Connection> RootSession::TakeStranger(Connection* connection) {
 void RootSession::OnStrangerClosed(Connection* connection,
                                    const Status& reason) {
   TakeStranger(connection);
+  if (failed() || leaving()) {
+    return;
+  }
   if (reason.code() == StatusCode::kResourceExhausted) {
     // It may have been a rank, which will not come again.
     Fail(reason.WithContext("rank 0"));
-  } else if (!failed() && !leaving()) {
+  } else {
     Refuse(reason.code() == StatusCode::kPeerLost
                ? "it went away before it had proved to be a rank (" +
                      reason.message() + ")"

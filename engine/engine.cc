@@ -363,10 +363,9 @@ void Engine::Fail(const Status& reason) noexcept {
 void Engine::TellOthers(const Status& reason) {
   Status told = OutOfMemory();
   try {
-    const std::string name = "rank " + std::to_string(rank());
-    const bool is_named = !IsOfOneRank(reason.code()) ||
-                          reason.message().find(name) != std::string::npos;
-    told = is_named ? reason : reason.WithContext(name);
+    told = IsOfOneRank(reason.code())
+               ? reason.WithContext("rank " + std::to_string(rank()))
+               : reason;
   } catch (const std::bad_alloc&) {
     // Without the name.
   }

@@ -162,6 +162,13 @@ std::string Holdings::ToString() const {
          ToText(descriptors) + ", mappings " + ToText(mappings);
 }
 
+std::string CompareHoldings(const Holdings& before) {
+  const Holdings after;
+  return before == after
+             ? "clean"
+             : "left: " + after.ToString() + "; before: " + before.ToString();
+}
+
 std::string WhatIsLeft(const Holdings& before) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(2);
   while (true) {

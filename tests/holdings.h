@@ -28,6 +28,10 @@ struct Holdings {
   std::string ToString() const;
 };
 
+// "clean" where this process holds now what it held before, and nothing else;
+// otherwise both.
+std::string CompareHoldings(const Holdings& before);
+
 // What this process has more than before, or less; "": nothing. Threads that
 // were joined are to be seen for a moment, now as then.
 std::string WhatIsLeft(const Holdings& before);

@@ -140,6 +140,15 @@ int RankProcess::Wait(milliseconds timeout) {
   return status;
 }
 
+std::vector<RankProcess> StartRanks(const std::string& role, int size,
+                                    const std::string& job) {
+  std::vector<RankProcess> ranks;
+  for (int rank = 0; rank < size; ++rank) {
+    ranks.emplace_back(role, rank, size, job);
+  }
+  return ranks;
+}
+
 void AwaitGo() {
   char byte = 0;
   if (read(STDIN_FILENO, &byte, 1) != 1) {

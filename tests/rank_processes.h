@@ -41,6 +41,10 @@ class RankProcess {
   std::string buffer_;
 };
 
+// The ranks of one job on this host, from 0.
+std::vector<RankProcess> StartRanks(const std::string& role, int size,
+                                    const std::string& job);
+
 // In a rank: blocks until the test calls Go.
 void AwaitGo();
 // In a rank: a line for the test.

@@ -49,7 +49,8 @@ class ThreadJob : public Job {
     room_.barrier.arrive_and_wait();
     std::string result(static_cast<const char*>(room_.sends[0]), bytes);
     for (int rank = 1; rank < room_.size; ++rank) {
-      FindReduction(type, op)(result.data(), room_.sends[rank], count);
+      FindReduction(type, op)(result.data(), result.data(), &room_.sends[rank],
+                              1, count);
     }
     if (const FinishFunction finish = FindFinish(type, op)) {
       finish(result.data(), count, room_.size);

@@ -20,6 +20,7 @@
 #include "CLI/CLI.hpp"
 #include "base/status.h"
 #include "cuda/accelerator.h"
+#include "pipeline/host_accelerator.h"
 #include "tests/gpu/test_memory.h"
 
 namespace ringpipe {
@@ -140,16 +141,19 @@ class Bandwidth {
     return Reduce(DataType::kFloat32, ReduceOp::kSum, slots_, bytes);
   }
 
-  Status Reduce(DataType type, ReduceOp op, const char* source,
+  // As the pipeline does it: slot = own OP slot.
+  Status Reduce(DataType type, ReduceOp op, const char* own,
                 std::size_t bytes) {
     const std::string name =
-        "slot = slot " + std::string(Name(op)) +
-        (source == slots_ ? " another slot, " : " device memory, ") +
-        std::string(Name(type));
+        std::string(own == slots_ ? "slot = another slot "
+                                  : "slot = device memory ") +
+        std::string(Name(op)) + " slot, " + std::string(Name(type));
     return Row(name, bytes, {[&](std::size_t at) {
-                 return accelerator_.Reduce(
-                     type, op, slots_ + at, source + at + kInFlight * bytes,
-                     bytes / SizeOf(type), op == ReduceOp::kAverage ? 8 : 0);
+                 const void* const received[] = {slots_ + at};
+                 return accelerator_.Reduce(type, op, slots_ + at,
+                                            own + at + kInFlight * bytes,
+                                            received, bytes / SizeOf(type),
+                                            op == ReduceOp::kAverage ? 8 : 0);
                }});
   }
 

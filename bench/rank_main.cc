@@ -264,14 +264,13 @@ class Rank {
     RINGPIPE_ASSIGN_OR_RETURN(const Environment environment,
                               Environment::FromProcess());
     RINGPIPE_ASSIGN_OR_RETURN(const Launch launch, DetectLaunch(environment));
-    RINGPIPE_ASSIGN_OR_RETURN(const AlgorithmInfo algorithm,
-                              FindAlgorithm(Collective::kAllReduce));
     facts.version = Version();
     facts.date = UtcDate();
     facts.launcher = options_.error_fd >= 0 ? "--ranks" : launch.launcher;
     facts.processor = FindProcessor();
     facts.environment = ReportedVariables(environ);
-    facts.chunking.algorithm = algorithm.name;
+    facts.chunking.algorithm =
+        AlgorithmFor(Collective::kAllReduce, options_.max_bytes).name;
     facts.chunking.subchunk_bytes = environment.subchunk_bytes;
     facts.chunking.depth = environment.depth;
     return {};

@@ -55,13 +55,15 @@ class Walk {
   std::size_t offset_ = 0;
 };
 
-// slot += source
+// slot = source + slot
 void Reduce(benchmark::State& state) {
   Walk walk(state);
   const ReduceFunction reduce =
       FindReduction(DataType::kFloat32, ReduceOp::kSum);
   for (auto _ : state) {
-    reduce(walk.slot(), walk.user(), walk.sub_chunk() / sizeof(float));
+    const void* const received[] = {walk.slot()};
+    reduce(walk.slot(), walk.user(), received, 1,
+           walk.sub_chunk() / sizeof(float));
     benchmark::ClobberMemory();
     walk.Next();
   }

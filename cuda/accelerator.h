@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "base/status.h"
@@ -37,6 +38,9 @@ class Accelerator {
   };
   enum class Progress { kPending, kDone, kFailed };
 
+  // The most that one Reduce takes besides `own`.
+  static constexpr int kMostSources = 8;
+
   virtual ~Accelerator() = default;
 
   // "host", "cuda:0", ...
@@ -64,12 +68,16 @@ class Accelerator {
   virtual Ticket CopyWithin(void* target, const void* source,
                             std::size_t bytes) = 0;
 
-  // Lane kReduce: slot[i] = slot[i] OP source[i]; `source` is user or slot
-  // memory. With finish_size > 0 also the finishing step of `op` (the division
-  // of kAverage) by that many ranks. Type and op are valid.
-  virtual Ticket Reduce(DataType type, ReduceOp op, void* slot,
-                        const void* source, std::size_t count,
-                        int finish_size) = 0;
+  // Lane kReduce: target[i] = own[i] OP received[0][i] OP received[1][i] ...,
+  // from left to right. `received` has 1 to kMostSources pointers, and is
+  // itself read only during the call. Each of these is user or slot memory;
+  // each of `own` and `received` is exactly `target`, or does not overlap it;
+  // they may overlap each other. With finish_size > 0 also the finishing step
+  // of `op` (the division of kAverage) by that many ranks. Type and op are
+  // valid.
+  virtual Ticket Reduce(DataType type, ReduceOp op, void* target,
+                        const void* own, std::span<const void* const> received,
+                        std::size_t count, int finish_size) = 0;
 
   // What has become of an operation; does not wait. What an operation wrote is
   // visible to the caller after kDone. After kFailed the accelerator is
@@ -82,9 +90,6 @@ class Accelerator {
   // more. The destructors do so too.
   virtual void Drain() = 0;
 };
-
-// Host memory: everything is done when the call returns. Owns every pointer.
-std::unique_ptr<Accelerator> CreateHostAccelerator();
 
 // One CUDA device: the one whose memory Owns is first asked about; if
 // PrepareSlots comes before that, the current one of the calling thread. Owns

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -297,18 +298,31 @@ __device__ T Divide(T value, int size) {
   return static_cast<T>(static_cast<Wide>(value) / static_cast<Wide>(size));
 }
 
-// slot[i] = slot[i] OP source[i], divided by `divisor` if that is not 0. The
-// slot is host memory, read and written across the bus once.
+// What was received, as a parameter of the kernel: no memory that would have to
+// outlive the launch. (__grid_constant__, or each thread copies it to its
+// stack, in order to index it.)
+struct Sources {
+  const void* received[Accelerator::kMostSources];
+  int count;
+};
+
+// target[i] = own[i] OP received[0][i] OP ..., divided by `divisor` if that is
+// not 0. Slots are host memory: each element of one crosses the bus once when
+// it is read, and once when it is written.
 template <typename T, typename Op>
-__global__ void ReduceKernel(T* slot, const T* source, std::size_t count,
-                             int divisor) {
+__global__ void ReduceKernel(T* target, const T* own,
+                             const __grid_constant__ Sources sources,
+                             std::size_t count, int divisor) {
   const std::size_t stride = static_cast<std::size_t>(gridDim.x) *
                              static_cast<std::size_t>(blockDim.x);
   for (std::size_t i =
            static_cast<std::size_t>(blockIdx.x) * blockDim.x + threadIdx.x;
        i < count; i += stride) {
-    const T value = Op::Apply(slot[i], source[i]);
-    slot[i] = divisor == 0 ? value : Divide(value, divisor);
+    T value = own[i];
+    for (int s = 0; s < sources.count; ++s) {
+      value = Op::Apply(value, static_cast<const T*>(sources.received[s])[i]);
+    }
+    target[i] = divisor == 0 ? value : Divide(value, divisor);
   }
 }
 
@@ -316,8 +330,9 @@ constexpr unsigned kThreadsPerBlock = 256;
 
 // One launch; `count` > 0.
 struct Launch {
-  void* slot;
-  const void* source;
+  void* target;
+  const void* own;
+  Sources sources;
   std::size_t count;
   int divisor;
   unsigned most_blocks;
@@ -336,9 +351,10 @@ cudaError_t LaunchReduce(const Launch& launch) {
   config.stream = launch.stream;
   // Returns its own error, unlike <<<>>> with cudaGetLastError(), which might
   // be that of an earlier call of the user's.
-  return cudaLaunchKernelEx(
-      &config, ReduceKernel<T, Op>, static_cast<T*>(launch.slot),
-      static_cast<const T*>(launch.source), launch.count, launch.divisor);
+  return cudaLaunchKernelEx(&config, ReduceKernel<T, Op>,
+                            static_cast<T*>(launch.target),
+                            static_cast<const T*>(launch.own), launch.sources,
+                            launch.count, launch.divisor);
 }
 
 template <typename T>
@@ -401,8 +417,9 @@ class CudaAccelerator final : public Accelerator {
                     std::size_t bytes) override {
     return Copy(Lane::kCopyOut, "copy on the device", target, source, bytes);
   }
-  Ticket Reduce(DataType type, ReduceOp op, void* slot, const void* source,
-                std::size_t count, int finish_size) override;
+  Ticket Reduce(DataType type, ReduceOp op, void* target, const void* own,
+                std::span<const void* const> received, std::size_t count,
+                int finish_size) override;
   Progress Poll(Ticket ticket) override;
   Status error() const override { return error_; }
   void Drain() override;
@@ -429,6 +446,8 @@ class CudaAccelerator final : public Accelerator {
 
   // As the device addresses it; memory that is not a slot as it is.
   std::byte* OnDevice(const void* pointer) const;
+  // Likewise; at most kMostSources.
+  Sources SourcesOf(std::span<const void* const> received) const;
 
   // Keeps the first error.
   void Fail(const char* what, cudaError_t error);
@@ -551,10 +570,9 @@ Accelerator::Ticket CudaAccelerator::Copy(Lane lane, const char* what,
   return Finish(lane, what, result);
 }
 
-Accelerator::Ticket CudaAccelerator::Reduce(DataType type, ReduceOp op,
-                                            void* slot, const void* source,
-                                            std::size_t count,
-                                            int finish_size) {
+Accelerator::Ticket CudaAccelerator::Reduce(
+    DataType type, ReduceOp op, void* target, const void* own,
+    std::span<const void* const> received, std::size_t count, int finish_size) {
   if (!error_.ok()) {
     return {Lane::kReduce, lane(Lane::kReduce).next()};
   }
@@ -563,11 +581,14 @@ Accelerator::Ticket CudaAccelerator::Reduce(DataType type, ReduceOp op,
   if (result == cudaSuccess && count > 0) {
     const LaunchFunction launch = FindLaunch(type, op);
     const bool divide = op == ReduceOp::kAverage && finish_size > 0;
-    result = launch == nullptr
-                 ? cudaErrorInvalidValue
-                 : launch({OnDevice(slot), OnDevice(source), count,
-                           divide ? finish_size : 0, most_blocks_,
-                           lane(Lane::kReduce).stream()});
+    if (launch == nullptr || received.empty() ||
+        received.size() > kMostSources) {
+      result = cudaErrorInvalidValue;
+    } else {
+      result = launch({OnDevice(target), OnDevice(own), SourcesOf(received),
+                       count, divide ? finish_size : 0, most_blocks_,
+                       lane(Lane::kReduce).stream()});
+    }
   }
   return Finish(Lane::kReduce, "reduction", result);
 }
@@ -591,6 +612,15 @@ std::byte* CudaAccelerator::OnDevice(const void* pointer) const {
     }
   }
   return address;
+}
+
+Sources CudaAccelerator::SourcesOf(
+    std::span<const void* const> received) const {
+  Sources sources{};
+  for (const void* const pointer : received) {
+    sources.received[sources.count++] = OnDevice(pointer);
+  }
+  return sources;
 }
 
 void CudaAccelerator::Fail(const char* what, cudaError_t error) {

@@ -12,6 +12,7 @@
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <cstdlib>
@@ -292,19 +293,21 @@ TEST_F(CudaDeviceTest, CopiesInWithinAndOut) {
 TEST_F(CudaDeviceTest, ReducesEveryTypeAndOperationLikeTheHost) {
   const std::vector<std::uint8_t> a = Pattern(2);
   const std::vector<std::uint8_t> b = Pattern(3);
-  DeviceMemory source(kBytes);
-  source.Set(b.data());
+  DeviceMemory own(kBytes);
+  own.Set(b.data());
   for (const DataType type : kDataTypes) {
     for (const ReduceOp op : kReduceOps) {
       const std::size_t count = kBytes / SizeOf(type) - 1;
       std::vector<std::uint8_t> expected = a;
-      FindReduction(type, op)(expected.data(), b.data(), count);
+      const void* const host[] = {a.data()};
+      FindReduction(type, op)(expected.data(), b.data(), host, 1, count);
       if (const FinishFunction finish = FindFinish(type, op)) {
         finish(expected.data(), count, 3);
       }
       std::memcpy(slot(0), a.data(), kBytes);
-      ASSERT_EQ(Await(accelerator_->Reduce(type, op, slot(0), source.get(),
-                                           count, 3)),
+      const void* const received[] = {slot(0)};
+      ASSERT_EQ(Await(accelerator_->Reduce(type, op, slot(0), own.get(),
+                                           received, count, 3)),
                 Progress::kDone)
           << accelerator_->error().ToString();
       EXPECT_TRUE(SameValues(type, slot(0), expected.data(), kBytes))
@@ -313,15 +316,73 @@ TEST_F(CudaDeviceTest, ReducesEveryTypeAndOperationLikeTheHost) {
   }
 }
 
+// Device memory and slots together: the target is one that is only written, on
+// the device, then a slot, then each of the operands.
+TEST_F(CudaDeviceTest, ReducesSeveralSourcesIntoAnyMemoryLikeTheHost) {
+  const std::vector<std::uint8_t> a = Pattern(7);
+  const std::vector<std::uint8_t> b = Pattern(8);
+  const std::vector<std::uint8_t> c = Pattern(9);
+  DeviceMemory own(kBytes);
+  DeviceMemory apart(kBytes);
+  DeviceMemory second(kBytes);
+  void* const targets[] = {apart.get(), slot(1), own.get(), slot(0),
+                           second.get()};
+  for (const DataType type : kDataTypes) {
+    for (const ReduceOp op : kReduceOps) {
+      const std::size_t count = kBytes / SizeOf(type);
+      std::vector<std::uint8_t> expected(kBytes);
+      const void* const host[] = {b.data(), c.data()};
+      FindReduction(type, op)(expected.data(), a.data(), host, 2, count);
+      if (const FinishFunction finish = FindFinish(type, op)) {
+        finish(expected.data(), count, 3);
+      }
+      for (void* const target : targets) {
+        own.Set(a.data());
+        std::memcpy(slot(0), b.data(), kBytes);
+        second.Set(c.data());
+        const void* const received[] = {slot(0), second.get()};
+        ASSERT_EQ(Await(accelerator_->Reduce(type, op, target, own.get(),
+                                             received, count, 3)),
+                  Progress::kDone)
+            << accelerator_->error().ToString();
+        std::vector<std::uint8_t> result(kBytes);
+        ASSERT_EQ(cudaMemcpy(result.data(), target, kBytes, cudaMemcpyDefault),
+                  cudaSuccess);
+        EXPECT_TRUE(SameValues(type, result.data(), expected.data(), kBytes))
+            << Name(type) << " " << Name(op);
+      }
+    }
+  }
+}
+
+TEST_F(CudaDeviceTest, ReducesTheMostSourcesAndNoMore) {
+  std::fill_n(slots_.begin(), 2 * kBytes, 1);
+  const std::vector<const void*> most(Accelerator::kMostSources, slot(1));
+  ASSERT_EQ(Await(accelerator_->Reduce(DataType::kUint8, ReduceOp::kSum,
+                                       slot(0), slot(0), most, kBytes, 0)),
+            Progress::kDone);
+  EXPECT_EQ(
+      std::count(slot(0), slot(0) + kBytes, Accelerator::kMostSources + 1),
+      static_cast<std::ptrdiff_t>(kBytes));
+  const std::vector<const void*> too_many(most.size() + 1, slot(1));
+  EXPECT_EQ(Await(accelerator_->Reduce(DataType::kUint8, ReduceOp::kSum,
+                                       slot(0), slot(0), too_many, kBytes, 0)),
+            Progress::kFailed);
+}
+
 TEST_F(CudaDeviceTest, ReducesFromAnotherSlot) {
   std::memcpy(slot(0), Pattern(4).data(), kBytes);
   std::memcpy(slot(1), Pattern(5).data(), kBytes);
-  std::vector<std::uint8_t> expected = Pattern(4);
+  const std::vector<std::uint8_t> a = Pattern(4);
+  std::vector<std::uint8_t> expected = Pattern(5);
+  const void* const host[] = {a.data()};
   FindReduction(DataType::kInt32, ReduceOp::kSum)(
-      expected.data(), Pattern(5).data(), kBytes / 4);
-  ASSERT_EQ(Await(accelerator_->Reduce(DataType::kInt32, ReduceOp::kSum,
-                                       slot(0), slot(1), kBytes / 4, 0)),
-            Progress::kDone);
+      expected.data(), expected.data(), host, 1, kBytes / 4);
+  const void* const received[] = {slot(0)};
+  ASSERT_EQ(
+      Await(accelerator_->Reduce(DataType::kInt32, ReduceOp::kSum, slot(0),
+                                 slot(1), received, kBytes / 4, 0)),
+      Progress::kDone);
   EXPECT_EQ(std::memcmp(slot(0), expected.data(), kBytes), 0);
 }
 
@@ -413,8 +474,9 @@ TEST_F(CudaDeviceTest, AnotherThreadWithoutAContextMayDriveIt) {
 
 TEST_F(CudaDeviceTest, NothingIsDoneForNoBytes) {
   EXPECT_EQ(Await(accelerator_->CopyIn(slot(0), nullptr, 0)), Progress::kDone);
+  const void* const received[] = {slot(0)};
   EXPECT_EQ(Await(accelerator_->Reduce(DataType::kInt8, ReduceOp::kSum, slot(0),
-                                       nullptr, 0, 0)),
+                                       nullptr, received, 0, 0)),
             Progress::kDone);
 }
 
@@ -428,8 +490,10 @@ TEST_F(CudaDeviceTest, PinningTheSameSlotsTwiceIsAnErrorWithAdvice) {
 
 TEST_F(CudaDeviceTest, ACallThatFailsMakesLaterOnesFailToo) {
   // No user can do this: it is the one error that spares the CUDA context.
-  const Ticket bad = accelerator_->Reduce(
-      static_cast<DataType>(99), ReduceOp::kSum, slot(0), slot(1), 1, 0);
+  const void* const received[] = {slot(0)};
+  const Ticket bad =
+      accelerator_->Reduce(static_cast<DataType>(99), ReduceOp::kSum, slot(0),
+                           slot(1), received, 1, 0);
   EXPECT_EQ(Await(bad), Progress::kFailed);
   EXPECT_FALSE(accelerator_->error().ok());
   EXPECT_EQ(Await(accelerator_->CopyIn(slot(0), slot(1), 64)),

@@ -13,16 +13,20 @@
 
 namespace ringpipe {
 
-// A copy or a reduction of `count` elements of `element_bytes`.
+// A copy or a reduction of `count` elements of `element_bytes`. It reads
+// `operands`: of a copy the source; of a reduction own, then what was received.
 struct ThreadAccelerator::Operation {
   enum class Memory { kSlot, kUser, kEither };
 
+  using Operands = std::array<const void*, 1 + kMostSources>;
+
   void* target;
-  const void* source;
+  Operands operands;
+  std::size_t operand_count = 1;  // more than fit: it fails
   std::size_t count;
   std::size_t element_bytes;
   Memory target_memory;
-  Memory source_memory;
+  Memory operand_memory;            // of each
   ReduceFunction reduce = nullptr;  // nullptr: copy
   FinishFunction finish = nullptr;
   int finish_size = 0;
@@ -37,13 +41,17 @@ struct ThreadAccelerator::Operation {
     }
     std::byte* const to =
         static_cast<std::byte*>(target) + begin * element_bytes;
-    const std::byte* const from =
-        static_cast<const std::byte*>(source) + begin * element_bytes;
+    Operands from = {};
+    for (std::size_t i = 0; i < operand_count; ++i) {
+      from[i] =
+          static_cast<const std::byte*>(operands[i]) + begin * element_bytes;
+    }
     if (reduce == nullptr) {
-      std::memcpy(to, from, (end - begin) * element_bytes);
+      std::memcpy(to, from[0], (end - begin) * element_bytes);
       return;
     }
-    reduce(to, from, end - begin);
+    reduce(to, from[0], &from[1], static_cast<int>(operand_count) - 1,
+           end - begin);
     if (finish != nullptr) {
       finish(to, end - begin, finish_size);
     }
@@ -278,48 +286,52 @@ void ThreadAccelerator::ReleaseSlots(void* slots) {
 Accelerator::Ticket ThreadAccelerator::CopyIn(void* slot, const void* user,
                                               std::size_t bytes) {
   return Start(Lane::kCopyIn, {.target = slot,
-                               .source = user,
+                               .operands = {user},
                                .count = bytes,
                                .element_bytes = 1,
                                .target_memory = Operation::Memory::kSlot,
-                               .source_memory = Operation::Memory::kUser});
+                               .operand_memory = Operation::Memory::kUser});
 }
 
 Accelerator::Ticket ThreadAccelerator::CopyOut(void* user, const void* slot,
                                                std::size_t bytes) {
   return Start(Lane::kCopyOut, {.target = user,
-                                .source = slot,
+                                .operands = {slot},
                                 .count = bytes,
                                 .element_bytes = 1,
                                 .target_memory = Operation::Memory::kUser,
-                                .source_memory = Operation::Memory::kSlot});
+                                .operand_memory = Operation::Memory::kSlot});
 }
 
 Accelerator::Ticket ThreadAccelerator::CopyWithin(void* target,
                                                   const void* source,
                                                   std::size_t bytes) {
   return Start(Lane::kCopyOut, {.target = target,
-                                .source = source,
+                                .operands = {source},
                                 .count = bytes,
                                 .element_bytes = 1,
                                 .target_memory = Operation::Memory::kUser,
-                                .source_memory = Operation::Memory::kUser});
+                                .operand_memory = Operation::Memory::kUser});
 }
 
-Accelerator::Ticket ThreadAccelerator::Reduce(DataType type, ReduceOp op,
-                                              void* slot, const void* source,
-                                              std::size_t count,
-                                              int finish_size) {
-  return Start(Lane::kReduce,
-               {.target = slot,
-                .source = source,
-                .count = count,
-                .element_bytes = SizeOf(type),
-                .target_memory = Operation::Memory::kSlot,
-                .source_memory = Operation::Memory::kEither,
-                .reduce = FindReduction(type, op),
-                .finish = finish_size > 0 ? FindFinish(type, op) : nullptr,
-                .finish_size = finish_size});
+Accelerator::Ticket ThreadAccelerator::Reduce(
+    DataType type, ReduceOp op, void* target, const void* own,
+    std::span<const void* const> received, std::size_t count, int finish_size) {
+  Operation operation = {
+      .target = target,
+      .operands = {own},
+      .operand_count = 1 + received.size(),
+      .count = count,
+      .element_bytes = SizeOf(type),
+      .target_memory = Operation::Memory::kEither,
+      .operand_memory = Operation::Memory::kEither,
+      .reduce = FindReduction(type, op),
+      .finish = finish_size > 0 ? FindFinish(type, op) : nullptr,
+      .finish_size = finish_size};
+  const auto fit =
+      received.first(std::min<std::size_t>(received.size(), kMostSources));
+  std::copy(fit.begin(), fit.end(), operation.operands.begin() + 1);
+  return Start(Lane::kReduce, operation);
 }
 
 Accelerator::Ticket ThreadAccelerator::Start(Lane lane,
@@ -345,6 +357,17 @@ const char* ThreadAccelerator::Objection(const Operation& operation) const {
            (memory != Memory::kUser &&
             Contains(slots_, pointer, operation.bytes()));
   };
+  const auto overlaps_target_in_part = [&](const void* pointer) {
+    const auto target = reinterpret_cast<std::uintptr_t>(operation.target);
+    const auto begin = reinterpret_cast<std::uintptr_t>(pointer);
+    const auto distance = std::max(target, begin) - std::min(target, begin);
+    return distance != 0 && distance < operation.bytes();
+  };
+  if (operation.operand_count > operation.operands.size() ||
+      (operation.reduce != nullptr && operation.operand_count < 2)) {
+    return "thread accelerator: a reduction of no source, or of more than "
+           "kMostSources";
+  }
   if (operation.count == 0) {
     return nullptr;
   }
@@ -352,9 +375,16 @@ const char* ThreadAccelerator::Objection(const Operation& operation) const {
     return "thread accelerator: the target of an operation is not (all) of "
            "the kind of memory that the operation writes";
   }
-  if (!is(operation.source_memory, operation.source)) {
-    return "thread accelerator: the source of an operation is not (all) of "
-           "the kind of memory that the operation reads";
+  for (std::size_t i = 0; i < operation.operand_count; ++i) {
+    const void* const operand = operation.operands[i];
+    if (!is(operation.operand_memory, operand)) {
+      return "thread accelerator: the source of an operation is not (all) of "
+             "the kind of memory that the operation reads";
+    }
+    if (overlaps_target_in_part(operand)) {
+      return "thread accelerator: the target of an operation overlaps its "
+             "source in part";
+    }
   }
   return nullptr;
 }

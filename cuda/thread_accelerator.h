@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -23,7 +24,8 @@ namespace ringpipe {
 // else does).
 //
 // Stricter than the interface asks, as a GPU is: an operation whose slot was
-// not prepared, or whose user memory is not this accelerator's, fails.
+// not prepared, or whose user memory is not this accelerator's, fails. So does
+// one whose target overlaps in part what it reads.
 //
 // Thread-safety as for every Accelerator; all that Accelerator does not have
 // may be called from any thread.
@@ -77,8 +79,9 @@ class ThreadAccelerator final : public Accelerator {
   Ticket CopyOut(void* user, const void* slot, std::size_t bytes) override;
   Ticket CopyWithin(void* target, const void* source,
                     std::size_t bytes) override;
-  Ticket Reduce(DataType type, ReduceOp op, void* slot, const void* source,
-                std::size_t count, int finish_size) override;
+  Ticket Reduce(DataType type, ReduceOp op, void* target, const void* own,
+                std::span<const void* const> received, std::size_t count,
+                int finish_size) override;
   Progress Poll(Ticket ticket) override;
   Status error() const override;
   void Drain() override;

@@ -56,6 +56,18 @@ class ThreadAcceleratorTest : public testing::Test {
     return memory;
   }
 
+  // Of kCount elements, with `own`.
+  Ticket Reduce(ReduceOp op, std::int32_t* target, const std::int32_t* own,
+                const std::vector<const void*>& received, int finish_size = 0) {
+    return accelerator_.Reduce(DataType::kInt32, op, target, own, received,
+                               kCount, finish_size);
+  }
+  // target = own OP target.
+  Ticket ReduceInPlace(ReduceOp op, std::int32_t* target,
+                       const std::int32_t* own, int finish_size = 0) {
+    return Reduce(op, target, own, {target}, finish_size);
+  }
+
   static bool AllAre(const std::int32_t* memory, std::int32_t value) {
     return std::all_of(memory, memory + kCount,
                        [value](std::int32_t v) { return v == value; });
@@ -89,18 +101,70 @@ TEST_F(ThreadAcceleratorTest, CopyOutAndCopyWithinFillUserMemory) {
 TEST_F(ThreadAcceleratorTest, ReduceAddsUserMemoryAndSlotsAndDivides) {
   std::fill_n(slot(0), kCount, 10);
   std::fill_n(slot(1), kCount, 20);
-  accelerator_.Reduce(DataType::kInt32, ReduceOp::kSum, slot(0), slot(1),
-                      kCount, 0);
-  const Ticket ticket = accelerator_.Reduce(
-      DataType::kInt32, ReduceOp::kAverage, slot(0), User(-130), kCount, 3);
+  ReduceInPlace(ReduceOp::kSum, slot(0), slot(1));
+  const Ticket ticket =
+      ReduceInPlace(ReduceOp::kAverage, slot(0), User(-130), 3);
   ASSERT_EQ(Await(accelerator_, ticket), Progress::kDone);
   EXPECT_TRUE(AllAre(slot(0), -33));  // -100 / 3, toward zero
 }
 
+TEST_F(ThreadAcceleratorTest, ReduceTakesSeveralOfAnyMemoryIntoAnyMemory) {
+  std::fill_n(slot(0), kCount, 10);
+  std::fill_n(slot(1), kCount, 20);
+  std::int32_t* const target = User(0);
+  Ticket ticket =
+      Reduce(ReduceOp::kSum, target, User(1), {slot(0), User(300), slot(1)});
+  ASSERT_EQ(Await(accelerator_, ticket), Progress::kDone);
+  EXPECT_TRUE(AllAre(target, 331));
+  ticket = Reduce(ReduceOp::kAverage, slot(2), slot(0), {target, slot(1)}, 2);
+  ASSERT_EQ(Await(accelerator_, ticket), Progress::kDone);
+  EXPECT_TRUE(AllAre(slot(2), 180));
+  EXPECT_TRUE(AllAre(target, 331));
+}
+
+TEST_F(ThreadAcceleratorTest, TheTargetOfReduceMayBeOwnOrReceived) {
+  std::fill_n(slot(0), kCount, 10);
+  std::fill_n(slot(1), kCount, 20);
+  Reduce(ReduceOp::kSum, slot(0), slot(0), {User(1), slot(1)});
+  const Ticket ticket =
+      Reduce(ReduceOp::kSum, slot(1), User(100), {slot(0), slot(1)});
+  ASSERT_EQ(Await(accelerator_, ticket), Progress::kDone);
+  EXPECT_TRUE(AllAre(slot(0), 31));
+  EXPECT_TRUE(AllAre(slot(1), 151));
+}
+
+TEST_F(ThreadAcceleratorTest, TheArrayOfPointersIsNeededOnlyDuringTheCall) {
+  std::fill_n(slot(0), kCount, 10);
+  std::fill_n(slot(1), kCount, 20);
+  accelerator_.Hold(Lane::kReduce);
+  std::vector<const void*> received = {slot(0), slot(1)};
+  const Ticket ticket = Reduce(ReduceOp::kSum, slot(2), User(1), received);
+  received.assign(2, nullptr);
+  accelerator_.Resume(Lane::kReduce);
+  ASSERT_EQ(Await(accelerator_, ticket), Progress::kDone);
+  EXPECT_TRUE(AllAre(slot(2), 31));
+}
+
+TEST_F(ThreadAcceleratorTest, ReduceTakesTheMostSourcesAndNoMore) {
+  const std::vector<const void*> most(Accelerator::kMostSources, User(2));
+  Ticket ticket = Reduce(ReduceOp::kSum, slot(0), User(1), most);
+  ASSERT_EQ(Await(accelerator_, ticket), Progress::kDone);
+  EXPECT_TRUE(AllAre(slot(0), 2 * Accelerator::kMostSources + 1));
+  const std::vector<const void*> too_many(most.size() + 1, User(2));
+  ticket = Reduce(ReduceOp::kSum, slot(1), User(1), too_many);
+  EXPECT_EQ(Await(accelerator_, ticket), Progress::kFailed);
+  EXPECT_NE(accelerator_.error().message().find("kMostSources"),
+            std::string::npos);
+}
+
+TEST_F(ThreadAcceleratorTest, ReduceOfNoSourceFails) {
+  const Ticket ticket = Reduce(ReduceOp::kSum, slot(0), User(1), {});
+  EXPECT_EQ(Await(accelerator_, ticket), Progress::kFailed);
+}
+
 TEST_F(ThreadAcceleratorTest, FinishSizeChangesNothingForOtherOperations) {
   std::fill_n(slot(0), kCount, 10);
-  const Ticket ticket = accelerator_.Reduce(DataType::kInt32, ReduceOp::kMax,
-                                            slot(0), User(12), kCount, 3);
+  const Ticket ticket = ReduceInPlace(ReduceOp::kMax, slot(0), User(12), 3);
   ASSERT_EQ(Await(accelerator_, ticket), Progress::kDone);
   EXPECT_TRUE(AllAre(slot(0), 12));
 }
@@ -130,8 +194,7 @@ TEST_F(ThreadAcceleratorTest, OperationsOfALaneCompleteInTheirOrder) {
 TEST_F(ThreadAcceleratorTest, LanesOverlap) {
   accelerator_.Hold(Lane::kCopyIn);
   const Ticket held = accelerator_.CopyIn(slot(0), User(1), kBytes);
-  const Ticket reduced = accelerator_.Reduce(DataType::kInt32, ReduceOp::kSum,
-                                             slot(1), User(2), kCount, 0);
+  const Ticket reduced = ReduceInPlace(ReduceOp::kSum, slot(1), User(2));
   const Ticket copied = accelerator_.CopyOut(User(0), slot(2), kBytes);
   EXPECT_EQ(Await(accelerator_, reduced), Progress::kDone);
   EXPECT_EQ(Await(accelerator_, copied), Progress::kDone);
@@ -194,8 +257,7 @@ TEST_F(ThreadAcceleratorTest, AfterDrainEverythingStartedIsDone) {
   std::fill_n(slot(2), kCount, 5);
   for (std::int32_t i = 0; i < 20; ++i) {
     tickets.push_back(accelerator_.CopyIn(slot(0), User(i), kBytes));
-    tickets.push_back(accelerator_.Reduce(DataType::kInt32, ReduceOp::kSum,
-                                          slot(1), User(1), kCount, 0));
+    tickets.push_back(ReduceInPlace(ReduceOp::kSum, slot(1), User(1)));
     tickets.push_back(accelerator_.CopyOut(out, slot(2), kBytes));
   }
   accelerator_.Drain();
@@ -209,8 +271,7 @@ TEST_F(ThreadAcceleratorTest, AfterDrainEverythingStartedIsDone) {
 
 TEST_F(ThreadAcceleratorTest, DrainLiftsAHold) {
   accelerator_.Hold(Lane::kReduce);
-  const Ticket ticket = accelerator_.Reduce(DataType::kInt32, ReduceOp::kSum,
-                                            slot(0), User(3), kCount, 0);
+  const Ticket ticket = ReduceInPlace(ReduceOp::kSum, slot(0), User(3));
   accelerator_.Drain();
   EXPECT_EQ(accelerator_.Poll(ticket), Progress::kDone);
   EXPECT_TRUE(AllAre(slot(0), 3));
@@ -243,6 +304,33 @@ TEST_F(ThreadAcceleratorTest, ASlotThatWasReleasedFails) {
   EXPECT_NE(accelerator_.error().message().find("source"), std::string::npos);
 }
 
+TEST_F(ThreadAcceleratorTest, EveryPointerOfAReductionIsChecked) {
+  std::vector<std::int32_t> other(kCount);
+  const auto message = [&](void* target, const void* own,
+                           const std::vector<const void*>& received) {
+    ThreadAccelerator accelerator;
+    EXPECT_TRUE(accelerator.PrepareSlots(slots_.data(), 4 * kBytes).ok());
+    const Ticket ticket = accelerator.Reduce(DataType::kInt32, ReduceOp::kSum,
+                                             target, own, received, kCount, 0);
+    Await(accelerator, ticket);
+    return accelerator.error().message();
+  };
+  void* const bad = other.data();
+  EXPECT_EQ(message(slot(0), slot(1), {slot(2), slot(3)}), "");
+  EXPECT_NE(message(bad, slot(1), {slot(2), slot(3)}).find("the target"),
+            std::string::npos);
+  EXPECT_NE(message(slot(0), bad, {slot(2), slot(3)}).find("the source"),
+            std::string::npos);
+  EXPECT_NE(message(slot(0), slot(1), {bad, slot(3)}).find("the source"),
+            std::string::npos);
+  EXPECT_NE(message(slot(0), slot(1), {slot(2), bad}).find("the source"),
+            std::string::npos);
+  EXPECT_NE(message(slot(0), slot(1), {slot(2), slot(0) + 1}).find("in part"),
+            std::string::npos);
+  EXPECT_NE(message(slot(1), slot(1) - 1, {slot(2)}).find("in part"),
+            std::string::npos);
+}
+
 TEST_F(ThreadAcceleratorTest, UserMemoryThatIsTooSmallFails) {
   const Ticket ticket =
       accelerator_.CopyIn(slot(0), User(1), kBytes + sizeof(std::int32_t));
@@ -252,8 +340,9 @@ TEST_F(ThreadAcceleratorTest, UserMemoryThatIsTooSmallFails) {
 TEST_F(ThreadAcceleratorTest, NothingIsDoneForNoBytes) {
   const Ticket copied = accelerator_.CopyIn(nullptr, nullptr, 0);
   EXPECT_EQ(Await(accelerator_, copied), Progress::kDone);
+  const void* const received[] = {nullptr};
   const Ticket reduced = accelerator_.Reduce(DataType::kFloat64, ReduceOp::kSum,
-                                             nullptr, nullptr, 0, 2);
+                                             nullptr, nullptr, received, 0, 2);
   EXPECT_EQ(Await(accelerator_, reduced), Progress::kDone);
 }
 
@@ -261,8 +350,9 @@ TEST_F(ThreadAcceleratorTest, ReduceHandlesEveryTypeAndOperation) {
   for (const DataType type : kDataTypes) {
     for (const ReduceOp op : kReduceOps) {
       // Zero is zero in every type, and 0 OP 0 is 0.
-      const Ticket ticket = accelerator_.Reduce(type, op, slot(0), User(0),
-                                                kBytes / SizeOf(type), 2);
+      const void* const received[] = {slot(0), slot(1)};
+      const Ticket ticket = accelerator_.Reduce(
+          type, op, slot(0), User(0), received, kBytes / SizeOf(type), 2);
       ASSERT_EQ(Await(accelerator_, ticket), Progress::kDone)
           << Name(type) << " " << Name(op);
       ASSERT_TRUE(AllAre(slot(0), 0)) << Name(type) << " " << Name(op);

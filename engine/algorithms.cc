@@ -33,7 +33,8 @@ constexpr AlgorithmInfo kAlgorithms[] = {
     {"ring", RingAllReduce, OneMoreThanDepth, Collective::kAllReduce,
      /*direct_over_sent=*/true},
     {"recursive_doubling", RecursiveDoublingAllReduce, OneMoreThanDepth,
-     Collective::kAllReduce},
+     Collective::kAllReduce, /*direct_over_sent=*/false,
+     /*short_bytes=*/4096},
     {"ring", RingReduceScatter, OneMoreThanDepth, Collective::kReduceScatter},
     {"ring", RingAllGather, OneMoreThanDepth, Collective::kAllGather},
     {"ring", RingBroadcast, Depth, Collective::kBroadcast},
@@ -61,22 +62,15 @@ const char* CollectiveName(Collective collective) {
 
 std::span<const AlgorithmInfo> Algorithms() { return kAlgorithms; }
 
-Result<AlgorithmInfo> FindAlgorithm(Collective collective,
-                                    std::string_view name) {
-  std::string known;
+const AlgorithmInfo& AlgorithmFor(Collective collective, std::uint64_t bytes) {
+  const AlgorithmInfo* chosen = nullptr;
   for (const AlgorithmInfo& info : kAlgorithms) {
-    if (info.collective != collective) {
-      continue;
+    if (info.collective == collective &&
+        (chosen == nullptr || bytes <= info.short_bytes)) {
+      chosen = &info;
     }
-    if (name.empty() || info.name == name) {
-      return info;
-    }
-    known += (known.empty() ? "" : ", ") + std::string(info.name);
   }
-  return Status(StatusCode::kInvalidArgument,
-                std::string(CollectiveName(collective)) +
-                    " has no algorithm \"" + std::string(name) +
-                    "\"; it has: " + known);
+  return *chosen;
 }
 
 Schedule RingAllReduce(int rank, int size, int /*root*/) {

@@ -24,6 +24,7 @@
 #ifndef RINGPIPE_ENGINE_ALGORITHMS_H_
 #define RINGPIPE_ENGINE_ALGORITHMS_H_
 
+#include <cstdint>
 #include <span>
 #include <string_view>
 
@@ -52,15 +53,15 @@ struct AlgorithmInfo {
   Collective collective = Collective::kAllReduce;
   // Of PlanOptions: no two ranks wait for each other with it.
   bool direct_over_sent = false;
+  // Takes the default's place for messages of up to so many bytes.
+  std::uint64_t short_bytes = 0;
 };
 
-// Every algorithm; the first of a collective is its default.
+// Every algorithm; the first of a collective is its default. Static.
 std::span<const AlgorithmInfo> Algorithms();
 
-// The algorithm of that name; kInvalidArgument, with the names that there are,
-// where the collective has none of it. The default where `name` is empty.
-Result<AlgorithmInfo> FindAlgorithm(Collective collective,
-                                    std::string_view name = {});
+// What a call uses whose whole message has so many bytes. Of Algorithms().
+const AlgorithmInfo& AlgorithmFor(Collective collective, std::uint64_t bytes);
 
 // Allreduce around a ring, bandwidth-optimal: p-1 steps that reduce, after
 // which each rank has one chunk's result, and p-1 that hand the results around.
@@ -89,9 +90,9 @@ Schedule RingBroadcast(int rank, int size, int root);
 // Allreduce in log2 p exchanges of the whole message: for short ones, and as a
 // barrier for empty ones. Rank r's partner in exchange k is r XOR 2^k; ranks
 // beyond the largest power of two fold their value into another's first and get
-// the result last. Both partners reduce the same two values, so the result is
-// the same bits on all ranks where the operation commutes. Thakur, Rabenseifner
-// and Gropp 2005 (above), the section on allreduce.
+// the result last. Both partners reduce the same two values in the same order,
+// so the result is the same bits on all ranks. Thakur, Rabenseifner and Gropp
+// 2005 (above), the section on allreduce.
 Schedule RecursiveDoublingAllReduce(int rank, int size, int root);
 
 }  // namespace ringpipe

@@ -2,11 +2,14 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstdint>
+#include <random>
 #include <string>
 #include <vector>
 
 #include "gtest/gtest.h"
 #include "pipeline/checker.h"
+#include "pipeline/plan.h"
 
 namespace ringpipe {
 namespace {
@@ -51,6 +54,32 @@ std::string Name(const testing::TestParamInfo<AlgorithmInfo>& test) {
                      CollectiveName(test.param.collective);
   std::replace(name.begin(), name.end(), '-', '_');
   return name;
+}
+
+// Of each rank to each other; the same at both ends.
+std::vector<std::vector<Abilities>> RandomAbilities(int size,
+                                                    std::mt19937_64& random) {
+  std::vector<std::vector<Abilities>> abilities(size,
+                                                std::vector<Abilities>(size));
+  for (int a = 0; a < size; ++a) {
+    for (int b = 0; b < a; ++b) {
+      abilities[a][b] = abilities[b][a] = {
+          .reads_peer = random() % 2 == 0,
+          .writes_peer = random() % 2 == 0,
+          .eager_bytes = static_cast<std::uint32_t>(64 * (random() % 3))};
+    }
+  }
+  return abilities;
+}
+
+PlanOptions RandomOptions(std::mt19937_64& random) {
+  PlanOptions options;
+  options.in_place = random() % 2 == 0;
+  options.input_registered = random() % 2 == 0;
+  options.output_registered = random() % 2 == 0;
+  options.register_sends = random() % 2 == 0;
+  options.on_host = random() % 4 != 0;
+  return options;
 }
 
 class AlgorithmsTest : public testing::TestWithParam<AlgorithmInfo> {
@@ -122,6 +151,41 @@ TEST_P(AlgorithmsTest, RegisteredMemoryNeedsNoMoreSlots) {
   }
 }
 
+// Some peers by memory, some by rails; ranks whose buffers are different, in
+// place on some; short messages that are eager on some connections. All by the
+// seed, with the stated slots.
+TEST_P(AlgorithmsTest, IsProvenForMixedConnectionsAndDifferentBuffers) {
+  for (const int size : {2, 3, 4, 7, 8, 13}) {
+    const std::vector<Schedule> schedules =
+        SchedulesOf(GetParam().algorithm, size, size / 2);
+    for (std::uint64_t seed = 0; seed < 60; ++seed) {
+      std::mt19937_64 random(seed * 1'000 + size);
+      CheckOptions options;
+      options.promise = PromiseOf(GetParam().collective);
+      options.root = size / 2;
+      options.depth = 1 + static_cast<int>(random() % 3);
+      options.slots = GetParam().slots(size, options.depth);
+      options.order = static_cast<CheckOptions::Order>(random() % 3);
+      options.seed = seed;
+      options.subchunks = random() % 2;
+      const std::uint32_t message_bytes =
+          options.subchunks == 1 ? 64 * (random() % 3) : 0;
+      const auto abilities = RandomAbilities(size, random);
+      std::vector<Plan> plans;
+      for (int rank = 0; rank < size; ++rank) {
+        PlanOptions plan = RandomOptions(random);
+        plan.direct_over_sent = GetParam().direct_over_sent;
+        plan.message_bytes = message_bytes;
+        plan.abilities = abilities[rank];
+        plans.push_back(Compile(schedules[rank], rank, size, plan).value());
+      }
+      const Status status = CheckPlans(plans, options);
+      ASSERT_TRUE(status.ok())
+          << "size " << size << ", seed " << seed << ": " << status.ToString();
+    }
+  }
+}
+
 TEST_P(AlgorithmsTest, IsProvenForEveryNumberOfSubchunks) {
   for (const int size : {2, 3, 8}) {
     for (int subchunks = 1; subchunks <= 10; ++subchunks) {
@@ -179,27 +243,14 @@ TEST(AlgorithmsTest, EveryCollectiveHasADefault) {
   for (const auto collective :
        {Collective::kAllReduce, Collective::kReduceScatter,
         Collective::kAllGather, Collective::kBroadcast, Collective::kBarrier}) {
-    const Result<AlgorithmInfo> found = FindAlgorithm(collective);
-    ASSERT_TRUE(found.ok()) << CollectiveName(collective);
-    EXPECT_EQ(found.value().collective, collective);
+    EXPECT_EQ(AlgorithmFor(collective, 1 << 20).collective, collective);
   }
-  EXPECT_EQ(FindAlgorithm(Collective::kAllReduce).value().name, "ring");
+  EXPECT_EQ(AlgorithmFor(Collective::kAllReduce, 4097).name, "ring");
 }
 
-TEST(AlgorithmsTest, AnAlgorithmIsFoundByItsName) {
-  const Result<AlgorithmInfo> found =
-      FindAlgorithm(Collective::kAllReduce, "recursive_doubling");
-  ASSERT_TRUE(found.ok());
-  EXPECT_EQ(found.value().algorithm, &RecursiveDoublingAllReduce);
-}
-
-TEST(AlgorithmsTest, AnUnknownNameIsAnErrorThatListsTheKnownOnes) {
-  const Result<AlgorithmInfo> found =
-      FindAlgorithm(Collective::kAllReduce, "bruck");
-  EXPECT_EQ(found.status().code(), StatusCode::kInvalidArgument);
-  EXPECT_EQ(found.status().message(),
-            "allreduce has no algorithm \"bruck\"; it has: ring, "
-            "recursive_doubling");
+TEST(AlgorithmsTest, AShortAllReduceHasAnAlgorithmOfItsOwn) {
+  EXPECT_EQ(AlgorithmFor(Collective::kAllReduce, 4096).algorithm,
+            &RecursiveDoublingAllReduce);
 }
 
 }  // namespace

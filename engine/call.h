@@ -7,7 +7,7 @@
 
 #include "base/status.h"
 #include "engine/algorithms.h"
-#include "pipeline/message.h"
+#include "pipeline/call_check.h"
 #include "reduction/data_type.h"
 
 namespace ringpipe {

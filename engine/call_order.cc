@@ -53,7 +53,7 @@ void CallOrder::WaitForTurn(std::unique_lock<std::mutex>& lock,
 // With the mutex held, as the next two. Where it throws, nothing has changed.
 std::uint64_t CallOrder::AddCall(Deadline deadline) {
   expiries_.push_back({next_sequence_, deadline.when()});
-  while (expiries_.size() > 1 &&
+  while (expiries_.size() > first_expiry_ + 1 &&
          expiries_[expiries_.size() - 2].when >= deadline.when()) {
     expiries_.erase(expiries_.end() - 2);
   }
@@ -62,8 +62,16 @@ std::uint64_t CallOrder::AddCall(Deadline deadline) {
 }
 
 void CallOrder::EndTurn() {
-  if (!expiries_.empty() && expiries_.front().sequence == turn_) {
-    expiries_.pop_front();
+  if (first_expiry_ < expiries_.size() &&
+      expiries_[first_expiry_].sequence == turn_) {
+    ++first_expiry_;
+    // Moves each of them once or so.
+    if (2 * first_expiry_ >= expiries_.size()) {
+      expiries_.erase(
+          expiries_.begin(),
+          expiries_.begin() + static_cast<std::ptrdiff_t>(first_expiry_));
+      first_expiry_ = 0;
+    }
   }
   TellEarliestDeadline();
   ++turn_;
@@ -71,8 +79,9 @@ void CallOrder::EndTurn() {
 }
 
 void CallOrder::TellEarliestDeadline() {
-  earliest_deadline_ =
-      expiries_.empty() ? Clock::time_point::max() : expiries_.front().when;
+  earliest_deadline_ = first_expiry_ == expiries_.size()
+                           ? Clock::time_point::max()
+                           : expiries_[first_expiry_].when;
 }
 
 Status CallOrder::RunNow(Deadline deadline, const Run& run) {

@@ -8,6 +8,7 @@
 #include <functional>
 #include <mutex>
 #include <thread>
+#include <vector>
 
 #include "base/deadline.h"
 #include "base/status.h"
@@ -55,7 +56,8 @@ class CallOrder {
   CallOrder& operator=(const CallOrder&) = delete;
 
   // Both: kAborted after Close. What `run` throws ends its turn, and is passed
-  // on by RunNow; RunLater has it end the call with kResourceExhausted.
+  // on by RunNow; RunLater has it end the call with kResourceExhausted. RunNow
+  // allocates nothing but room for more pending calls than ever before.
   Status RunNow(Deadline deadline, const Run& run);
 
   // kResourceExhausted where no thread can be started; nothing is queued then.
@@ -111,7 +113,8 @@ class CallOrder {
   bool stopping_ = false;
   // The minima of a sliding window: calls after which none expires earlier, so
   // that the first one's deadline is the earliest of all.
-  std::deque<Expiry> expiries_;
+  std::vector<Expiry> expiries_;
+  std::size_t first_expiry_ = 0;  // those before have ended
 
   std::atomic<Clock::time_point> earliest_deadline_ = Clock::time_point::max();
   std::thread worker_;

@@ -1,5 +1,6 @@
 #include "engine/communicator.h"
 
+#include <functional>
 #include <new>
 #include <utility>
 
@@ -38,10 +39,11 @@ class Communicator::State {
       RINGPIPE_ASSIGN_OR_RETURN(const Engine::CheckedCall checked,
                                 engine_->Check(call));
       const Deadline deadline = DeadlineFor(timeout);
-      return order_.RunNow(deadline, [&](std::uint64_t sequence) {
+      const auto run = [&](std::uint64_t sequence) {
         return engine_->Run(checked,
                             {sequence, deadline, &order_.earliest_deadline()});
-      });
+      };
+      return order_.RunNow(deadline, std::ref(run));  // a copy would allocate
     });
   }
 
@@ -133,7 +135,8 @@ Result<std::unique_ptr<Engine>> CreateEngine(
   const Logger logger = options.log
                             ? Logger(environment.log_level, options.log, prefix)
                             : Logger(environment.log_level, prefix);
-  return Engine::Create(environment, launch, logger, options.accelerator);
+  return Engine::Create(environment, launch, logger,
+                        {options.accelerator, options.transport});
 }
 
 }  // namespace

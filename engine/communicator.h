@@ -51,6 +51,7 @@
 namespace ringpipe {
 
 class Accelerator;
+class TransportFactory;
 
 // "0.1.0": that of the library at run time.
 const char* Version();
@@ -76,6 +77,9 @@ struct CommunicatorOptions {
   // cannot be done the call fails, and with it the communicator; calls on host
   // memory never do any of it.
   std::shared_ptr<Accelerator> accelerator;
+
+  // For tests: another way to some of the other ranks, the same on all.
+  std::shared_ptr<TransportFactory> transport;
 
   // The environment's values and nothing else.
   static Result<CommunicatorOptions> FromProcess();

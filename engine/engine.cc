@@ -6,11 +6,14 @@
 #include <string_view>
 #include <utility>
 
+#include "auth/byte_stream.h"
 #include "base/name_filter.h"
 #include "engine/agreement.h"
 #include "engine/algorithms.h"
 #include "engine/culprit.h"
 #include "engine/registration_cost.h"
+#include "pipeline/host_accelerator.h"
+#include "pipeline/rails/rail_transport.h"
 #include "verbs/soft/soft_library.h"
 
 namespace ringpipe {
@@ -66,18 +69,21 @@ bool IsOfOneRank(StatusCode code) {
 }  // namespace
 
 Engine::Engine(const Environment& environment, const Launch& launch,
-               const Logger& logger, std::shared_ptr<Accelerator> accelerator)
+               const Logger& logger, const Parts& parts)
     : environment_(environment),
       launch_(launch),
       logger_(logger),
       host_(CreateHostAccelerator()),
-      accelerator_(std::move(accelerator)) {}
+      accelerator_(parts.accelerator),
+      transport_(parts.transport),
+      check_(launch.rank, &Describe) {}
 
-Result<std::unique_ptr<Engine>> Engine::Create(
-    const Environment& environment, const Launch& launch, const Logger& logger,
-    std::shared_ptr<Accelerator> accelerator) {
+Result<std::unique_ptr<Engine>> Engine::Create(const Environment& environment,
+                                               const Launch& launch,
+                                               const Logger& logger,
+                                               const Parts& parts) {
   std::unique_ptr<Engine> engine(
-      new Engine(environment, launch, logger, std::move(accelerator)));
+      new Engine(environment, launch, logger, parts));
   const Deadline deadline =
       Deadline::After(std::chrono::milliseconds(environment.join_timeout_ms));
   RINGPIPE_ASSIGN_OR_RETURN(engine->abort_, AbortSignal::Create());
@@ -171,16 +177,8 @@ Status Engine::CreateExecutor() {
   }
   ChooseRegistration();
   Executor::Options options;
-  options.connections.rank = rank();
-  options.connections.size = size();
-  options.connections.rails_of_peer = rails_.of_peer;
-  options.connections.local_peers = local_peers_;
-  options.connections.timeout = environment_.qp_timeout;
-  options.connections.retry_count = environment_.qp_retry;
-  options.connections.service_level =
-      static_cast<int>(environment_.service_level);
-  options.connections.traffic_class =
-      static_cast<int>(environment_.traffic_class);
+  options.rank = rank();
+  options.size = size();
   options.subchunk_bytes = environment_.subchunk_bytes;
   options.slots = slots;
   options.spin = std::chrono::microseconds(environment_.spin_us);
@@ -189,15 +187,45 @@ Status Engine::CreateExecutor() {
   options.explain_timeout = [this](const Status& timeout) {
     return ExplainTimeout(timeout);
   };
-  options.describe = &Describe;
+  options.check = &check_;
   options.on_error = [this](const Status& error) { TellOthers(error); };
   options.on_notice = [this](const std::string& notice) {
     logger_.Info(notice);
   };
-  RINGPIPE_ASSIGN_OR_RETURN(
-      executor_, Executor::Create(domains_, rails_.allocator(), options));
+  RINGPIPE_ASSIGN_OR_RETURN(auto transports, CreateTransports(slots));
+  RINGPIPE_ASSIGN_OR_RETURN(executor_,
+                            Executor::Create(domains_, *rails_.allocator(),
+                                             std::move(transports), options));
   CopySlotCounters();
   return Status::Ok();
+}
+
+Result<std::vector<std::unique_ptr<Transport>>> Engine::CreateTransports(
+    int slots) {
+  std::vector<std::unique_ptr<Transport>> transports;
+  RailTransport::Options options;
+  options.rank = rank();
+  options.size = size();
+  options.rails_of_peer = rails_.of_peer;
+  if (transport_ != nullptr) {
+    transports.push_back(transport_->Create(rank(), check_));
+    for (int peer = 0; peer < size(); ++peer) {
+      if (transports[0]->connection(peer) != nullptr) {
+        options.rails_of_peer[peer].clear();
+      }
+    }
+  }
+  options.local_peers = local_peers_;
+  options.receives = slots;
+  options.timeout = environment_.qp_timeout;
+  options.retry_count = environment_.qp_retry;
+  options.service_level = static_cast<int>(environment_.service_level);
+  options.traffic_class = static_cast<int>(environment_.traffic_class);
+  options.check = &check_;
+  RINGPIPE_ASSIGN_OR_RETURN(
+      auto rails, RailTransport::Create(domains_, rails_.allocator(), options));
+  transports.push_back(std::move(rails));
+  return transports;
 }
 
 void Engine::ChooseRegistration() {
@@ -246,33 +274,30 @@ Status Engine::Agree(Deadline deadline) {
 }
 
 Status Engine::ConnectAll(Deadline deadline) {
-  using Address = PeerConnection::Address;
-  ConnectionSet& connections = executor_->connections();
-  std::string mine;
-  for (int peer = 0; peer < size(); ++peer) {
-    (peer == rank() ? Address() : connections.AddressFor(peer)).AppendTo(mine);
-  }
-  RINGPIPE_ASSIGN_OR_RETURN(const std::vector<std::string> all,
-                            bootstrap_->AllGather(mine, deadline));
-  std::vector<Address> remotes(size());
-  for (int peer = 0; peer < size(); ++peer) {
-    // What the peer has for each rank, up to this one.
-    std::string_view rest = all[peer];
-    for (int other = 0; other <= rank(); ++other) {
-      auto address = Address::TakeFrom(rest);
-      if (!address.ok()) {
-        return address.status().WithContext("rank " + std::to_string(peer));
-      }
-      remotes[peer] = address.value();
+  for (const auto& transport : executor_->transports()) {
+    ByteWriter mine;
+    for (int peer = 0; peer < size(); ++peer) {
+      mine.String(transport->AddressFor(peer));
     }
-  }
-  RINGPIPE_RETURN_IF_ERROR(
-      connections.Connect(remotes, deadline, abort_->fd()));
-  for (int peer = 0; peer < size(); ++peer) {
-    if (peer != rank()) {
-      logger_.Info("rank " + std::to_string(peer) + " by way of " +
-                   connections.DescribeRoute(peer) + ": " +
-                   rails_.reason[peer]);
+    RINGPIPE_ASSIGN_OR_RETURN(const std::vector<std::string> all,
+                              bootstrap_->AllGather(mine.bytes(), deadline));
+    std::vector<std::string> addresses;
+    for (const std::string& text : all) {
+      // What the peer has for each rank, up to this one.
+      ByteReader reader(text);
+      for (int other = 0; other < rank(); ++other) {
+        reader.String(text.size());
+      }
+      addresses.emplace_back(reader.String(text.size()));
+    }
+    RINGPIPE_RETURN_IF_ERROR(
+        transport->Connect(addresses, deadline, abort_->fd()));
+    for (int peer = 0; peer < size(); ++peer) {
+      if (transport->connection(peer) != nullptr) {
+        logger_.Info("rank " + std::to_string(peer) + " by way of " +
+                     transport->DescribeRoute(peer) + ": " +
+                     rails_.reason[peer]);
+      }
     }
   }
   // Nobody sends before every receiver is ready.
@@ -420,23 +445,38 @@ Result<Engine::CheckedCall> Engine::Check(const Call& call) const {
   return checked;
 }
 
-Result<const Plan*> Engine::FindPlan(Collective collective, int root,
-                                     const PlanOptions& options) {
-  const PlanKey key(collective, root, options.in_place,
+Result<const Plan*> Engine::FindPlan(const AlgorithmInfo& algorithm, int root,
+                                     PlanOptions options) {
+  options.direct_over_sent = algorithm.direct_over_sent;
+  options.abilities = executor_->abilities();
+  const PlanKey key(&algorithm, root, options.in_place,
                     options.input_registered, options.output_registered,
-                    options.register_sends);
+                    options.register_sends, options.on_host,
+                    options.message_bytes);
   const auto found = plans_.find(key);
   if (found != plans_.end()) {
     return &found->second;
   }
-  RINGPIPE_ASSIGN_OR_RETURN(const AlgorithmInfo info,
-                            FindAlgorithm(collective));
-  PlanOptions with_algorithm = options;
-  with_algorithm.direct_over_sent = info.direct_over_sent;
   RINGPIPE_ASSIGN_OR_RETURN(
-      Plan plan, Compile(info.algorithm(rank(), size(), root), rank(), size(),
-                         with_algorithm));
+      Plan plan, Compile(algorithm.algorithm(rank(), size(), root), rank(),
+                         size(), options));
   return &plans_.emplace(key, std::move(plan)).first->second;
+}
+
+// Those of equally short messages share their plans.
+std::uint32_t Engine::EagerLimit(const Operation& operation) const {
+  const std::uint64_t bytes =
+      operation.chunking.Chunk(0).count * SizeOf(operation.type);
+  std::uint32_t limit = 0;
+  if (operation.chunking.subchunks() == 1) {
+    for (const Abilities& abilities : executor_->abilities()) {
+      if (abilities.eager_bytes > 0 && bytes <= abilities.eager_bytes &&
+          (limit == 0 || abilities.eager_bytes < limit)) {
+        limit = abilities.eager_bytes;
+      }
+    }
+  }
+  return limit;
 }
 
 Result<UserBuffer> Engine::FindMemory(std::uintptr_t base, const void* begin,
@@ -485,6 +525,7 @@ Status Engine::Run(const CheckedCall& checked, const Turn& turn) {
 }
 
 Operation Engine::MakeOperation(const CheckedCall& checked, const Turn& turn,
+                                const AlgorithmInfo& algorithm,
                                 int chunks) const {
   const Call& call = checked.call;
   const std::uint64_t subchunk_elements = SubchunkElements(
@@ -499,15 +540,16 @@ Operation Engine::MakeOperation(const CheckedCall& checked, const Turn& turn,
       Chunking(checked.buffers.elements, chunks, subchunk_elements);
   operation.deadline = turn.deadline;
   operation.earliest_deadline = turn.earliest_deadline;
-  operation.digest = {.sequence = turn.sequence,
-                      .count = call.count,
-                      .collective = static_cast<std::uint32_t>(call.collective),
-                      .algorithm = 0,
-                      .type = static_cast<std::uint32_t>(call.type),
-                      .op = static_cast<std::uint32_t>(call.op),
-                      .root = static_cast<std::uint32_t>(call.root),
-                      .depth = static_cast<std::uint32_t>(operation.depth),
-                      .subchunk_elements = subchunk_elements};
+  operation.digest = {
+      .sequence = turn.sequence,
+      .count = call.count,
+      .collective = static_cast<std::uint32_t>(call.collective),
+      .algorithm = static_cast<std::uint32_t>(&algorithm - Algorithms().data()),
+      .type = static_cast<std::uint32_t>(call.type),
+      .op = static_cast<std::uint32_t>(call.op),
+      .root = static_cast<std::uint32_t>(call.root),
+      .depth = static_cast<std::uint32_t>(operation.depth),
+      .subchunk_elements = subchunk_elements};
   return operation;
 }
 
@@ -526,12 +568,21 @@ Status Engine::Execute(const CheckedCall& checked, const Turn& turn) {
       const UserBuffer output,
       FindMemory(buffers.output_base, call.receive,
                  host ? buffers.receive_bytes : 0, /*written=*/true, nullptr));
-  RINGPIPE_ASSIGN_OR_RETURN(
-      const Plan* const plan,
-      FindPlan(call.collective, call.root,
-               {buffers.in_place, input.registered, output.registered,
-                host && RegistersSends(checked)}));
-  Operation operation = MakeOperation(checked, turn, plan->chunks);
+  const AlgorithmInfo& algorithm =
+      AlgorithmFor(call.collective, buffers.elements * SizeOf(call.type));
+  PlanOptions options;
+  options.in_place = buffers.in_place;
+  options.input_registered = input.registered;
+  options.output_registered = output.registered;
+  options.register_sends = host && RegistersSends(checked);
+  options.on_host = host;
+  RINGPIPE_ASSIGN_OR_RETURN(const Plan* plan,
+                            FindPlan(algorithm, call.root, options));
+  Operation operation = MakeOperation(checked, turn, algorithm, plan->chunks);
+  options.message_bytes = EagerLimit(operation);
+  if (options.message_bytes > 0) {
+    RINGPIPE_ASSIGN_OR_RETURN(plan, FindPlan(algorithm, call.root, options));
+  }
   operation.plan = plan;
   operation.input = input;
   operation.output = output;

@@ -18,6 +18,7 @@
 #include "bootstrap/bootstrap.h"
 #include "bootstrap/launcher.h"
 #include "cuda/accelerator.h"
+#include "engine/algorithms.h"
 #include "engine/call.h"
 #include "engine/rails.h"
 #include "memory_pool/registered_memory.h"
@@ -32,9 +33,16 @@ namespace ringpipe {
 // except that Run takes one call at a time.
 class Engine {
  public:
-  static Result<std::unique_ptr<Engine>> Create(
-      const Environment& environment, const Launch& launch,
-      const Logger& logger, std::shared_ptr<Accelerator> accelerator);
+  // CommunicatorOptions'.
+  struct Parts {
+    std::shared_ptr<Accelerator> accelerator;
+    std::shared_ptr<TransportFactory> transport;
+  };
+
+  static Result<std::unique_ptr<Engine>> Create(const Environment& environment,
+                                                const Launch& launch,
+                                                const Logger& logger,
+                                                const Parts& parts);
 
   // Waits until the other ranks are here too, for RINGPIPE_TIMEOUT_MS at most
   // and not after a failure; then releases everything.
@@ -85,13 +93,14 @@ class Engine {
 
  private:
   Engine(const Environment& environment, const Launch& launch,
-         const Logger& logger, std::shared_ptr<Accelerator> accelerator);
+         const Logger& logger, const Parts& parts);
 
   Status Join(Deadline deadline);
   // All that follows the join.
   Status SetUp(Deadline deadline);
   Status OpenDevices(Deadline deadline);
   Status CreateExecutor();
+  Result<std::vector<std::unique_ptr<Transport>>> CreateTransports(int slots);
   void ChooseRegistration();
   bool RegistersSends(const CheckedCall& checked) const;
   Status Agree(Deadline deadline);
@@ -109,12 +118,14 @@ class Engine {
   Status Execute(const CheckedCall& checked, const Turn& turn);
   // All but the memory and the plan, which has `chunks`.
   Operation MakeOperation(const CheckedCall& checked, const Turn& turn,
-                          int chunks) const;
+                          const AlgorithmInfo& algorithm, int chunks) const;
   void CopySlotCounters();
   Result<Accelerator*> ChooseAccelerator(const Call& call,
                                          const CallBuffers& buffers) const;
-  Result<const Plan*> FindPlan(Collective collective, int root,
-                               const PlanOptions& options);
+  Result<const Plan*> FindPlan(const AlgorithmInfo& algorithm, int root,
+                               PlanOptions options);
+  // PlanOptions::message_bytes.
+  std::uint32_t EagerLimit(const Operation& operation) const;
   // The keys of user memory: of RegisteredMemory; or, where the devices
   // register for nothing, of `temporary`, for the length of one call. Memory
   // that is to be `written` counts as registered only where that is allowed.
@@ -137,6 +148,8 @@ class Engine {
   std::unique_ptr<Accelerator> host_;
   std::shared_ptr<Accelerator> accelerator_;  // besides the host's; may be null
   bool accelerator_prepared_ = false;         // Run's alone
+  const std::shared_ptr<TransportFactory> transport_;  // may be null
+  CallCheck check_;
   std::unique_ptr<Executor> executor_;
 
   // Whether registering costs next to nothing, because no rail pins memory.
@@ -145,9 +158,9 @@ class Engine {
   // itself, if the sub-chunk has at least so many bytes.
   std::uint64_t registered_sends_from_ = 0;
 
-  // Collective, root, in place, input and output registered, registered by
-  // sends.
-  using PlanKey = std::tuple<Collective, int, bool, bool, bool, bool>;
+  // Algorithm, root, and PlanOptions.
+  using PlanKey = std::tuple<const AlgorithmInfo*, int, bool, bool, bool, bool,
+                             bool, std::uint32_t>;
   std::map<PlanKey, Plan> plans_;
 
   mutable std::mutex counters_mutex_;

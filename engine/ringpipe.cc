@@ -1,6 +1,7 @@
 #include "engine/ringpipe.h"
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <new>
 #include <optional>
@@ -28,6 +29,7 @@ struct ringpipe_request {
 
 namespace {
 
+using ringpipe::Communicator;
 using ringpipe::DataType;
 using ringpipe::ReduceOp;
 using ringpipe::Result;
@@ -78,19 +80,21 @@ Timeout ToTimeout(std::int64_t timeout_ms) {
 }
 
 // Runs the blocking call or starts the other, as `request` says.
-template <typename Now, typename Later>
+template <typename Now, typename Later, typename... Arguments>
 ringpipe_status Call(ringpipe_communicator* communicator,
-                     ringpipe_request** request, Now now, Later later) {
+                     ringpipe_request** request, Now now, Later later,
+                     Arguments... arguments) {
   return Guarded([&] {
     if (communicator == nullptr) {
       return NullArgument("communicator");
     }
     if (request == nullptr) {
-      return ToC(now(*communicator->communicator));
+      return ToC(std::invoke(now, *communicator->communicator, arguments...));
     }
     // Before the call begins, which nobody could wait for without it.
     auto handle = std::make_unique<ringpipe_request>();
-    Result<ringpipe::Request> started = later(*communicator->communicator);
+    Result<ringpipe::Request> started =
+        std::invoke(later, *communicator->communicator, arguments...);
     if (!started.ok()) {
       return ToC(started.status());
     }
@@ -219,18 +223,10 @@ ringpipe_status ringpipe_all_reduce(ringpipe_communicator* communicator,
                                     size_t count, ringpipe_data_type type,
                                     ringpipe_reduce_op op, int64_t timeout_ms,
                                     ringpipe_request** request) {
-  const auto data_type = static_cast<DataType>(type);
-  const auto reduce_op = static_cast<ReduceOp>(op);
-  const Timeout timeout = ToTimeout(timeout_ms);
-  return Call(
-      communicator, request,
-      [&](auto& c) {
-        return c.AllReduce(send, receive, count, data_type, reduce_op, timeout);
-      },
-      [&](auto& c) {
-        return c.AllReduceAsync(send, receive, count, data_type, reduce_op,
-                                timeout);
-      });
+  return Call(communicator, request, &Communicator::AllReduce,
+              &Communicator::AllReduceAsync, send, receive, count,
+              static_cast<DataType>(type), static_cast<ReduceOp>(op),
+              ToTimeout(timeout_ms));
 }
 
 ringpipe_status ringpipe_reduce_scatter(ringpipe_communicator* communicator,
@@ -239,19 +235,10 @@ ringpipe_status ringpipe_reduce_scatter(ringpipe_communicator* communicator,
                                         ringpipe_reduce_op op,
                                         int64_t timeout_ms,
                                         ringpipe_request** request) {
-  const auto data_type = static_cast<DataType>(type);
-  const auto reduce_op = static_cast<ReduceOp>(op);
-  const Timeout timeout = ToTimeout(timeout_ms);
-  return Call(
-      communicator, request,
-      [&](auto& c) {
-        return c.ReduceScatter(send, receive, count, data_type, reduce_op,
-                               timeout);
-      },
-      [&](auto& c) {
-        return c.ReduceScatterAsync(send, receive, count, data_type, reduce_op,
-                                    timeout);
-      });
+  return Call(communicator, request, &Communicator::ReduceScatter,
+              &Communicator::ReduceScatterAsync, send, receive, count,
+              static_cast<DataType>(type), static_cast<ReduceOp>(op),
+              ToTimeout(timeout_ms));
 }
 
 ringpipe_status ringpipe_all_gather(ringpipe_communicator* communicator,
@@ -259,16 +246,9 @@ ringpipe_status ringpipe_all_gather(ringpipe_communicator* communicator,
                                     size_t count, ringpipe_data_type type,
                                     int64_t timeout_ms,
                                     ringpipe_request** request) {
-  const auto data_type = static_cast<DataType>(type);
-  const Timeout timeout = ToTimeout(timeout_ms);
-  return Call(
-      communicator, request,
-      [&](auto& c) {
-        return c.AllGather(send, receive, count, data_type, timeout);
-      },
-      [&](auto& c) {
-        return c.AllGatherAsync(send, receive, count, data_type, timeout);
-      });
+  return Call(communicator, request, &Communicator::AllGather,
+              &Communicator::AllGatherAsync, send, receive, count,
+              static_cast<DataType>(type), ToTimeout(timeout_ms));
 }
 
 ringpipe_status ringpipe_broadcast(ringpipe_communicator* communicator,
@@ -276,25 +256,16 @@ ringpipe_status ringpipe_broadcast(ringpipe_communicator* communicator,
                                    size_t count, ringpipe_data_type type,
                                    int root, int64_t timeout_ms,
                                    ringpipe_request** request) {
-  const auto data_type = static_cast<DataType>(type);
-  const Timeout timeout = ToTimeout(timeout_ms);
-  return Call(
-      communicator, request,
-      [&](auto& c) {
-        return c.Broadcast(send, receive, count, data_type, root, timeout);
-      },
-      [&](auto& c) {
-        return c.BroadcastAsync(send, receive, count, data_type, root, timeout);
-      });
+  return Call(communicator, request, &Communicator::Broadcast,
+              &Communicator::BroadcastAsync, send, receive, count,
+              static_cast<DataType>(type), root, ToTimeout(timeout_ms));
 }
 
 ringpipe_status ringpipe_barrier(ringpipe_communicator* communicator,
                                  int64_t timeout_ms,
                                  ringpipe_request** request) {
-  const Timeout timeout = ToTimeout(timeout_ms);
-  return Call(
-      communicator, request, [&](auto& c) { return c.Barrier(timeout); },
-      [&](auto& c) { return c.BarrierAsync(timeout); });
+  return Call(communicator, request, &Communicator::Barrier,
+              &Communicator::BarrierAsync, ToTimeout(timeout_ms));
 }
 
 ringpipe_status ringpipe_wait(ringpipe_request* request, int64_t timeout_ms) {

@@ -29,6 +29,9 @@ Status AbortSignal::Raise(const Status& reason) {
 }
 
 Status AbortSignal::reason() const {
+  if (!raised()) {
+    return Status::Ok();
+  }
   const std::lock_guard<std::mutex> lock(mutex_);
   return reason_;
 }

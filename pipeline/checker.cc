@@ -25,18 +25,15 @@ class Contract {
   bool Has(int rank, Place place) const {
     const bool input = place.buffer == Buffer::kInput;
     switch (options_.promise) {
-      case Promise::kAllReduce:
-      case Promise::kAllToAll:
-      case Promise::kBarrier:
-        return true;
       case Promise::kReduceScatter:
         return input || Owner(place.chunk) == rank;
       case Promise::kAllGather:
         return !input || Owner(place.chunk) == rank;
       case Promise::kBroadcast:
         return !input || rank == options_.root;
+      default:
+        return true;
     }
-    return false;
   }
 
   bool ChunksBelongToRanks() const {
@@ -68,19 +65,19 @@ class Contract {
       case Promise::kReduceScatter:
       case Promise::kBarrier:
         for (int other = 0; other < size_; ++other) {
-          promised.pieces[{other, chunk, subchunk}] = 1;
+          promised.pieces[{chunk, other, subchunk}] = 1;
         }
         promised.finished = size_ > 1 && options_.promise != Promise::kBarrier;
         break;
       case Promise::kAllGather:
-        promised.pieces[{Owner(chunk), chunk, subchunk}] = 1;
+        promised.pieces[{chunk, Owner(chunk), subchunk}] = 1;
         break;
       case Promise::kBroadcast:
-        promised.pieces[{options_.root, chunk, subchunk}] = 1;
+        promised.pieces[{chunk, options_.root, subchunk}] = 1;
         break;
       case Promise::kAllToAll: {
         const int each = chunks_ / size_;
-        promised.pieces[{Owner(chunk), rank * each + chunk % each, subchunk}] =
+        promised.pieces[{rank * each + chunk % each, Owner(chunk), subchunk}] =
             1;
         break;
       }
@@ -139,15 +136,16 @@ Status CheckPlaces(const std::vector<Plan>& plans, const Contract& contract) {
 }
 
 void WriteInputs(const Contract& contract, int size, int chunks,
-                 std::uint64_t subchunks, SymbolicRun& run) {
+                 std::uint64_t subchunks, TermTable& terms,
+                 SymbolicMemory& memory) {
   for (int rank = 0; rank < size; ++rank) {
     for (int chunk = 0; chunk < chunks; ++chunk) {
       if (!contract.Has(rank, Input(chunk))) {
         continue;
       }
       for (std::uint64_t subchunk = 0; subchunk < subchunks; ++subchunk) {
-        run.Memory(rank, Input(chunk), subchunk) =
-            run.terms().Input({rank, chunk, subchunk});
+        memory.At(rank, Input(chunk), subchunk) =
+            terms.Input({chunk, rank, subchunk});
       }
     }
   }
@@ -166,31 +164,31 @@ Status CheckOutput(const Contract& contract, int rank, int chunk,
 
 // Compares all output with the promise; hashes it into `data_flow`.
 Status CheckOutputs(const Contract& contract, const CheckOptions& options,
-                    int size, int chunks, SymbolicRun& run,
-                    std::uint64_t& data_flow) {
+                    int size, int chunks, const TermTable& terms,
+                    SymbolicMemory& memory, std::uint64_t& data_flow) {
   for (int chunk = 0; chunk < chunks; ++chunk) {
     for (std::uint64_t subchunk = 0; subchunk < options.subchunks; ++subchunk) {
-      // The first rank's, and the last that was found to be as promised.
-      std::optional<TermTable::Term> first, good;
+      // The last that was found to be as promised.
+      std::optional<TermTable::Term> good;
       for (int rank = 0; rank < size; ++rank) {
         if (!contract.Has(rank, Output(chunk))) {
           continue;
         }
-        const TermTable::Term found = run.Memory(rank, Output(chunk), subchunk);
-        data_flow = HashPair(data_flow, run.terms().Hash(found));
-        if (!contract.SameOnAllRanks() || good != found) {
-          RINGPIPE_RETURN_IF_ERROR(CheckOutput(contract, rank, chunk, subchunk,
-                                               run.terms().Expand(found)));
-          good = found;
+        const TermTable::Term found = memory.At(rank, Output(chunk), subchunk);
+        data_flow = HashPair(data_flow, terms.Hash(found));
+        if (contract.SameOnAllRanks() && good == found) {
+          continue;
         }
-        first = first.value_or(found);
+        RINGPIPE_RETURN_IF_ERROR(
+            CheckOutput(contract, rank, chunk, subchunk, terms.Expand(found)));
         if (options.promise == Promise::kAllReduce && options.same_bits &&
-            found != *first) {
+            good.has_value()) {
           return Wrong("rank " + std::to_string(rank) + ", " +
                        Name(Output(chunk), subchunk) +
                        ": reduced in another order than on rank 0, so not the "
                        "same bits");
         }
+        good = found;
       }
     }
   }
@@ -213,12 +211,14 @@ Status CheckPlans(const std::vector<Plan>& plans, const CheckOptions& given,
   const int chunks = plans[0].chunks;
   const Contract contract(options, size, chunks);
   RINGPIPE_RETURN_IF_ERROR(CheckPlaces(plans, contract));
-  SymbolicRun run(plans, options);
-  WriteInputs(contract, size, chunks, options.subchunks, run);
-  RINGPIPE_RETURN_IF_ERROR(run.Run());
-  std::uint64_t hash = run.MessageHash();
+  TermTable terms;
+  SymbolicMemory memory(plans, options.subchunks);
+  WriteInputs(contract, size, chunks, options.subchunks, terms, memory);
+  std::uint64_t hash = 0;
   RINGPIPE_RETURN_IF_ERROR(
-      CheckOutputs(contract, options, size, chunks, run, hash));
+      RunSymbolically(plans, options, terms, memory, hash));
+  RINGPIPE_RETURN_IF_ERROR(
+      CheckOutputs(contract, options, size, chunks, terms, memory, hash));
   if (data_flow != nullptr) {
     *data_flow = hash;
   }

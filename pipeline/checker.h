@@ -3,9 +3,9 @@
 //
 // The run has what a real one has: Compile's waits, Flow's orders, exactly so
 // many slots a rank, receives posted before a message may go, messages of a
-// connection in order, and user memory that is overwritten when a copy
-// arrives, be it too early or not. What it ends with is compared with what the
-// collective promises.
+// connection that arrive in any order, and user memory that is overwritten when
+// a copy arrives, be it too early or not. What it ends with is compared with
+// what the collective promises.
 //
 // What one run proves. Nothing that can happen next is prevented by something
 // else happening first (flow.h: no wait is a choice), so every order of events
@@ -48,7 +48,7 @@ struct CheckOptions {
   Promise promise = Promise::kAllReduce;
   int root = 0;
   // kAllReduce: the result is the same bits on every rank, for operations that
-  // commute and do not associate.
+  // neither commute nor associate.
   bool same_bits = true;
 
   int slots = 0;  // of each rank
@@ -65,6 +65,21 @@ struct CheckOptions {
   enum class Order { kEager, kLazy, kRandom };
   Order order = Order::kEager;
   std::uint64_t seed = 0;
+
+  // A rule of connections that all of them break, for tests of the checker:
+  // what lies at the sender is held until it was read; the first message of a
+  // call goes even if its eager message is not ready; data go only into a
+  // receive, and to a peer that has said that it makes the same call; only the
+  // first message is eager.
+  enum class Fault {
+    kNone,
+    kFreesBeforeRead,
+    kNeverAnnounces,
+    kSendsWithoutReceive,
+    kSendsBeforeAgreed,
+    kAlwaysEager,
+  };
+  Fault fault = Fault::kNone;
 };
 
 // Ok where the schedules (or plans), one for each rank, keep the promise: every

@@ -253,5 +253,186 @@ TEST(CheckerTest, MemoryThatIsReadBeforeItIsWrittenIsFound) {
   EXPECT_TRUE(found);
 }
 
+// --- Rules of connections
+
+// All ranks of `schedules` with the same options.
+std::vector<Plan> Plans(const std::vector<Schedule>& schedules,
+                        const PlanOptions& options) {
+  std::vector<Plan> plans;
+  const int size = static_cast<int>(schedules.size());
+  for (int rank = 0; rank < size; ++rank) {
+    plans.push_back(Compile(schedules[rank], rank, size, options).value());
+  }
+  return plans;
+}
+
+// Whether some order finds what is wrong.
+bool Finds(const std::vector<Plan>& plans, CheckOptions options) {
+  for (const Order order : {Order::kEager, Order::kLazy, Order::kRandom}) {
+    options.order = order;
+    for (options.seed = 0; options.seed < 16; ++options.seed) {
+      if (!CheckPlans(plans, options).ok()) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
+// Only with it.
+void ExpectFound(const std::vector<Plan>& plans, CheckOptions options,
+                 CheckOptions::Fault fault) {
+  EXPECT_FALSE(Finds(plans, options));
+  options.fault = fault;
+  EXPECT_TRUE(Finds(plans, options));
+}
+
+constexpr Abilities kReads[] = {{.reads_peer = true}, {.reads_peer = true}};
+constexpr Abilities kEager[] = {{.eager_bytes = 64}, {.eager_bytes = 64}};
+
+constexpr PlanOptions kInPlaceAtThePeer = {.in_place = true,
+                                           .input_registered = true,
+                                           .output_registered = true,
+                                           .abilities = kReads};
+
+TEST(CheckerTest, ASourceThatIsFreedBeforeThePeerHasReadItIsFound) {
+  ExpectFound(Plans(Exchange(), kInPlaceAtThePeer),
+              Options(Promise::kAllReduce),
+              CheckOptions::Fault::kFreesBeforeRead);
+}
+
+TEST(CheckerTest, TwoRanksThatExchangeOnePlaceWithoutASlotBetweenAreFound) {
+  PlanOptions options = kInPlaceAtThePeer;
+  options.direct_over_sent = true;
+  EXPECT_EQ(CheckPlans(Plans(Exchange(), options), Options(Promise::kAllReduce))
+                .code(),
+            StatusCode::kInternal);
+}
+
+TEST(CheckerTest, AReductionIntoMemoryThatIsStillSentIsFound) {
+  std::vector<Plan> plans = Plans(
+      Exchange(),
+      {.in_place = true, .input_registered = true, .output_registered = true});
+  EXPECT_TRUE(plans[0].steps[1].in_memory);
+  EXPECT_FALSE(Finds(plans, Options(Promise::kAllReduce)));
+  plans[0].steps[1].write_waits = 0;
+  plans[0].steps[0].on_done.clear();
+  EXPECT_TRUE(Finds(plans, Options(Promise::kAllReduce)));
+}
+
+// Rank 0 hands on what it gets: its first message to rank 1 waits for one that
+// rank 1 sends when it has it.
+TEST(CheckerTest, AFirstMessageThatIsHeldBackForGoodIsFound) {
+  const std::vector<Schedule> schedules = {
+      {2,
+       0,
+       {Transfer::ReceiveCopy(Output(0), 1),
+        Transfer::ReceiveCopy(Output(1), 1), Transfer::Send(Output(1), 1)}},
+      {2,
+       1,
+       {Transfer::LocalCopy(Input(0), Output(0)),
+        Transfer::LocalCopy(Input(1), Output(1)), Transfer::Send(Input(0), 0),
+        Transfer::Send(Input(1), 0), Transfer::ReceiveCopy(Scratch(0), 0)}}};
+  CheckOptions options = Options(Promise::kBroadcast);
+  options.root = 1;
+  ExpectFound(Plans(schedules, {.message_bytes = 64, .abilities = kEager}),
+              options, CheckOptions::Fault::kNeverAnnounces);
+}
+
+TEST(CheckerTest, DataWithoutAReceiveOrBeforeTheFirstMessageAreFound) {
+  for (const auto fault : {CheckOptions::Fault::kSendsWithoutReceive,
+                           CheckOptions::Fault::kSendsBeforeAgreed}) {
+    ExpectFound(Plans(Exchange(), {}), Options(Promise::kAllReduce), fault);
+  }
+}
+
+TEST(CheckerTest, EndsThatDoNotAgreeOnWhatIsEagerAreFound) {
+  std::vector<Plan> plans = Plans(Exchange(), {});
+  plans[1] = Plans(Exchange(), {.message_bytes = 64, .abilities = kEager})[1];
+  EXPECT_TRUE(Finds(plans, Options(Promise::kAllReduce)));
+}
+
+TEST(CheckerTest, AnEagerPlanOfSeveralSubchunksIsFound) {
+  const std::vector<Plan> plans =
+      Plans(Exchange(), {.message_bytes = 64, .abilities = kEager});
+  CheckOptions options = Options(Promise::kAllReduce);
+  EXPECT_FALSE(Finds(plans, options));
+  options.subchunks = 2;
+  EXPECT_TRUE(Finds(plans, options));
+}
+
+TEST(CheckerTest, AnEagerMessageThatNobodyReceivesIsFound) {
+  const std::vector<Schedule> schedules = {
+      {1,
+       0,
+       {Transfer::LocalCopy(Input(0), Output(0)), Transfer::Send(Input(0), 1)}},
+      {1,
+       0,
+       {Transfer::LocalCopy(Input(0), Output(0)),
+        Transfer::Send(Output(0), 0)}}};
+  CheckOptions options = Options(Promise::kBarrier);
+  const std::vector<Plan> plans =
+      Plans(schedules, {.message_bytes = 64, .abilities = kEager});
+  EXPECT_NE(
+      CheckPlans(plans, options).message().find("a message without a receive"),
+      std::string::npos);
+}
+
+// What comes by another rail may overtake.
+TEST(CheckerTest, TwoMessagesIntoOnePlaceThatMayOvertakeAreFound) {
+  const std::vector<Schedule> schedules = {
+      {2,
+       0,
+       {Transfer::ReceiveCopy(Output(0), 1),
+        Transfer::ReceiveCopy(Output(0), 1),
+        Transfer::ReceiveCopy(Output(1), 1)}},
+      {2,
+       0,
+       {Transfer::LocalCopy(Input(0), Output(0)),
+        Transfer::LocalCopy(Input(1), Output(1)), Transfer::Send(Input(1), 0),
+        Transfer::Send(Input(0), 0), Transfer::Send(Input(1), 0)}}};
+  CheckOptions options = Options(Promise::kBroadcast);
+  options.root = 1;
+  std::vector<Plan> plans = Plans(schedules, {.output_registered = true});
+  EXPECT_FALSE(Finds(plans, options));
+  plans[0].steps[1].write_waits = 0;
+  plans[0].steps[0].on_done.clear();
+  EXPECT_TRUE(Finds(plans, options));
+}
+
+// A receive that waits for a local copy, which waits for a send.
+TEST(CheckerTest, ASlotBreaksTheCircleAlsoWhereItIsLonger) {
+  const auto rank = [](int peer) -> Schedule {
+    return {2,
+            0,
+            {Transfer::Send(Input(1), peer),
+             Transfer::LocalCopy(Input(0), Output(1)),
+             Transfer::ReceiveCopy(Output(0), peer)}};
+  };
+  CheckOptions options = Options(Promise::kBarrier);
+  const Status status =
+      CheckPlans(Plans({rank(1), rank(0)}, {.in_place = true,
+                                            .input_registered = true,
+                                            .output_registered = true}),
+                 options);
+  EXPECT_EQ(status.message().find("deadlock"), std::string::npos)
+      << status.ToString();
+}
+
+TEST(CheckerTest, ASecondEagerMessageIsFound) {
+  const std::vector<Schedule> schedules = {
+      {2,
+       0,
+       {Transfer::LocalCopy(Input(0), Output(0)),
+        Transfer::LocalCopy(Input(1), Output(1)), Transfer::Send(Input(0), 1),
+        Transfer::Send(Input(1), 1)}},
+      {2,
+       0,
+       {Transfer::ReceiveCopy(Output(0), 0),
+        Transfer::ReceiveCopy(Output(1), 0)}}};
+  ExpectFound(Plans(schedules, {.message_bytes = 64, .abilities = kEager}),
+              Options(Promise::kBroadcast), CheckOptions::Fault::kAlwaysEager);
+}
+
 }  // namespace
 }  // namespace ringpipe

@@ -13,46 +13,53 @@ namespace {
 
 constexpr std::chrono::milliseconds kProbeInterval(500);
 constexpr std::chrono::seconds kFlushTimeout(1);
+// A first message is held back for its eager payload so long that peers seldom
+// get two, and wait but little where this rank makes another call than they.
+constexpr std::chrono::milliseconds kHoldBack(1);
 
 // A rank that fails tells the others why, and closes its connections; they may
 // see the latter first. They wait for the reason this long, but not where the
 // error is that a peer was silent: the reason would have come in that time.
 constexpr int kReasonPatienceMs = 300;
 
-// The most receives that are posted on one connection at a time. Those that
-// have a slot are bounded by the slots; those that land in user memory need a
-// bound of their own: as many as can wait for one sender without costing much.
-constexpr int kMostReceives = 256;
-
 }  // namespace
 
 Result<std::unique_ptr<Executor>> Executor::Create(
     std::vector<std::shared_ptr<verbs::ProtectionDomain>> rails,
-    const std::shared_ptr<verbs::Device>& allocator, const Options& options) {
+    verbs::Device& allocator,
+    std::vector<std::unique_ptr<Transport>> transports,
+    const Options& options) {
   std::unique_ptr<Executor> executor(new Executor(options));
+  executor->transports_ = std::move(transports);
   PipelineState& state = executor->state_;
-  state.rank = options.connections.rank;
-  state.size = options.connections.size;
+  state.size = options.size;
   state.rails = std::move(rails);
   const std::size_t slot_bytes =
       std::max<std::size_t>((options.subchunk_bytes + 63) / 64 * 64, 64);
   RINGPIPE_ASSIGN_OR_RETURN(
       state.pool,
-      SlotPool::Create(state.rails, *allocator, slot_bytes, options.slots));
+      SlotPool::Create(state.rails, allocator, slot_bytes, options.slots));
   state.slot_bytes.assign(options.slots, 0);
-  ConnectionSet::Options connections = options.connections;
-  connections.receives = std::min(options.slots, kMostReceives);
-  RINGPIPE_ASSIGN_OR_RETURN(
-      state.connections,
-      ConnectionSet::Create(state.rails, allocator, connections));
-  const auto descriptors = state.connections->descriptors();
-  executor->descriptors_.assign(descriptors.begin(), descriptors.end());
+  state.connections.assign(options.size, nullptr);
+  executor->abilities_.assign(options.size, {});
+  for (const auto& transport : executor->transports_) {
+    for (int peer = 0; peer < options.size; ++peer) {
+      if (Connection* connection = transport->connection(peer)) {
+        state.connections[peer] = connection;
+        executor->abilities_[peer] = connection->abilities();
+      }
+    }
+    const auto descriptors = transport->descriptors();
+    executor->descriptors_.insert(executor->descriptors_.end(),
+                                  descriptors.begin(), descriptors.end());
+  }
+  state.active.reserve(options.size);
   executor->descriptors_.push_back({options.abort->fd(), POLLIN, 0});
   return executor;
 }
 
 // Connections first: until they are gone the devices may use the memory.
-Executor::~Executor() { state_.connections.reset(); }
+Executor::~Executor() { transports_.clear(); }
 
 // --- One collective ---------------------------------------------------------
 
@@ -78,48 +85,44 @@ Status Executor::Run(const Operation& operation) {
 
 void Executor::Begin(const Operation& operation) {
   state_.operation = &operation;
-  digests_[operation.digest.sequence % digests_.size()] = operation.digest;
-  state_.flow.Start(*operation.plan, operation.chunking.subchunks(),
-                    operation.depth, state_.size);
-  const std::size_t instances =
-      state_.flow.lanes() * operation.plan->steps.size();
-  for (AcceleratorStage* stage : std::initializer_list<AcceleratorStage*>{
-           &copy_in_, &reduce_, &copy_out_}) {
-    stage->Begin(instances);
+  options_.check->Begin(operation.digest);
+  const Plan& plan = *operation.plan;
+  state_.flow.Start(plan, operation.chunking.subchunks(), operation.depth,
+                    state_.size);
+  copy_in_.Begin();
+  reduce_.Begin();
+  copy_out_.Begin();
+  register_.Begin();
+  if (state_.received.size() < state_.instances()) {
+    state_.received.resize(state_.instances());
   }
-  register_.Begin(instances);
   state_.active.clear();
-  for (const int peer : operation.plan->peers) {
-    PeerConnection& connection = state_.connections->at(peer);
-    connection.digest_verified = false;
-    state_.active.push_back(&connection);
+  for (const Plan::Peer& peer : plan.peers) {
+    Connection* const connection = state_.connections[peer.rank];
+    connection->Begin(
+        {&operation.digest, peer.sends, peer.receives, peer.eager});
+    state_.active.push_back(connection);
   }
   idle_ = false;
-  next_probe_ = Clock::now() + kProbeInterval;
+  idle_since_ = Clock::now();
+  next_probe_ = idle_since_ + kProbeInterval;
   RecordWhereabouts(/*waits=*/false);
 }
 
 Status Executor::Loop() {
-  for (PeerConnection* connection : state_.active) {
-    RINGPIPE_RETURN_IF_ERROR(connection->SendDigest(state_.operation->digest));
-  }
-  for (const auto& connection : state_.connections->connections()) {
-    if (connection != nullptr && connection->early_digest) {
-      const Digest digest = *std::exchange(connection->early_digest, {});
-      RINGPIPE_RETURN_IF_ERROR(HandleDigest(*connection, digest));
-    }
-  }
   while (!Finished()) {
     if (options_.abort->raised()) {
       return options_.abort->reason();
     }
-    RINGPIPE_RETURN_IF_ERROR(CheckDeadline());
+    const Clock::time_point now = Clock::now();
+    RINGPIPE_RETURN_IF_ERROR(CheckDeadline(now));
     RINGPIPE_ASSIGN_OR_RETURN(const bool happened, AdvanceStages());
     if (!happened) {
-      RINGPIPE_RETURN_IF_ERROR(Wait());
+      RINGPIPE_RETURN_IF_ERROR(Wait(now));
     } else if (idle_) {
       idle_ = false;
-      idle_for_->Waited(Clock::now() - idle_since_);
+      idle_for_->Waited(now - idle_since_);
+      idle_since_ = now;
       if (recorded_as_waiting_) {
         RecordWhereabouts(/*waits=*/false);
       }
@@ -130,22 +133,24 @@ Status Executor::Loop() {
 
 bool Executor::Finished() const {
   return state_.flow.finished() &&
-         std::all_of(state_.active.begin(), state_.active.end(),
-                     [](const PeerConnection* connection) {
-                       return connection->digest_verified;
-                     });
+         std::all_of(
+             state_.active.begin(), state_.active.end(),
+             [](const Connection* connection) { return connection->agreed(); });
 }
 
 // In the order of who waits for it: peers for credits and data, then this
 // rank's user for the result.
 Result<bool> Executor::AdvanceStages() {
-  RINGPIPE_ASSIGN_OR_RETURN(bool happened, TakeCompletions());
+  RINGPIPE_ASSIGN_OR_RETURN(const bool happened, Poll());
+  if (idle_ && !happened && only_polls_) {
+    return false;
+  }
   RINGPIPE_ASSIGN_OR_RETURN(const bool issued, Issue());
-  RINGPIPE_ASSIGN_OR_RETURN(const bool received, receive_.Advance());
+  RINGPIPE_ASSIGN_OR_RETURN(const bool received, receive_.Advance(*this));
   RINGPIPE_ASSIGN_OR_RETURN(const bool reduced, reduce_.Advance());
   RINGPIPE_ASSIGN_OR_RETURN(const bool copied_in, copy_in_.Advance());
   RINGPIPE_ASSIGN_OR_RETURN(const bool registered, register_.Advance());
-  RINGPIPE_ASSIGN_OR_RETURN(const bool sent, send_.Advance());
+  RINGPIPE_ASSIGN_OR_RETURN(const bool sent, send_.Advance(*this));
   RINGPIPE_ASSIGN_OR_RETURN(const bool copied_out, copy_out_.Advance());
   return happened || issued || received || reduced || copied_in || registered ||
          sent || copied_out;
@@ -160,143 +165,32 @@ Result<bool> Executor::Issue() {
   return issued;
 }
 
-// --- Completions ------------------------------------------------------------
-
-Result<bool> Executor::TakeCompletions() {
-  RINGPIPE_ASSIGN_OR_RETURN(const int count,
-                            state_.connections->Poll(completions_));
-  Status status;
-  for (int i = 0; i < count; ++i) {
-    if (status.ok()) {
-      // The others must not be lost: the end of the collective waits for them.
-      try {
-        status = HandleCompletion(completions_[i]);
-      } catch (const std::bad_alloc&) {
-        status = OutOfMemory();
-      }
-    } else {
-      state_.connections->Discard(completions_[i]);
-    }
+Result<bool> Executor::Poll() {
+  bool happened = false;
+  for (const auto& transport : transports_) {
+    RINGPIPE_ASSIGN_OR_RETURN(const bool polled, transport->Poll(*this));
+    happened |= polled;
   }
-  RINGPIPE_RETURN_IF_ERROR(status);
-  return count > 0;
-}
-
-Status Executor::HandleCompletion(const ibv_wc& completion) {
-  if (completion.status != IBV_WC_SUCCESS) {
-    Status error = CompletionError(completion);
-    state_.connections->Discard(completion);
-    return error;
-  }
-  const WorkId id = WorkId::Unpack(completion.wr_id);
-  PeerConnection& connection = state_.connections->at(id.peer);
-  if (id.channel == WorkId::kControl) {
-    if (id.receive) {
-      return HandleControl(connection, static_cast<int>(id.number),
-                           completion.byte_len);
-    }
-    connection.control().SendCompleted(id.number);
-    return Status::Ok();
-  }
-  DataChannel& channel = *connection.rails()[id.channel].channel;
-  if (id.receive) {
-    return receive_.Arrived(connection, channel.ReceiveCompleted(),
-                            completion.byte_len);
-  }
-  Status status;
-  channel.SendCompleted(id.number, [&](Instance instance) {
-    const Status completed = send_.Completed(instance);
-    status = status.ok() ? completed : status;
-  });
-  return status;
-}
-
-// The receive is posted anew before the message is acted upon, so that the
-// answer tells the peer that it may send the next one.
-Status Executor::HandleControl(PeerConnection& connection, int buffer,
-                               std::uint32_t bytes) {
-  ControlChannel& control = connection.control();
-  control.CountReceive();
-  const std::optional<ControlMessage> message = control.Read(buffer, bytes);
-  if (!message.has_value()) {
-    return {StatusCode::kInternal,
-            "rank " + std::to_string(connection.peer()) +
-                " sent a message of unknown kind or length: do all ranks run "
-                "the same version of ringpipe?"};
-  }
-  RINGPIPE_RETURN_IF_ERROR(control.PostReceive(buffer));
-  switch (message->kind) {
-    case ControlMessage::Kind::kDigest:
-      return HandleDigest(connection, message->digest);
-    case ControlMessage::Kind::kSleep:
-      return connection.HandleSleep(message->seen_grants);
-    case ControlMessage::Kind::kWake:
-      connection.HandleWake();
-      break;
-  }
-  return Status::Ok();
-}
-
-Status Executor::HandleDigest(PeerConnection& connection,
-                              const Digest& digest) {
-  const std::uint64_t now = state_.operation->digest.sequence;
-  if (digest.sequence > now) {
-    connection.early_digest = digest;
-    return Status::Ok();
-  }
-  if (now - digest.sequence >= digests_.size()) {
-    return {StatusCode::kMismatch,
-            "rank " + std::to_string(connection.peer()) + " called " +
-                options_.describe(digest) + " as collective call number " +
-                std::to_string(digest.sequence) + ", and rank " +
-                std::to_string(state_.rank) + " is at number " +
-                std::to_string(now) +
-                " already: it called something else there"};
-  }
-  return VerifyDigest(connection, digest);
-}
-
-Status Executor::VerifyDigest(PeerConnection& connection,
-                              const Digest& digest) {
-  const Digest& own = digests_[digest.sequence % digests_.size()];
-  if (digest == own) {
-    connection.digest_verified |=
-        digest.sequence == state_.operation->digest.sequence;
-    return Status::Ok();
-  }
-  return {StatusCode::kMismatch,
-          "collective call number " + std::to_string(digest.sequence) +
-              " differs between ranks: rank " + std::to_string(state_.rank) +
-              " called " + options_.describe(own) + ", rank " +
-              std::to_string(connection.peer()) + " called " +
-              options_.describe(digest) +
-              "; all ranks must make the same calls in the same order, with "
-              "the same RINGPIPE_ variables"};
-}
-
-Status Executor::CompletionError(const ibv_wc& completion) {
-  const bool local = completion.status == IBV_WC_LOC_PROT_ERR ||
-                     completion.status == IBV_WC_LOC_QP_OP_ERR ||
-                     completion.status == IBV_WC_LOC_LEN_ERR;
-  after_silence_ = completion.status == IBV_WC_RETRY_EXC_ERR;
-  return {local ? StatusCode::kDeviceError : StatusCode::kPeerLost,
-          state_.connections->DescribeFailure(completion)};
+  return happened;
 }
 
 // --- Waiting ----------------------------------------------------------------
 
-Status Executor::Wait() {
-  const Clock::time_point now = Clock::now();
+Status Executor::Wait(Clock::time_point now) {
+  // The accelerator has no descriptor to sleep on, and is never long.
+  const bool accelerating =
+      copy_in_.busy() || reduce_.busy() || copy_out_.busy();
   if (!idle_) {
     idle_ = true;
     idle_since_ = now;
     idle_polls_ = 0;
     idle_for_ = &WaitedFor();
+    only_polls_ = !accelerating && !HoldsMessages();
     return Status::Ok();
   }
-  // The accelerator has no descriptor to sleep on, and is never long.
-  const bool accelerating =
-      copy_in_.busy() || reduce_.busy() || copy_out_.busy();
+  if (now - idle_since_ >= kHoldBack && HoldsBack()) {
+    RINGPIPE_RETURN_IF_ERROR(Announce());
+  }
   if (accelerating || now - idle_since_ < options_.spin) {
     if (++idle_polls_ % 16 == 0) {
       sched_yield();
@@ -307,37 +201,79 @@ Status Executor::Wait() {
 }
 
 Status Executor::SleepUntilEvent() {
-  RINGPIPE_RETURN_IF_ERROR(state_.connections->Arm());
-  RINGPIPE_ASSIGN_OR_RETURN(const bool completed, TakeCompletions());
-  if (completed) {
-    return Status::Ok();
-  }
-  // A peer's grant raises no completion here: look once more, and ask to be
-  // woken by the next.
-  RINGPIPE_RETURN_IF_ERROR(send_.AnnounceSleep());
-  RINGPIPE_ASSIGN_OR_RETURN(const bool posted, send_.Advance());
-  if (posted) {
+  RINGPIPE_ASSIGN_OR_RETURN(const bool happened, PrepareToSleep());
+  if (happened) {
+    only_polls_ = false;
     return Status::Ok();
   }
   RecordWhereabouts(/*waits=*/true);
   // The earliest deadline may change, but then the next probe is not far.
   const int timeout_ms =
-      std::min(EarliestDeadline().PollTimeoutMs(1000),
-               Deadline::At(next_probe_).PollTimeoutMs(1000));
+      HoldsBack() ? 1
+                  : std::min(EarliestDeadline().PollTimeoutMs(1000),
+                             Deadline::At(next_probe_).PollTimeoutMs(1000));
   const int ready = poll(descriptors_.data(), descriptors_.size(), timeout_ms);
   if (ready < 0 && errno != EINTR) {
     return ErrnoStatus(StatusCode::kInternal, "poll", errno);
   }
-  state_.connections->ConsumeEvents();
+  for (const auto& transport : transports_) {
+    transport->ConsumeEvents();
+  }
   if (ready > 0) {
     RINGPIPE_RETURN_IF_ERROR(CheckAsyncEvents());
   }
   return Probe();
 }
 
+Result<bool> Executor::PrepareToSleep() {
+  for (const auto& transport : transports_) {
+    RINGPIPE_RETURN_IF_ERROR(transport->Arm());
+  }
+  RINGPIPE_ASSIGN_OR_RETURN(const bool polled, Poll());
+  if (polled) {
+    return true;
+  }
+  // What a peer has written here may raise no event: to be woken by the next of
+  // it, and to look once more.
+  for (Connection* connection : state_.active) {
+    RINGPIPE_RETURN_IF_ERROR(connection->PrepareToSleep(
+        state_.flow.NextSend(connection->peer()) != nullptr));
+  }
+  return send_.Advance(*this);
+}
+
+// What a connection has not taken yet it may take without an event.
+bool Executor::HoldsMessages() {
+  return std::any_of(state_.active.begin(), state_.active.end(),
+                     [this](const Connection* connection) {
+                       const int peer = connection->peer();
+                       return state_.flow.NextSend(peer) != nullptr ||
+                              state_.flow.NextReceive(peer) != nullptr;
+                     });
+}
+
+bool Executor::HoldsBack() const {
+  return std::any_of(
+      state_.active.begin(), state_.active.end(),
+      [](const Connection* connection) { return connection->holds_back(); });
+}
+
+Status Executor::Announce() {
+  for (Connection* connection : state_.active) {
+    if (connection->holds_back()) {
+      RINGPIPE_RETURN_IF_ERROR(connection->Announce());
+    }
+  }
+  return Status::Ok();
+}
+
 Status Executor::CheckAsyncEvents() {
   std::vector<std::string> notices;
-  Status status = state_.connections->CheckAsyncEvents(&notices);
+  Status status;
+  for (const auto& transport : transports_) {
+    const Status checked = transport->CheckAsyncEvents(&notices);
+    status = status.ok() ? checked : status;
+  }
   for (const std::string& notice : notices) {
     if (options_.on_notice) {
       options_.on_notice(notice);
@@ -352,14 +288,18 @@ Status Executor::Probe() {
   }
   next_probe_ = Clock::now() + kProbeInterval;
   RINGPIPE_RETURN_IF_ERROR(CheckAsyncEvents());
-  for (PeerConnection* connection : state_.active) {
-    const int peer = connection->peer();
-    if (!connection->digest_verified || state_.flow.HasReceives(peer) ||
-        state_.flow.HasSends(peer)) {
+  for (Connection* connection : state_.active) {
+    if (WaitsFor(*connection)) {
       RINGPIPE_RETURN_IF_ERROR(connection->Probe());
     }
   }
   return Status::Ok();
+}
+
+bool Executor::WaitsFor(const Connection& connection) const {
+  const int peer = connection.peer();
+  return !connection.agreed() || state_.flow.HasReceives(peer) ||
+         state_.flow.HasSends(peer);
 }
 
 Deadline Executor::EarliestDeadline() const {
@@ -370,8 +310,8 @@ Deadline Executor::EarliestDeadline() const {
                                      operation.earliest_deadline->load()));
 }
 
-Status Executor::CheckDeadline() {
-  if (!EarliestDeadline().expired()) {
+Status Executor::CheckDeadline(Clock::time_point now) {
+  if (now < EarliestDeadline().when()) {
     return Status::Ok();
   }
   const Operation& operation = *state_.operation;
@@ -380,8 +320,8 @@ Status Executor::CheckDeadline() {
               (operation.deadline.expired()
                    ? "its deadline"
                    : "the deadline of a call that waits behind it") +
-              " on rank " + std::to_string(state_.rank) + ", which waits for " +
-              DescribeWait()};
+              " on rank " + std::to_string(options_.rank) +
+              ", which waits for " + DescribeWait()};
 }
 
 void Executor::RecordWhereabouts(bool waits) {
@@ -391,13 +331,11 @@ void Executor::RecordWhereabouts(bool waits) {
   Whereabouts here;
   here.place = Whereabouts::Place::kInCall;
   here.calls = state_.operation->digest.sequence + 1;
+  here.since = idle_since_;
   if (waits) {
-    here.since = idle_since_;
-    for (const PeerConnection* connection : state_.active) {
-      const int peer = connection->peer();
-      if (!connection->digest_verified || state_.flow.HasReceives(peer) ||
-          state_.flow.HasSends(peer) || connection->sends_outstanding() > 0) {
-        here.WaitFor(peer);
+    for (const Connection* connection : state_.active) {
+      if (WaitsFor(*connection) || connection->sending()) {
+        here.WaitFor(connection->peer());
       }
     }
   }
@@ -416,7 +354,7 @@ StageMeter& Executor::WaitedFor() {
   if (copy_out_.busy()) {
     return copy_out_.meter();
   }
-  for (PeerConnection* connection : state_.active) {
+  for (const Connection* connection : state_.active) {
     if (state_.flow.HasReceives(connection->peer())) {
       return receive_.meter();
     }
@@ -426,16 +364,16 @@ StageMeter& Executor::WaitedFor() {
 
 std::string Executor::DescribeWait() {
   std::string text;
-  for (PeerConnection* connection : state_.active) {
+  for (const Connection* connection : state_.active) {
     const int peer = connection->peer();
     const std::string rank = "rank " + std::to_string(peer);
-    if (!connection->digest_verified) {
+    if (!connection->agreed()) {
       text += (text.empty() ? "" : ", ") + rank + " to make the same call";
     } else if (state_.flow.HasReceives(peer)) {
       text += (text.empty() ? "" : ", ") + std::string("data from ") + rank;
     } else if (state_.flow.HasSends(peer)) {
       text += (text.empty() ? "" : ", ") + rank + " to receive";
-    } else if (connection->sends_outstanding() > 0) {
+    } else if (connection->sending()) {
       text += (text.empty() ? "" : ", ") + rank + " to acknowledge";
     }
   }
@@ -489,7 +427,10 @@ Status Executor::TellError(const Status& found) {
       // As it was.
     }
   }
-  if (error.code() == StatusCode::kPeerLost && !after_silence_) {
+  const bool after_silence = std::any_of(
+      transports_.begin(), transports_.end(),
+      [](const auto& transport) { return transport->found_silence(); });
+  if (error.code() == StatusCode::kPeerLost && !after_silence) {
     pollfd abort = {options_.abort->fd(), POLLIN, 0};
     static_cast<void>(poll(&abort, 1, kReasonPatienceMs));
   }
@@ -503,8 +444,15 @@ Status Executor::TellError(const Status& found) {
 // Whether no device reaches the user's memory any more.
 bool Executor::TakeBackMemory() {
   const Operation& operation = *state_.operation;
-  const bool flushed =
-      state_.connections->Flush(Deadline::After(kFlushTimeout));
+  // All are ended before one is waited for.
+  const Deadline deadline = Deadline::After(kFlushTimeout);
+  bool flushed = true;
+  for (const auto& transport : transports_) {
+    static_cast<void>(transport->Flush(Deadline::At(Clock::now())));
+  }
+  for (const auto& transport : transports_) {
+    flushed &= transport->Flush(deadline);
+  }
   const bool released = register_.ReleaseAll();
   operation.accelerator->Drain();
   // Memory that is not registered is out of the devices' reach, whatever they

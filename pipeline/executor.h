@@ -3,26 +3,22 @@
 
 #include <poll.h>
 
-#include <array>
 #include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "base/counters.h"
 #include "base/status.h"
 #include "pipeline/abort_signal.h"
-#include "pipeline/connection_set.h"
-#include "pipeline/copy_in_stage.h"
-#include "pipeline/copy_out_stage.h"
+#include "pipeline/call_check.h"
+#include "pipeline/connection.h"
 #include "pipeline/operation.h"
 #include "pipeline/pipeline_state.h"
-#include "pipeline/receive_stage.h"
-#include "pipeline/reduce_stage.h"
-#include "pipeline/register_stage.h"
-#include "pipeline/send_stage.h"
+#include "pipeline/stages.h"
 #include "pipeline/whereabouts.h"
 
 namespace ringpipe {
@@ -32,45 +28,51 @@ namespace ringpipe {
 //   issue ─► copy in ─► send ─► (peer) receive ─► reduce ─► send ...
 //   (a slot) or register                             └────► copy out ─► release
 //
-// Each stage has a file of its own. Run drives all of them on the caller's
-// thread: it takes completions, advances every stage by what is ready, and
-// where nothing is, spins for a bounded time and then sleeps in poll() on the
-// completion channel and the abort signal, until the deadline.
+// Run drives all stages on the caller's thread: it takes what the transports
+// have for it, advances every stage by what is ready, and where nothing is,
+// spins for a bounded time and then sleeps in poll() on the transports'
+// descriptors and the abort signal, until the deadline.
 //
 // One thread at a time, except stage_counters.
-class Executor {
+class Executor final : private Connection::Events {
  public:
   struct Options {
-    ConnectionSet::Options connections;  // Create sets its receives
-    std::size_t subchunk_bytes = 0;      // of the largest sub-chunk
+    int rank = 0;
+    int size = 1;
+    std::size_t subchunk_bytes = 0;  // of the largest sub-chunk
     int slots = 0;
     std::chrono::nanoseconds spin{0};
     AbortSignal* abort = nullptr;  // outlives the executor
+    CallCheck* check = nullptr;    // the transports' too; outlives them
     // Kept up to date, for others to read; outlives the executor. May be null.
     WhereaboutsRecord* whereabouts = nullptr;
     // Given a timeout, returns one that says more, if it can. May be empty.
     std::function<Status(const Status&)> explain_timeout;
-    // A digest in words, for the message of a mismatch.
-    std::string (*describe)(const Digest&) = nullptr;
-    // Called with the first error, before the queue pairs are flushed: tells
-    // the other ranks. May be empty.
+    // Called with the first error, before the connections are ended: tells the
+    // other ranks. May be empty.
     std::function<void(const Status&)> on_error;
     // Called with events of the devices that need no action, for the log. May
     // be empty.
     std::function<void(const std::string&)> on_notice;
   };
 
-  // Allocates and registers everything, in memory of `allocator`'s; no rank is
-  // connected yet.
+  // Allocates the slots, in memory of `allocator`'s, and registers them with
+  // the rails. The transports together have a connection to every other rank;
+  // they are to be connected before the first Run.
   static Result<std::unique_ptr<Executor>> Create(
       std::vector<std::shared_ptr<verbs::ProtectionDomain>> rails,
-      const std::shared_ptr<verbs::Device>& allocator, const Options& options);
+      verbs::Device& allocator,
+      std::vector<std::unique_ptr<Transport>> transports,
+      const Options& options);
   ~Executor();
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
 
-  // To be connected before the first Run.
-  ConnectionSet& connections() { return *state_.connections; }
+  std::span<const std::unique_ptr<Transport>> transports() const {
+    return transports_;
+  }
+  // By rank.
+  std::span<const Abilities> abilities() const { return abilities_; }
 
   // Memory for accelerators to prepare.
   const SlotPool& pool() const { return *state_.pool; }
@@ -94,31 +96,38 @@ class Executor {
   // Each returns whether anything happened.
   Result<bool> AdvanceStages();
   Result<bool> Issue();
-  Result<bool> TakeCompletions();
-  Status HandleCompletion(const ibv_wc& completion);
-  Status HandleControl(PeerConnection& connection, int buffer,
-                       std::uint32_t bytes);
-  Status HandleDigest(PeerConnection& connection, const Digest& digest);
-  Status VerifyDigest(PeerConnection& connection, const Digest& digest);
-  // The error that a failed completion means.
-  Status CompletionError(const ibv_wc& completion);
+  Result<bool> Poll();
+  Status Arrived(Instance instance, const std::byte* data,
+                 std::uint32_t bytes) override {
+    return receive_.Arrived(instance, data, bytes);
+  }
+  Status Sent(Instance instance) override { return send_.Sent(instance); }
 
   // Nothing can be done: spins or sleeps.
-  Status Wait();
+  Status Wait(Clock::time_point now);
+  bool HoldsMessages();
   Status SleepUntilEvent();
+  // Whether it found that something has happened meanwhile.
+  Result<bool> PrepareToSleep();
+  Status Announce();
+  bool HoldsBack() const;
   Status Probe();
   Status CheckAsyncEvents();
   Deadline EarliestDeadline() const;
-  Status CheckDeadline();
+  Status CheckDeadline(Clock::time_point now);
   // For whereabouts: in a call, and standing still where `waits`.
   void RecordWhereabouts(bool waits);
   StageMeter& WaitedFor();
+  // Whether the call stands still for the peer, as far as can be seen.
+  bool WaitsFor(const Connection& connection) const;
   std::string DescribeWait();
   Status EndWithError(const Status& found);
   Status TellError(const Status& found);
   bool TakeBackMemory();
 
   const Options options_;
+  std::vector<std::unique_ptr<Transport>> transports_;
+  std::vector<Abilities> abilities_;  // by rank
   PipelineState state_;
 
   StageMeter acquire_meter_{"acquire"};
@@ -129,19 +138,15 @@ class Executor {
   ReduceStage reduce_{state_};
   CopyOutStage copy_out_{state_};
 
-  // Digests of the last collectives, by sequence modulo their number: a peer
-  // that disagrees may be behind.
-  std::array<Digest, 64> digests_;
   bool recorded_as_waiting_ = false;
-  bool after_silence_ = false;  // the error is that a peer did not answer
   Flow::Issued issued_ = Flow::Issued::kNothing;
-  std::array<ibv_wc, 32> completions_;
   std::vector<pollfd> descriptors_;
 
   // While nothing happens.
   bool idle_ = false;
-  Clock::time_point idle_since_;
+  Clock::time_point idle_since_;  // or since when it goes on
   StageMeter* idle_for_ = nullptr;
+  bool only_polls_ = false;  // nothing goes on but by an event of a transport
   unsigned idle_polls_ = 0;
   Clock::time_point next_probe_;
 };

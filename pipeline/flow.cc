@@ -1,10 +1,12 @@
 #include "pipeline/flow.h"
 
 #include <algorithm>
+#include <optional>
 
 namespace ringpipe {
 
 using Kind = Transfer::Kind;
+using Arrival = Step::Arrival;
 
 void Flow::Start(const Plan& plan, std::uint64_t subchunks, int depth,
                  int size) {
@@ -49,7 +51,8 @@ void Flow::OpenLane(std::uint32_t lane, std::uint64_t subchunk) {
   for (std::size_t i = 0; i < plan_->steps.size(); ++i) {
     const Step& step = plan_->steps[i];
     cells_[lane * plan_->steps.size() + i] = {
-        .references = step.readers + (step.to_memory ? 1 : 0),
+        .references =
+            step.readers + (step.to_memory && !step.in_memory ? 1 : 0),
         .read_waits = step.read_waits,
         .write_waits = step.write_waits};
   }
@@ -70,12 +73,10 @@ void Flow::Advance() {
 }
 
 Flow::Issued Flow::Issue(SlotList& slots) {
-  const std::uint64_t subchunk = round_ * depth_ + lane_in_round_;
-  if (plan_->steps.empty() || subchunk >= subchunks_) {
+  if (plan_->steps.empty() || next_subchunk() >= subchunks_) {
     return Issued::kNothing;
   }
-  const Instance instance = {static_cast<std::uint32_t>(subchunk % lanes_),
-                             next_step_};
+  const Instance instance = next();
   if (next_step_ == 0 && lane_open_steps_[instance.lane] != 0) {
     return Issued::kWindow;
   }
@@ -87,7 +88,7 @@ Flow::Issued Flow::Issue(SlotList& slots) {
     }
   }
   if (next_step_ == 0) {
-    OpenLane(instance.lane, subchunk);
+    OpenLane(instance.lane, next_subchunk());
   }
   cell(instance).slot = slot;
   cell(instance).issued = true;
@@ -127,9 +128,7 @@ void Flow::MayRead(Instance instance) {
       }
       break;
     case Kind::kReceiveReduce:
-      if (state.arrived) {
-        to_reduce_.push(instance);
-      }
+      MayReduce(instance);
       break;
     case Kind::kLocalCopy:
       MayWrite(instance);
@@ -137,6 +136,47 @@ void Flow::MayRead(Instance instance) {
     case Kind::kReceiveCopy:
       break;
   }
+}
+
+// Both operands may be there, and the target writable.
+void Flow::MayReduce(Instance instance) {
+  const Cell& state = cell(instance);
+  const bool writable = !step(instance).in_memory || state.write_waits == 0;
+  if (state.arrived && state.read_waits == 0 && writable && !state.joined) {
+    to_reduce_.push(instance);
+  }
+}
+
+std::optional<Instance> Flow::JoinNext(Instance instance) {
+  const auto next = SoleReader(instance);
+  if (!next.has_value() || step(instance).transfer.finish) {
+    return std::nullopt;
+  }
+  const Step& then = step(*next);
+  Cell& state = cell(*next);
+  const bool ready = state.arrived && state.read_waits == 1 &&
+                     (!then.in_memory || state.write_waits == 0);
+  if (then.transfer.kind != Kind::kReceiveReduce || then.received_first ||
+      !ready) {
+    return std::nullopt;
+  }
+  state.joined = true;
+  return next;
+}
+
+std::optional<Instance> Flow::Joined(Instance instance) const {
+  const auto next = SoleReader(instance);
+  return next.has_value() && cell(*next).joined ? next : std::nullopt;
+}
+
+// Of a value that goes nowhere else.
+std::optional<Instance> Flow::SoleReader(Instance instance) const {
+  const Step& at = step(instance);
+  if (at.to_memory || at.on_value.size() != 1) {
+    return std::nullopt;
+  }
+  return Instance{instance.lane,
+                  static_cast<std::uint32_t>(at.on_value[0].step)};
 }
 
 // The target in user memory may have become writable.
@@ -147,11 +187,16 @@ void Flow::MayWrite(Instance instance) {
     return;
   }
   if (at.transfer.kind == Kind::kLocalCopy) {
-    if (state.read_waits > 0) {
-      return;
+    if (state.read_waits == 0) {
+      (at.to_memory ? to_copy_out_ : to_copy_in_).push(instance);
     }
-    (at.to_memory ? to_copy_out_ : to_copy_in_).push(instance);
-  } else if (at.to_memory && !at.direct && state.ready) {
+  } else if (!at.in_memory) {
+    if (at.to_memory && state.ready) {
+      to_copy_out_.push(instance);
+    }
+  } else if (at.transfer.kind == Kind::kReceiveReduce) {
+    MayReduce(instance);
+  } else if (at.arrival == Arrival::kAtPeer && state.arrived) {
     to_copy_out_.push(instance);
   }
 }
@@ -167,13 +212,12 @@ void Flow::Complete(Instance instance, SlotList& slots) {
     --cell(other).read_waits;
     MayRead(other);
   }
-  if (at.to_memory && !at.direct) {
+  if (at.to_memory) {
     MayWrite(instance);
     return;
   }
-  if (state.slot != SlotList::kNone && state.references == 0) {
-    slots.Release(state.slot);
-    state.slot = SlotList::kNone;
+  if (state.references == 0) {
+    ReleaseSlot(instance, slots);
   }
   Done(instance);
 }
@@ -196,11 +240,17 @@ void Flow::Done(Instance instance) {
   }
 }
 
-void Flow::Unreference(Instance holder, SlotList& slots) {
-  Cell& state = cell(holder);
-  if (--state.references == 0) {
+void Flow::ReleaseSlot(Instance instance, SlotList& slots) {
+  Cell& state = cell(instance);
+  if (state.slot != SlotList::kNone) {
     slots.Release(state.slot);
     state.slot = SlotList::kNone;
+  }
+}
+
+void Flow::Unreference(Instance holder, SlotList& slots) {
+  if (--cell(holder).references == 0) {
+    ReleaseSlot(holder, slots);
   }
 }
 
@@ -229,18 +279,25 @@ const Instance* Flow::NextReceive(int peer) {
   }
   const Instance& front = receives.front();
   // Once posted, a message may be placed at any moment.
-  const bool writable = !step(front).direct || cell(front).write_waits == 0;
+  const bool writable =
+      step(front).arrival != Arrival::kInTarget || cell(front).write_waits == 0;
   return writable ? &front : nullptr;
 }
 
 void Flow::Received(Instance instance, SlotList& slots) {
-  Cell& state = cell(instance);
-  state.arrived = true;
-  --open_receives_[step(instance).transfer.peer];
-  if (step(instance).transfer.kind == Kind::kReceiveCopy) {
+  const Step& at = step(instance);
+  cell(instance).arrived = true;
+  --open_receives_[at.transfer.peer];
+  if (at.transfer.kind == Kind::kReceiveReduce) {
+    MayReduce(instance);
+  } else if (at.arrival == Arrival::kInTarget) {
+    Done(instance);
+  } else if (at.arrival == Arrival::kInSlot) {
     Complete(instance, slots);
-  } else if (state.read_waits == 0) {
-    to_reduce_.push(instance);
+  } else if (at.in_memory) {
+    MayWrite(instance);
+  } else {
+    to_copy_in_.push(instance);
   }
 }
 
@@ -254,26 +311,26 @@ void Flow::CopiedIn(Instance instance, SlotList& slots) {
 
 void Flow::Reduced(Instance instance, SlotList& slots) {
   UnreferenceSource(instance, slots);
-  Complete(instance, slots);
+  if (step(instance).in_memory) {
+    ReleaseSlot(instance, slots);
+    Done(instance);
+  } else {
+    Complete(instance, slots);
+  }
 }
 
 void Flow::CopiedOut(Instance instance, SlotList& slots) {
   if (step(instance).transfer.kind == Kind::kLocalCopy) {
     UnreferenceSource(instance, slots);
-  } else {
+  } else if (!step(instance).in_memory) {
     Unreference(instance, slots);
   }
   Done(instance);
 }
 
 void Flow::Sent(Instance instance, SlotList& slots) {
-  Cell& state = cell(instance);
-  if (state.slot != SlotList::kNone) {
-    slots.Release(state.slot);
-    state.slot = SlotList::kNone;
-  } else {
-    UnreferenceSource(instance, slots);
-  }
+  ReleaseSlot(instance, slots);
+  UnreferenceSource(instance, slots);
   Done(instance);
 }
 

@@ -5,49 +5,15 @@
 #define RINGPIPE_PIPELINE_FLOW_H_
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "memory_pool/slot_list.h"
+#include "pipeline/fifo.h"
+#include "pipeline/instance.h"
 #include "pipeline/plan.h"
 
 namespace ringpipe {
-
-// A fixed-capacity queue whose storage is kept between uses.
-template <typename T>
-class Fifo {
- public:
-  // Empties it; at least `capacity` elements fit from now on.
-  void Reset(std::size_t capacity) {
-    if (items_.size() < capacity) {
-      items_.resize(capacity);
-    }
-    head_ = count_ = 0;
-  }
-  bool empty() const { return count_ == 0; }
-  std::size_t size() const { return count_; }
-  T& front() { return items_[head_]; }
-  void push(const T& item) {
-    items_[(head_ + count_) % items_.size()] = item;
-    ++count_;
-  }
-  T pop() {
-    const T item = items_[head_];
-    head_ = (head_ + 1) % items_.size();
-    --count_;
-    return item;
-  }
-
- private:
-  std::vector<T> items_;
-  std::size_t head_ = 0;
-  std::size_t count_ = 0;
-};
-
-// One step for one sub-chunk in flight.
-struct Instance {
-  std::uint32_t lane = 0;  // below Flow::lanes()
-  std::uint32_t step = 0;  // of the plan
-};
 
 // Issue order. The sub-chunks are walked in rounds of `depth`; within a round
 // steps come in schedule order, and within a step the round's sub-chunks:
@@ -80,15 +46,22 @@ class Flow {
   int lanes() const { return lanes_; }
 
   // What Issue did: kIssued one instance; kNoSlot: the next one needs a slot
-  // and `slots` has none; kWindow: it is of a round for which the one two
-  // before must end first; kNothing is left to issue.
+  // and `slots` has none; kWindow: it is of a sub-chunk whose lane another
+  // one, two rounds before, still uses; kNothing is left to issue.
   enum class Issued { kIssued, kNoSlot, kWindow, kNothing };
   Issued Issue(SlotList& slots);
+  // What Issue takes next, unless nothing is left, and its sub-chunk.
+  Instance next() const {
+    return {static_cast<std::uint32_t>(next_subchunk() % lanes_), next_step_};
+  }
+  std::uint64_t next_subchunk() const {
+    return round_ * depth_ + lane_in_round_;
+  }
 
   // Work that is ready, in order. The driver takes an instance from the front,
   // does the work and reports it below.
   Fifo<Instance>& to_register() { return to_register_; }  // a send's source
-  Fifo<Instance>& to_copy_in() { return to_copy_in_; }    // user memory -> slot
+  Fifo<Instance>& to_copy_in() { return to_copy_in_; }    // -> slot
   Fifo<Instance>& to_reduce() { return to_reduce_; }
   Fifo<Instance>& to_copy_out() { return to_copy_out_; }  // -> user memory
 
@@ -101,6 +74,13 @@ class Flow {
   // nullptr otherwise. Messages of a peer belong to receives in this order.
   const Instance* NextReceive(int peer);
   void PopReceive(int peer) { receives_[peer].pop(); }
+  // Joins to a reduction that is ready, if possible, the next one, to be done
+  // in the same pass: one that alone uses its value and waits for nothing else.
+  // The driver reports both, in order.
+  std::optional<Instance> JoinNext(Instance instance);
+  // The one that was joined to `instance`, if one was.
+  std::optional<Instance> Joined(Instance instance) const;
+
   // Whether a message from `peer` has been issued that has not been received.
   bool HasReceives(int peer) const { return open_receives_[peer] > 0; }
 
@@ -131,10 +111,11 @@ class Flow {
     int read_waits = 0;
     int write_waits = 0;
     bool issued = false;
-    bool arrived = false;  // received, or its value is complete
+    bool arrived = false;
     // A send that may go on the wire, or a value that may be copied to user
     // memory.
     bool ready = false;
+    bool joined = false;  // to the reduction before it
   };
 
   Cell& cell(Instance instance) {
@@ -144,13 +125,16 @@ class Flow {
     return cells_[instance.lane * plan_->steps.size() + instance.step];
   }
 
+  std::optional<Instance> SoleReader(Instance instance) const;
   void OpenLane(std::uint32_t lane, std::uint64_t subchunk);
   void Advance();
   void Queue(Instance instance);
   void MayRead(Instance instance);
+  void MayReduce(Instance instance);
   void MayWrite(Instance instance);
   void Complete(Instance instance, SlotList& slots);
   void Done(Instance instance);
+  void ReleaseSlot(Instance instance, SlotList& slots);
   void Unreference(Instance holder, SlotList& slots);
   void UnreferenceSource(Instance instance, SlotList& slots);
 

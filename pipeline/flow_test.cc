@@ -187,11 +187,149 @@ TEST_F(FlowTest, AReductionWaitsForItsMessageAndForItsSource) {
     EXPECT_TRUE(flow_.to_reduce().empty());
     Receive(second);
     ASSERT_EQ(flow_.to_reduce().size(), 1u);
+    EXPECT_EQ(in_use(), 2u);
     flow_.Reduced(flow_.to_reduce().pop(), slots_);
-    EXPECT_EQ(in_use(), 1u);  // the source's slot is free again
-    flow_.CopiedOut(flow_.to_copy_out().pop(), slots_);
+    EXPECT_EQ(in_use(), 0u);  // the result is in memory
     EXPECT_TRUE(flow_.finished());
   }
+}
+
+TEST_F(FlowTest, AResultThatIsSentOnFromUnregisteredMemoryStaysInItsSlotToo) {
+  Start({1,
+         0,
+         {Transfer::ReceiveReduce(Input(0), Output(0), 1),
+          Transfer::Send(Output(0), 2)}},
+        1, 1);
+  IssueAll();
+  Receive(1);
+  flow_.Reduced(flow_.to_reduce().pop(), slots_);
+  ASSERT_NE(flow_.NextSend(2), nullptr);
+  EXPECT_NE(flow_.source_slot(*flow_.NextSend(2)), SlotList::kNone);
+  EXPECT_EQ(flow_.to_copy_out().size(), 1u);
+}
+
+TEST_F(FlowTest, AReductionIntoMemoryWaitsForTheSendFromIt) {
+  Start({1,
+         0,
+         {Transfer::Send(Input(0), 1),
+          Transfer::ReceiveReduce(Input(0), Output(0), 1)}},
+        1, 1, {true, true, true});
+  IssueAll();
+  Receive(1);
+  EXPECT_TRUE(flow_.to_reduce().empty());
+  Send(1);
+  EXPECT_EQ(flow_.to_reduce().size(), 1u);
+}
+
+// --- Several reductions in one pass
+
+const Schedule kThreeInARow = {
+    1,
+    1,
+    {Transfer::ReceiveReduce(Input(0), Scratch(0), 1),
+     Transfer::ReceiveReduce(Scratch(0), Scratch(0), 2),
+     Transfer::ReceiveReduceLast(Scratch(0), Output(0), 3)}};
+
+TEST_F(FlowTest, ReductionsThatFollowEachOtherAreJoinedWhereTheirMessagesAre) {
+  Start(kThreeInARow, 1, 1);
+  IssueAll();
+  Receive(2);
+  Receive(1);
+  const Instance first = flow_.to_reduce().pop();
+  const auto second = flow_.JoinNext(first);
+  ASSERT_TRUE(second.has_value());
+  EXPECT_EQ(second->step, 1u);
+  EXPECT_FALSE(flow_.JoinNext(*second).has_value());  // nothing from rank 3
+  EXPECT_EQ(flow_.Joined(first), second);
+  EXPECT_FALSE(flow_.Joined(*second).has_value());
+  Receive(3);
+  EXPECT_TRUE(flow_.to_reduce().empty());
+  flow_.Reduced(first, slots_);
+  EXPECT_TRUE(flow_.to_reduce().empty());  // the second is under way
+  flow_.Reduced(*second, slots_);
+  ASSERT_EQ(flow_.to_reduce().size(), 1u);
+  flow_.Reduced(flow_.to_reduce().pop(), slots_);
+  EXPECT_TRUE(flow_.finished());
+  EXPECT_EQ(in_use(), 0u);
+}
+
+TEST_F(FlowTest, AValueThatIsAlsoSentIsNotPassedOver) {
+  Start({1,
+         1,
+         {Transfer::ReceiveReduce(Input(0), Scratch(0), 1),
+          Transfer::Send(Scratch(0), 3),
+          Transfer::ReceiveReduce(Scratch(0), Output(0), 2)}},
+        1, 1);
+  IssueAll();
+  Receive(2);
+  Receive(1);
+  EXPECT_FALSE(flow_.JoinNext(flow_.to_reduce().pop()).has_value());
+}
+
+// --- Messages that lie at the peer
+
+constexpr Abilities kReads[kSize] = {
+    {}, {.reads_peer = true}, {.reads_peer = true}, {.reads_peer = true}};
+
+TEST_F(FlowTest, WhatLiesAtThePeerNeedsNoSlotToBeReducedOrCopiedIntoMemory) {
+  slots_ = SlotList(0);
+  Start({2,
+         0,
+         {Transfer::ReceiveReduce(Input(0), Output(0), 1),
+          Transfer::ReceiveCopy(Output(1), 2)}},
+        1, 1, {.abilities = kReads});
+  EXPECT_EQ(IssueAll(), Flow::Issued::kNothing);
+  Receive(1);
+  flow_.Reduced(flow_.to_reduce().pop(), slots_);
+  Receive(2);
+  flow_.CopiedOut(flow_.to_copy_out().pop(), slots_);
+  EXPECT_TRUE(flow_.finished());
+}
+
+TEST_F(FlowTest, WhatLiesAtThePeerIsCopiedIntoASlotThatIsScratch) {
+  Start(kForward, 1, 1, {.abilities = kReads});
+  IssueAll();
+  EXPECT_EQ(in_use(), 1u);
+  Receive(1);
+  EXPECT_EQ(flow_.NextSend(2), nullptr);
+  flow_.CopiedIn(flow_.to_copy_in().pop(), slots_);
+  Send(2);
+  EXPECT_TRUE(flow_.finished());
+}
+
+// Each would hold the other's memory until its own was read.
+TEST_F(FlowTest, ASlotIsBetweenTwoRanksThatExchangeOnePlace) {
+  Start({1,
+         0,
+         {Transfer::Send(Input(0), 1),
+          Transfer::ReceiveReduce(Input(0), Output(0), 1)}},
+        1, 1,
+        {.in_place = true,
+         .input_registered = true,
+         .output_registered = true,
+         .abilities = kReads});
+  IssueAll();
+  Receive(1);
+  ASSERT_EQ(flow_.to_reduce().size(), 1u);  // although nothing was sent yet
+  flow_.Reduced(flow_.to_reduce().pop(), slots_);
+  EXPECT_TRUE(flow_.to_copy_out().empty());
+  Send(1);
+  EXPECT_EQ(flow_.to_copy_out().size(), 1u);
+}
+
+constexpr Abilities kEager[kSize] = {
+    {}, {.eager_bytes = 64}, {.eager_bytes = 63}, {}};
+
+TEST_F(FlowTest, OnlyTheFirstMessageToAPeerIsEager) {
+  Start({1,
+         0,
+         {Transfer::Send(Input(0), 1), Transfer::Send(Input(0), 1),
+          Transfer::Send(Input(0), 2)}},
+        1, 1, {.message_bytes = 64, .abilities = kEager});
+  IssueAll();
+  EXPECT_NE(flow_.NextSend(1), nullptr);  // without a copy
+  EXPECT_EQ(in_use(), 2u);
+  EXPECT_EQ(flow_.to_copy_in().size(), 2u);
 }
 
 TEST_F(FlowTest, MemoryIsOverwrittenAfterTheSendFromItHasEnded) {

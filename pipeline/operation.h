@@ -8,8 +8,8 @@
 #include "base/deadline.h"
 #include "cuda/accelerator.h"
 #include "memory_pool/registration.h"
+#include "pipeline/call_check.h"
 #include "pipeline/chunking.h"
-#include "pipeline/message.h"
 #include "pipeline/plan.h"
 #include "reduction/data_type.h"
 
@@ -39,18 +39,6 @@ struct Operation {
   // The earliest deadline of this call and of those that wait for it to end;
   // changes as these come. May be null.
   const std::atomic<Clock::time_point>* earliest_deadline = nullptr;
-
-  // Of a place in user memory, for one sub-chunk.
-  std::uint64_t Bytes(Place place, std::uint64_t subchunk) const {
-    return chunking.Subchunk(place.chunk, subchunk).count * SizeOf(type);
-  }
-  std::byte* Address(Place place, std::uint64_t subchunk) const {
-    const UserBuffer& buffer =
-        place.buffer == Place::Buffer::kInput ? input : output;
-    return reinterpret_cast<std::byte*>(
-        buffer.base +
-        chunking.Subchunk(place.chunk, subchunk).begin * SizeOf(type));
-  }
 };
 
 }  // namespace ringpipe

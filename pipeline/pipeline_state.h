@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "memory_pool/slot_pool.h"
-#include "pipeline/connection_set.h"
+#include "pipeline/connection.h"
 #include "pipeline/flow.h"
 #include "pipeline/operation.h"
 
@@ -14,58 +14,69 @@ namespace ringpipe {
 // What the stages of one rank's pipeline share. Owned by the executor; one
 // thread at a time.
 struct PipelineState {
-  int rank = 0;
   int size = 1;
   std::vector<std::shared_ptr<verbs::ProtectionDomain>> rails;
   std::unique_ptr<SlotPool> pool;
-  std::unique_ptr<ConnectionSet> connections;
   // Bytes of the value in each slot.
   std::vector<std::uint32_t> slot_bytes;
+
+  // By rank; nullptr for this one.
+  std::vector<Connection*> connections;
 
   // The running collective.
   Flow flow;
   const Operation* operation = nullptr;
   // The connections that its plan uses.
-  std::vector<PeerConnection*> active;
+  std::vector<Connection*> active;
+  // By Index: where a message lies that has arrived.
+  struct Received {
+    const std::byte* data = nullptr;
+    std::uint32_t bytes = 0;
+  };
+  std::vector<Received> received;
 
   SlotList& slots() { return pool->list(); }
+  Accelerator& accelerator() { return *operation->accelerator; }
+
+  std::size_t instances() const {
+    return flow.lanes() * operation->plan->steps.size();
+  }
+  std::size_t Index(Instance instance) const {
+    return instance.lane * operation->plan->steps.size() + instance.step;
+  }
 
   // Where the source of `instance` is, and how long it is.
-  struct Value {
-    std::byte* data = nullptr;
-    std::uint32_t bytes = 0;
-    const RailKeys* lkeys = nullptr;  // where the devices may use it
-  };
-  Value SourceOf(Instance instance) const {
+  Memory SourceOf(Instance instance) const {
     const int slot = flow.source_slot(instance);
     if (slot != SlotList::kNone) {
       return InSlot(slot);
     }
     return InMemory(flow.step(instance).transfer.source, instance);
   }
-  Value InSlot(int slot) const {
+  Memory InSlot(int slot) const {
     return {pool->data(slot), slot_bytes[slot], &pool->lkeys()};
   }
-  Value InMemory(Place place, Instance instance) const {
-    const std::uint64_t subchunk = flow.subchunk(instance);
+  Memory InMemory(Place place, Instance instance) const {
     const UserBuffer& buffer = place.buffer == Place::Buffer::kInput
                                    ? operation->input
                                    : operation->output;
-    return {operation->Address(place, subchunk),
-            static_cast<std::uint32_t>(operation->Bytes(place, subchunk)),
-            &buffer.lkeys};
+    const Extent extent =
+        operation->chunking.Subchunk(place.chunk, flow.subchunk(instance));
+    const std::uint64_t bytes = SizeOf(operation->type);
+    return {reinterpret_cast<std::byte*>(buffer.base + extent.begin * bytes),
+            static_cast<std::uint32_t>(extent.count * bytes), &buffer.lkeys};
   }
   // Where a message for `instance` goes, and how long it may be.
-  Value TargetOf(Instance instance) const {
-    if (flow.step(instance).direct) {
-      const Value target =
-          InMemory(flow.step(instance).transfer.target, instance);
-      // Not every device takes a receive of no memory: nothing is written here.
-      return target.bytes > 0 ? target
-                              : Value{pool->data(0), 1, &pool->lkeys()};
+  Memory TargetOf(Instance instance) const {
+    const Step& step = flow.step(instance);
+    if (step.arrival == Step::Arrival::kAtPeer) {
+      return {};
     }
-    return {pool->data(flow.slot(instance)),
-            static_cast<std::uint32_t>(pool->slot_bytes()), &pool->lkeys()};
+    return step.arrival == Step::Arrival::kInTarget
+               ? InMemory(step.transfer.target, instance)
+               : Memory{pool->data(flow.slot(instance)),
+                        static_cast<std::uint32_t>(pool->slot_bytes()),
+                        &pool->lkeys()};
   }
 };
 

@@ -18,13 +18,15 @@ class Compiler {
 
   Result<Plan> Compile() {
     plan_.chunks = schedule_.chunks;
-    for (const Transfer& transfer : schedule_.transfers) {
+    plan_.in_place = options_.in_place;
+    for (next_ = 0; next_ < schedule_.transfers.size();) {
+      const Transfer& transfer = schedule_.transfers[next_++];
       RINGPIPE_RETURN_IF_ERROR(Check(transfer));
       RINGPIPE_RETURN_IF_ERROR(Add(transfer));
     }
-    std::sort(plan_.peers.begin(), plan_.peers.end());
-    plan_.peers.erase(std::unique(plan_.peers.begin(), plan_.peers.end()),
-                      plan_.peers.end());
+    for (const auto& [rank, peer] : peers_) {
+      plan_.peers.push_back(peer);
+    }
     return std::move(plan_);
   }
 
@@ -76,12 +78,20 @@ class Compiler {
                                           : options_.output_registered;
   }
 
-  bool SentFrom(const History& history) const {
-    return std::any_of(history.memory_readers.begin(),
-                       history.memory_readers.end(), [this](int reader) {
-                         return plan_.steps[reader].transfer.kind ==
-                                Transfer::Kind::kSend;
-                       });
+  // Whether writing the place waits for a send to end.
+  bool WaitsForSend(const History& history) const {
+    return (history.writer >= 0 && ends_after_send_[history.writer]) ||
+           std::any_of(history.memory_readers.begin(),
+                       history.memory_readers.end(),
+                       [this](int reader) { return ends_after_send_[reader]; });
+  }
+
+  // The one step touches memory only after the earlier one.
+  void WaitFor(int earlier, int index, bool write) {
+    plan_.steps[earlier].on_done.push_back({index, write});
+    ++(write ? plan_.steps[index].write_waits : plan_.steps[index].read_waits);
+    ends_after_send_[index] =
+        ends_after_send_[index] || ends_after_send_[earlier];
   }
 
   Status Add(const Transfer& transfer) {
@@ -103,11 +113,11 @@ class Compiler {
     }
     const int index = static_cast<int>(plan_.steps.size());
     plan_.steps.emplace_back().transfer = transfer;
-    if (!local) {
-      plan_.peers.push_back(transfer.peer);
-    }
+    plan_.steps.back().received_first = transfer.peer < rank_;
+    ends_after_send_.push_back(transfer.kind == Transfer::Kind::kSend);
+    const bool first = !local && AddToPeer(transfer);
     if (transfer.reads()) {
-      Read(index, source);
+      Read(index, source, first);
     }
     if (transfer.writes()) {
       Write(index, target);
@@ -115,7 +125,38 @@ class Compiler {
     return Status::Ok();
   }
 
-  void Read(int index, Place place) {
+  // Whether it is the first message to the peer, or from it.
+  bool AddToPeer(const Transfer& transfer) {
+    Plan::Peer& peer = peers_[transfer.peer];
+    peer.rank = transfer.peer;
+    peer.eager =
+        options_.message_bytes > 0 &&
+        options_.message_bytes <= AbilitiesOf(transfer.peer).eager_bytes;
+    return !std::exchange(transfer.receives() ? peer.receives : peer.sends,
+                          true);
+  }
+
+  Abilities AbilitiesOf(int peer) const {
+    return options_.abilities.empty() ? PlanOptions::kRails
+                                      : options_.abilities[peer];
+  }
+
+  // Whether the value that the current transfer writes is sent later.
+  bool SentLater(Place place) const {
+    for (std::size_t i = next_; i < schedule_.transfers.size(); ++i) {
+      const Transfer& later = schedule_.transfers[i];
+      if (later.kind == Transfer::Kind::kSend &&
+          Canonical(later.source) == place) {
+        return true;
+      }
+      if (later.writes() && Canonical(later.target) == place) {
+        return false;
+      }
+    }
+    return false;
+  }
+
+  void Read(int index, Place place, bool first) {
     Step& step = plan_.steps[index];
     History& history = history_[place];
     if (history.slot_of >= 0) {
@@ -127,50 +168,82 @@ class Compiler {
       return;
     }
     if (history.writer >= 0) {
-      plan_.steps[history.writer].on_done.push_back({index, false});
-      ++step.read_waits;
+      WaitFor(history.writer, index, /*write=*/false);
     }
     history.memory_readers.push_back(index);
     if (step.transfer.kind == Transfer::Kind::kSend &&
         !Registered(step.transfer.source)) {
-      step.registers = options_.register_sends;
-      step.takes_slot = step.copies_in = !step.registers;
+      step.eager =
+          first && options_.on_host && peers_[step.transfer.peer].eager;
+      step.registers = !step.eager && options_.register_sends;
+      step.takes_slot = step.copies_in = !step.eager && !step.registers;
     }
+  }
+
+  // Whether what is received goes straight to user memory.
+  void ChooseWay(Step& step, const History& history, Place target) {
+    using Arrival = Step::Arrival;
+    const bool registered = Registered(step.transfer.target);
+    // Whoever waits for this rank's sends may be the one that it waits for.
+    const bool may_wait = options_.direct_over_sent || !WaitsForSend(history);
+    if (step.arrival == Arrival::kInSlot &&
+        step.transfer.kind == Transfer::Kind::kReceiveCopy) {
+      // An eager message is copied by this rank.
+      const int peer = step.transfer.peer;
+      step.in_memory = AbilitiesOf(peer).writes_peer && registered &&
+                       may_wait && (options_.on_host || !peers_[peer].eager);
+      if (step.in_memory) {
+        step.arrival = Arrival::kInTarget;
+      }
+      return;
+    }
+    // The sender's memory is held meanwhile; a slot keeps nobody waiting.
+    step.in_memory = options_.on_host && (registered || !SentLater(target)) &&
+                     (may_wait || step.arrival == Arrival::kInSlot);
   }
 
   void Write(int index, Place place) {
     Step& step = plan_.steps[index];
     History& history = history_[place];
     const bool receives = step.transfer.receives();
+    if (receives && options_.on_host &&
+        AbilitiesOf(step.transfer.peer).reads_peer) {
+      step.arrival = Step::Arrival::kAtPeer;
+    }
     if (place.buffer == Buffer::kScratch) {
       step.takes_slot = true;
       history.slot_of = index;
       return;
     }
     step.to_memory = true;
-    step.direct = step.transfer.kind == Transfer::Kind::kReceiveCopy &&
-                  Registered(step.transfer.target) &&
-                  (options_.direct_over_sent || !SentFrom(history));
-    step.takes_slot = receives && !step.direct;
+    if (receives) {
+      ChooseWay(step, history, place);
+      step.takes_slot =
+          step.arrival == Step::Arrival::kInSlot || !step.in_memory;
+    } else {
+      step.in_memory = true;
+    }
     // A place may be overwritten only after every earlier use of its memory.
     if (history.writer >= 0) {
-      plan_.steps[history.writer].on_done.push_back({index, true});
-      ++step.write_waits;
+      WaitFor(history.writer, index, /*write=*/true);
     }
     for (const int reader : history.memory_readers) {
       if (reader != index) {
-        plan_.steps[reader].on_done.push_back({index, true});
-        ++step.write_waits;
+        WaitFor(reader, index, /*write=*/true);
       }
     }
-    history = {step.takes_slot ? index : -1, index, {}};
+    history = {step.in_memory ? -1 : index, index, {}};
   }
 
   const Schedule& schedule_;
   const int rank_;
   const int size_;
   const PlanOptions options_;
+  std::size_t next_ = 0;  // after the current transfer
   std::map<Place, History> history_;
+  std::map<int, Plan::Peer> peers_;
+  // By step: whether it does not end before a send from user memory has.
+  std::vector<bool> ends_after_send_;
   Plan plan_;
 };
 

@@ -3,35 +3,53 @@
 #ifndef RINGPIPE_PIPELINE_PLAN_H_
 #define RINGPIPE_PIPELINE_PLAN_H_
 
+#include <cstdint>
+#include <span>
 #include <vector>
 
 #include "base/status.h"
+#include "pipeline/abilities.h"
 #include "pipeline/schedule.h"
 
 namespace ringpipe {
 
-// How values are held. A received value stays in the slot into which it was
+// Where values are. A received value stays in the slot into which it was
 // received, is reduced there, and is sent on from there; user memory gets a
 // copy where the target is output. A slot's value never changes once it is
 // complete, so scratch places need no memory of their own: each write of one is
-// a new slot, held until its last reader is done. Where output is registered, a
-// message that is the value lands in it directly, and is sent on from there.
+// a new slot, held until its last reader is done.
+//
+// A slot is left out where it can be: a message lands in registered output
+// itself, a reduction writes its result there, and what lies in the peer's
+// memory is read from there. What has to be sent on from user memory must be
+// registered, so that otherwise there is a slot.
 struct Step {
   Transfer transfer;
 
-  // Acquires a slot when it is issued: receives that are not direct, copies
-  // into scratch, and sends by way of a copy.
+  // Acquires a slot when it is issued.
   bool takes_slot = false;
-  // Receives whose message lands in user memory.
-  bool direct = false;
-  // Sends that copy their source from user memory into their own slot.
+
+  // --- Sends
+  // Copies its source from user memory into its own slot; or registers it, for
+  // itself alone; or neither, because the connection takes a copy at once.
   bool copies_in = false;
-  // Sends that register their source, for themselves alone.
   bool registers = false;
+  bool eager = false;
+
+  // --- Receives: where the message arrives.
+  enum class Arrival { kInSlot, kInTarget, kAtPeer };
+  Arrival arrival = Arrival::kInSlot;
+  // A reduction's first operand is what was received: that of the lower rank
+  // comes first, so that two ranks that exchange values get the same bits, also
+  // where the operation does not commute in all of them (+0 and -0, NaNs).
+  bool received_first = false;
+
   // The step in whose slot the source is; -1: in user memory.
   int source_step = -1;
-  // The value goes to user memory too.
+  // The value goes to user memory: by way of the step's slot, or (in_memory)
+  // straight there.
   bool to_memory = false;
+  bool in_memory = false;
   // Later steps that read this step's slot.
   int readers = 0;
 
@@ -53,15 +71,24 @@ struct Step {
 // One rank's part of a collective. Immutable.
 struct Plan {
   int chunks = 1;
+  bool in_place = false;
   std::vector<Step> steps;
-  std::vector<int> peers;  // that steps name, in order, each once
+  // The peers that steps name, in order, each once.
+  struct Peer {
+    int rank = 0;
+    bool sends = false;
+    bool receives = false;
+    bool eager = false;  // the first message each way
+  };
+  std::vector<Peer> peers;
 };
 
+// What a plan depends on besides the schedule. Other ranks' may differ, but
+// both ends of a connection find the same Plan::Peer::eager.
 struct PlanOptions {
-  // input and output are the same memory.
   bool in_place = false;
-  // User memory that the devices may use as it is: sends from it need no slot,
-  // nor do messages that are the value of a place in output.
+  // The RDMA devices reach the buffer: it can be sent from, and received into
+  // messages that are the value of a place in output.
   bool input_registered = false;
   bool output_registered = false;
   // Sends from other user memory register what they send instead of copying it.
@@ -70,6 +97,14 @@ struct PlanOptions {
   // received before that send has ended, so that two ranks that exchange the
   // same places would wait for each other: a slot between breaks the circle.
   bool direct_over_sent = false;
+  // The buffers are host memory: this rank's own instructions reach it.
+  bool on_host = true;
+  // Each transfer is one message of at most so many bytes; 0: more, or several.
+  std::uint32_t message_bytes = 0;
+  // By rank; empty: kRails for all. Outlives Compile.
+  std::span<const Abilities> abilities = {};
+
+  static constexpr Abilities kRails = {.writes_peer = true};
 };
 
 // kInternal, naming the transfer, for a schedule that no correct algorithm

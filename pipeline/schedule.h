@@ -32,7 +32,7 @@ constexpr Place Scratch(int chunk) { return {Place::Buffer::kScratch, chunk}; }
 struct Transfer {
   enum class Kind {
     kSend,           // source -> peer
-    kReceiveReduce,  // target = received OP source
+    kReceiveReduce,  // target = source OP received, the lower rank's first
     kReceiveCopy,    // target = received
     kLocalCopy,      // target = source
   };

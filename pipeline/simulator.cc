@@ -9,38 +9,26 @@
 #include <utility>
 
 #include "memory_pool/slot_list.h"
+#include "pipeline/chunking.h"
 #include "pipeline/flow.h"
 
 namespace ringpipe {
 namespace {
 
-using Kind = Transfer::Kind;
-
 class Simulation {
  public:
   Simulation(const std::vector<Plan>& plans, const NetworkModel& network,
              const SimulationOptions& options)
-      : network_(network), options_(options), chunks_(plans[0].chunks) {
-    const std::uint64_t chunk_bytes = LargestChunk();
-    const std::uint64_t subchunks = std::max<std::uint64_t>(
-        1, (chunk_bytes + options.subchunk_bytes - 1) / options.subchunk_bytes);
+      : network_(network),
+        options_(options),
+        chunking_(options.message_bytes, plans[0].chunks,
+                  options.subchunk_bytes) {
     const int size = static_cast<int>(plans.size());
     ranks_.reserve(size);
     for (const Plan& plan : plans) {
-      ranks_.emplace_back(options.slots);
-      ranks_.back().flow.Start(plan, subchunks, options.depth, size);
-      for (const Step& step : plan.steps) {
-        if (step.transfer.kind == Kind::kSend) {
-          ranks_.back().peers.push_back(step.transfer.peer);
-        } else if (step.transfer.receives()) {
-          ranks_.back().senders.push_back(step.transfer.peer);
-        }
-      }
-      for (std::vector<int>* peers :
-           {&ranks_.back().peers, &ranks_.back().senders}) {
-        std::sort(peers->begin(), peers->end());
-        peers->erase(std::unique(peers->begin(), peers->end()), peers->end());
-      }
+      ranks_.emplace_back(plan, options.slots);
+      ranks_.back().flow.Start(plan, chunking_.subchunks(), options.depth,
+                               size);
     }
   }
 
@@ -69,12 +57,12 @@ class Simulation {
 
  private:
   struct Rank {
-    explicit Rank(int number_of_slots) : slots(number_of_slots) {}
+    Rank(const Plan& its_plan, int number_of_slots)
+        : plan(&its_plan), slots(number_of_slots) {}
 
+    const Plan* plan;
     Flow flow;
     SlotList slots;
-    std::vector<int> peers;    // to which it sends
-    std::vector<int> senders;  // from which it receives
     // Receives that a peer has posted for this rank's messages.
     std::map<int, std::deque<Instance>> posted;
     double reducer_free_s = 0;
@@ -95,15 +83,8 @@ class Simulation {
   };
 
   // Of chunk 0, the largest where they differ.
-  std::uint64_t LargestChunk() const {
-    return (options_.message_bytes + chunks_ - 1) / chunks_;
-  }
-
   std::uint64_t BytesOf(std::uint64_t subchunk) const {
-    const std::uint64_t begin = subchunk * options_.subchunk_bytes;
-    const std::uint64_t chunk = LargestChunk();
-    return begin >= chunk ? 0
-                          : std::min(options_.subchunk_bytes, chunk - begin);
+    return chunking_.Subchunk(0, subchunk).count;
   }
 
   void Push(double time_s, Event::Kind kind, int rank, int peer,
@@ -158,15 +139,15 @@ class Simulation {
       Push(rank.reducer_free_s, Event::Kind::kReduced, number, number,
            instance);
     }
-    for (const int peer : rank.peers) {
-      StartSends(number, peer);
+    for (const Plan::Peer& peer : rank.plan->peers) {
+      StartSends(number, peer.rank);
     }
-    for (const int peer : rank.senders) {
-      while (const Instance* receive = rank.flow.NextReceive(peer)) {
-        ranks_[peer].posted[number].push_back(*receive);
-        rank.flow.PopReceive(peer);
+    for (const Plan::Peer& peer : rank.plan->peers) {
+      while (const Instance* receive = rank.flow.NextReceive(peer.rank)) {
+        ranks_[peer.rank].posted[number].push_back(*receive);
+        rank.flow.PopReceive(peer.rank);
       }
-      StartSends(peer, number);
+      StartSends(peer.rank, number);
     }
   }
 
@@ -208,7 +189,7 @@ class Simulation {
 
   const NetworkModel network_;
   const SimulationOptions options_;
-  const int chunks_;
+  const Chunking chunking_;  // of bytes
   std::vector<Rank> ranks_;
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
   std::uint64_t number_ = 0;

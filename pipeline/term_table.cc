@@ -32,12 +32,10 @@ TermTable::Term TermTable::Input(const Piece& piece) {
 }
 
 TermTable::Term TermTable::Reduce(Term a, Term b) {
-  const auto [low, high] = std::minmax({a, b});
-  const std::uint64_t operands = std::uint64_t{high} << 32 | low;
+  const std::uint64_t operands = std::uint64_t{a} << 32 | b;
   const auto [known, is_new] = reductions_.try_emplace(operands, kUndefined);
   if (is_new) {
-    const auto [less, more] = std::minmax({Hash(a), Hash(b)});
-    known->second = Add({Kind::kReduce, low, high, HashPair(less, more)});
+    known->second = Add({Kind::kReduce, a, b, HashPair(Hash(a), Hash(b))});
   }
   return known->second;
 }
@@ -86,12 +84,7 @@ TermTable::Contents TermTable::Expand(Term term) const {
 std::string ToString(const TermTable::Contents& contents) {
   std::string text;
   int chunk = -1;
-  std::map<std::pair<int, TermTable::Piece>, std::uint64_t> by_chunk;
   for (const auto& [piece, times] : contents.pieces) {
-    by_chunk[{piece.chunk, piece}] = times;
-  }
-  for (const auto& [key, times] : by_chunk) {
-    const TermTable::Piece& piece = key.second;
     if (piece.chunk != chunk) {
       chunk = piece.chunk;
       text += (text.empty() ? "" : "; ") + std::string("input[") +

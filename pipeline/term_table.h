@@ -12,9 +12,9 @@
 
 namespace ringpipe {
 
-// Numbers expressions so that equal ones have equal numbers. Reduction
-// commutes, but does not associate: terms are equal exactly where the values
-// are the same bits for every commutative operation. Not thread-safe.
+// Numbers expressions so that equal ones have equal numbers. Reduction neither
+// commutes nor associates: terms are equal exactly where the values are the
+// same bits for every operation. Not thread-safe.
 class TermTable {
  public:
   using Term = std::uint32_t;
@@ -23,8 +23,8 @@ class TermTable {
 
   // One piece of one rank's input.
   struct Piece {
-    int rank = 0;
     int chunk = 0;
+    int rank = 0;
     std::uint64_t subchunk = 0;
 
     auto operator<=>(const Piece&) const = default;

@@ -19,7 +19,7 @@ struct Whereabouts {
   Place place = Place::kOutside;
   std::uint64_t calls = 0;  // that it has begun
   // Since when it is there; in a call that stands still, since when that does.
-  Clock::time_point since = Clock::now();
+  Clock::time_point since = {};
   // The ranks for which a call stands still: the first of them.
   std::array<int, 8> waits_for = {};
   std::size_t waits_for_count = 0;
@@ -42,7 +42,7 @@ class WhereaboutsRecord {
   // The same number of calls, elsewhere.
   void Move(Whereabouts::Place place) {
     const std::lock_guard<std::mutex> lock(mutex_);
-    now_ = {.place = place, .calls = now_.calls};
+    now_ = {.place = place, .calls = now_.calls, .since = Clock::now()};
   }
   Whereabouts now() const {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -51,7 +51,7 @@ class WhereaboutsRecord {
 
  private:
   mutable std::mutex mutex_;
-  Whereabouts now_;
+  Whereabouts now_ = {.since = Clock::now()};
 };
 
 }  // namespace ringpipe

@@ -8,14 +8,19 @@
 
 namespace ringpipe {
 
-// accumulator[i] = accumulator[i] OP source[i] for i in [0, count). The two do
-// not overlap; each is aligned to its element, no more; both may be null where
-// count is 0. An untyped function pointer, so that type and operation are
-// chosen once a call and not once an element.
+// target[i] = own[i] OP received[0][i] OP received[1][i] ..., from left to
+// right, for i in [0, count). `received` has `sources` pointers, at least one.
 //
-// An element's result does not depend on its position or on the CPU, but for
-// which of several NaNs a NaN is.
-using ReduceFunction = void (*)(void* accumulator, const void* source,
+// Each of `own` and `received` is exactly `target`, or does not overlap it;
+// they may overlap each other. All are aligned to their element, no more, and
+// may be null where count is 0. An untyped function pointer, so that type and
+// operation are chosen once a call and not once an element.
+//
+// An element's result has the same bits at any position, on any CPU, and where
+// the sources are reduced by several calls, in their order; but which of
+// several NaNs a NaN is may differ.
+using ReduceFunction = void (*)(void* target, const void* own,
+                                const void* const* received, int sources,
                                 std::size_t count);
 
 // data[i] = data[i] / size, with size > 0: what kAverage does once the sum is

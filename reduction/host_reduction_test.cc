@@ -1,11 +1,13 @@
 #include "reduction/host_reduction.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <iterator>
 #include <limits>
 #include <random>
+#include <span>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -55,6 +57,17 @@ template <typename T>
 bool Same(T a, T b) {
   if constexpr (std::is_floating_point_v<T>) {
     return a == b || (std::isnan(a) && std::isnan(b));
+  } else {
+    return a == b;
+  }
+}
+
+// To the bit, but for which NaN a NaN is.
+template <typename T>
+bool Identical(T a, T b) {
+  if constexpr (std::is_floating_point_v<T>) {
+    return (a == b && std::signbit(a) == std::signbit(b)) ||
+           (std::isnan(a) && std::isnan(b));
   } else {
     return a == b;
   }
@@ -126,51 +139,173 @@ class HostReductionTest : public testing::Test {
   static constexpr std::size_t kMaxOffset = 3;
   static constexpr std::size_t kSize = kMaxCount + kMaxOffset + 8;
 
-  std::vector<T> Random() {
-    std::vector<T> values(kSize);
-    for (T& value : values) {
+  HostReductionTest() {
+    for (T& value : pool_) {
       value = RandomValue<T>(random_);
     }
-    return values;
   }
 
-  // Every element of [offset, offset + count) is the reference's, all others
-  // are as before.
-  void CheckReduction(ReduceOp op, std::size_t offset, std::size_t count) {
-    const std::vector<T> before = Random();
-    const std::vector<T> source = Random();
-    std::vector<T> after = before;
-    // An offset of its own for the source: the two differ in alignment.
-    FindReduction(TypeOf<T>(), op)(after.data() + offset,
-                                   source.data() + kMaxOffset - offset, count);
+  // kSize values from anywhere in a pool that is made once.
+  std::vector<T> Random() {
+    const auto begin = pool_.begin() +
+                       static_cast<std::ptrdiff_t>(random_() % (kPool - kSize));
+    return {begin, begin + kSize};
+  }
+
+  // The memory of a reduction: own, what was received, and some that is
+  // neither. The target is the one with number `place`. Their offsets differ,
+  // and with them their alignment.
+  struct Operands {
+    int sources;
+    int place;
+    std::vector<std::vector<T>> memory;
+
+    std::size_t Offset(int operand) const {
+      return (memory.size() + 3 * static_cast<std::size_t>(operand)) %
+             (kMaxOffset + 1);
+    }
+    T* At(int operand) { return memory[operand].data() + Offset(operand); }
+    const T* At(int operand) const {
+      return memory[operand].data() + Offset(operand);
+    }
+    // In one pass.
+    void Reduce(ReduceOp op, std::size_t count) {
+      std::vector<const void*> received;
+      for (int s = 1; s <= sources; ++s) {
+        received.push_back(At(s));
+      }
+      FindReduction(TypeOf<T>(), op)(At(place), At(0), received.data(), sources,
+                                     count);
+    }
+  };
+
+  Operands RandomOperands(int sources, int place) {
+    Operands operands{sources, place, {}};
+    for (int i = 0; i < sources + 2; ++i) {
+      operands.memory.push_back(Random());
+    }
+    return operands;
+  }
+
+  // The target's elements are the reference's; all others, and all of the
+  // other memory, are as before.
+  void CheckReduction(ReduceOp op, int sources, int place, std::size_t count) {
+    const Operands before = RandomOperands(sources, place);
+    Operands after = before;
+    after.Reduce(op, count);
+    std::vector<T> expected = before.memory[place];
+    T* const target = expected.data() + before.Offset(place);
+    std::copy_n(before.At(0), count, target);
+    for (int s = 1; s <= sources; ++s) {
+      const T* const source = before.At(s);
+      for (std::size_t i = 0; i < count; ++i) {
+        target[i] = Reference(op, target[i], source[i]);
+      }
+    }
+    const T* const result = after.memory[place].data();
     for (std::size_t i = 0; i < kSize; ++i) {
-      const bool inside = i >= offset && i < offset + count;
-      const T expected =
-          inside ? Reference(op, before[i], source[i + kMaxOffset - 2 * offset])
-                 : before[i];
-      ASSERT_TRUE(Same(after[i], expected))
-          << "element " << i << ": " << +after[i] << " not " << +expected;
+      if (!Same(result[i], expected[i])) {
+        FAIL() << sources << " sources, target " << place << ", element " << i
+               << ": " << +result[i] << " not " << +expected[i];
+      }
+    }
+    for (int k = 0; k < sources + 2; ++k) {
+      const auto is = std::as_bytes(std::span(after.memory[k]));
+      const auto was = std::as_bytes(std::span(before.memory[k]));
+      const bool unchanged = std::memcmp(is.data(), was.data(), is.size()) == 0;
+      ASSERT_TRUE(unchanged || k == place)
+          << sources << " sources, target " << place << ": operand " << k
+          << " was written";
     }
   }
 
+  static constexpr std::size_t kPool = 8192;
+  static constexpr int kMaxSources = 5;
+
   std::mt19937_64 random_{42};
+  std::vector<T> pool_ = std::vector<T>(kPool);
 };
 
 using ElementTypes = testing::Types<float, double, std::int32_t, std::int64_t,
                                     std::int8_t, std::uint8_t>;
 TYPED_TEST_SUITE(HostReductionTest, ElementTypes);
 
-TYPED_TEST(HostReductionTest, EveryCountAndOffsetIsLikeTheReference) {
+// With one source, and with 2 to 5 in turn; with the target apart from all
+// operands, and in the place of each of them, in turn too.
+TYPED_TEST(HostReductionTest, EveryCountAndPlaceIsLikeTheReference) {
   ForEachInstructionSet([this](const char* instruction_set) {
     for (const ReduceOp op : kReduceOps) {
       for (std::size_t count = 0; count <= this->kMaxCount; ++count) {
         SCOPED_TRACE(std::string(instruction_set) + " " +
                      std::string(Name(op)) + " count " + std::to_string(count));
-        this->CheckReduction(op, count % (this->kMaxOffset + 1), count);
+        const int turn = static_cast<int>(count) + static_cast<int>(op);
+        this->CheckReduction(op, 1, turn % 3, count);
+        const int sources = 2 + turn % (this->kMaxSources - 1);
+        this->CheckReduction(op, sources, turn / 4 % (sources + 2), count);
         if (this->HasFatalFailure()) {
           return;
         }
       }
+    }
+  });
+}
+
+// To the bit: what a schedule gives does not depend on which of its reductions
+// were done together.
+TYPED_TEST(HostReductionTest, OnePassIsTheSameAsOneReductionAfterTheOther) {
+  ForEachInstructionSet([this](const char* instruction_set) {
+    for (const ReduceOp op : kReduceOps) {
+      const ReduceFunction reduce = FindReduction(TypeOf<TypeParam>(), op);
+      for (int sources = 1; sources <= this->kMaxSources; ++sources) {
+        for (const std::size_t count : {1, 7, 100, 300}) {
+          auto together = this->RandomOperands(sources, sources + 1);
+          std::vector<TypeParam> apart(together.At(0), together.At(0) + count);
+          for (int s = 1; s <= sources; ++s) {
+            const void* const received[] = {together.At(s)};
+            reduce(apart.data(), apart.data(), received, 1, count);
+          }
+          together.Reduce(op, count);
+          for (std::size_t i = 0; i < count; ++i) {
+            ASSERT_TRUE(Identical(together.At(sources + 1)[i], apart[i]))
+                << instruction_set << " " << Name(op) << ", " << sources
+                << " sources, element " << i << " of " << count;
+          }
+        }
+      }
+    }
+  });
+}
+
+TYPED_TEST(HostReductionTest, OperandsThatAreOnlyReadMayOverlap) {
+  ForEachInstructionSet([this](const char* instruction_set) {
+    const std::vector<TypeParam> memory = this->Random();
+    const std::size_t count = this->kMaxCount;
+    const void* const received[] = {&memory[1], &memory[3], &memory[1]};
+    std::vector<TypeParam> target(count);
+    FindReduction(TypeOf<TypeParam>(), ReduceOp::kSum)(
+        target.data(), memory.data(), received, 3, count);
+    for (std::size_t i = 0; i < count; ++i) {
+      TypeParam expected = memory[i];
+      for (const std::size_t offset : {1, 3, 1}) {
+        expected = Reference(ReduceOp::kSum, expected, memory[i + offset]);
+      }
+      ASSERT_TRUE(Same(target[i], expected))
+          << instruction_set << " element " << i;
+    }
+  });
+}
+
+TYPED_TEST(HostReductionTest, TheTargetMayBeSeveralOperandsAtOnce) {
+  ForEachInstructionSet([this](const char* instruction_set) {
+    const std::vector<TypeParam> before = this->Random();
+    std::vector<TypeParam> after = before;
+    const void* const received[] = {after.data(), after.data()};
+    FindReduction(TypeOf<TypeParam>(), ReduceOp::kSum)(
+        after.data(), after.data(), received, 2, after.size());
+    for (std::size_t i = 0; i < after.size(); ++i) {
+      const TypeParam twice = Reference(ReduceOp::kSum, before[i], before[i]);
+      ASSERT_TRUE(Same(after[i], Reference(ReduceOp::kSum, twice, before[i])))
+          << instruction_set << " element " << i;
     }
   });
 }
@@ -215,10 +350,12 @@ TYPED_TEST(HostReductionTest, TheResultDoesNotDependOnThePosition) {
   for (const ReduceOp op : kReduceOps) {
     const ReduceFunction reduce = FindReduction(TypeOf<TypeParam>(), op);
     std::vector<TypeParam> together = before;
-    reduce(together.data(), source.data(), together.size());
+    const void* const received[] = {source.data()};
+    reduce(together.data(), together.data(), received, 1, together.size());
     std::vector<TypeParam> apart = before;
     for (std::size_t i = 0; i < apart.size(); ++i) {
-      reduce(&apart[i], &source[i], 1);
+      const void* const element[] = {&source[i]};
+      reduce(&apart[i], &apart[i], element, 1, 1);
     }
     EXPECT_EQ(std::memcmp(together.data(), apart.data(),
                           apart.size() * sizeof(TypeParam)),
@@ -232,39 +369,43 @@ class HostReductionNanTest : public testing::Test {};
 using FloatTypes = testing::Types<float, double>;
 TYPED_TEST_SUITE(HostReductionNanTest, FloatTypes);
 
-TYPED_TEST(HostReductionNanTest, MinAndMaxAreNanWhereEitherIs) {
+TYPED_TEST(HostReductionNanTest, MinAndMaxAreNanWhereAnyIs) {
   const TypeParam nan = std::numeric_limits<TypeParam>::quiet_NaN();
   ForEachInstructionSet([nan](const char* instruction_set) {
     for (const ReduceOp op : {ReduceOp::kMin, ReduceOp::kMax}) {
-      std::vector<TypeParam> accumulator(100, 1);
-      std::vector<TypeParam> source(100, 2);
-      accumulator[3] = nan;
-      source[50] = nan;
-      accumulator[99] = nan;
-      source[99] = nan;
-      FindReduction(TypeOf<TypeParam>(), op)(accumulator.data(), source.data(),
-                                             100);
+      std::vector<TypeParam> own(100, 1);
+      std::vector<TypeParam> first(100, 2);
+      std::vector<TypeParam> second(100, 0);
+      own[3] = nan;
+      first[50] = nan;
+      second[70] = nan;
+      own[99] = nan;
+      second[99] = nan;
+      const void* const received[] = {first.data(), second.data()};
+      FindReduction(TypeOf<TypeParam>(), op)(own.data(), own.data(), received,
+                                             2, 100);
       for (std::size_t i = 0; i < 100; ++i) {
-        EXPECT_EQ(std::isnan(accumulator[i]), i == 3 || i == 50 || i == 99)
+        EXPECT_EQ(std::isnan(own[i]), i == 3 || i == 50 || i == 70 || i == 99)
             << instruction_set << " " << Name(op) << " element " << i;
       }
     }
   });
 }
 
+template <typename T>
+T ReduceTwo(ReduceOp op, T own, T source) {
+  T result{};
+  const void* const received[] = {&source};
+  FindReduction(TypeOf<T>(), op)(&result, &own, received, 1, 1);
+  return result;
+}
+
 TEST(HostReductionEdgeTest, IntegersWrapAround) {
-  std::int8_t byte = 127;
-  const std::int8_t one = 1;
-  FindReduction(DataType::kInt8, ReduceOp::kSum)(&byte, &one, 1);
-  EXPECT_EQ(byte, -128);
-  std::uint8_t unsigned_byte = 200;
-  const std::uint8_t three = 3;
-  FindReduction(DataType::kUint8, ReduceOp::kProd)(&unsigned_byte, &three, 1);
-  EXPECT_EQ(unsigned_byte, 600 % 256);
-  std::int64_t large = std::numeric_limits<std::int64_t>::max();
-  const std::int64_t two = 2;
-  FindReduction(DataType::kInt64, ReduceOp::kProd)(&large, &two, 1);
-  EXPECT_EQ(large, -2);
+  EXPECT_EQ(ReduceTwo<std::int8_t>(ReduceOp::kSum, 127, 1), -128);
+  EXPECT_EQ(ReduceTwo<std::uint8_t>(ReduceOp::kProd, 200, 3), 600 % 256);
+  EXPECT_EQ(ReduceTwo<std::int64_t>(
+                ReduceOp::kProd, std::numeric_limits<std::int64_t>::max(), 2),
+            -2);
 }
 
 TEST(HostReductionEdgeTest, AverageOfFewElementsAmongManyRanksIsZero) {
@@ -278,7 +419,9 @@ TEST(HostReductionEdgeTest, AverageOfFewElementsAmongManyRanksIsZero) {
 TEST(HostReductionEdgeTest, NoElementsMayHaveNoAddress) {
   for (const DataType type : kDataTypes) {
     for (const ReduceOp op : kReduceOps) {
-      FindReduction(type, op)(nullptr, nullptr, 0);
+      const void* const received[] = {nullptr, nullptr};
+      FindReduction(type, op)(nullptr, nullptr, received, 1, 0);
+      FindReduction(type, op)(nullptr, nullptr, received, 2, 0);
     }
     FindFinish(type, ReduceOp::kAverage)(nullptr, 0, 2);
   }

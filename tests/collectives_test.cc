@@ -352,5 +352,33 @@ INSTANTIATE_TEST_SUITE_P(Ranks, CollectivesTest,
                                            Mode{8, 0, true}, Mode{5, 1, true}),
                          ModeName);
 
+// Where both of two ranks reduce what they exchange, the operands must not
+// change places: the smaller of 0 and -0, and the sum of two NaNs, is the
+// first.
+TEST(SameBitsTest, OnEveryRankAlsoForZeroesAndNaNs) {
+  for (const int size : {2, 3, 4, 7}) {
+    ExpectRanks(size, [](Communicator& c) -> Status {
+      const auto nan = static_cast<std::uint32_t>(0x7fc00001 + c.rank());
+      const std::vector<float> send = {c.rank() % 2 == 0 ? 0.0F : -0.0F,
+                                       c.rank() % 2 == 0 ? -0.0F : 0.0F,
+                                       std::bit_cast<float>(nan)};
+      for (const ReduceOp op :
+           {ReduceOp::kMin, ReduceOp::kMax, ReduceOp::kSum, ReduceOp::kProd}) {
+        std::vector<float> receive(send.size());
+        RINGPIPE_RETURN_IF_ERROR(c.AllReduce(
+            send.data(), receive.data(), send.size(), DataType::kFloat32, op));
+        std::vector<std::int32_t> all(send.size() * c.size());
+        RINGPIPE_RETURN_IF_ERROR(c.AllGather(receive.data(), all.data(),
+                                             send.size(), DataType::kInt32));
+        for (std::size_t i = send.size(); i < all.size(); ++i) {
+          EXPECT_EQ(all[i], all[i % send.size()])
+              << "element " << i % send.size() << ", " << Name(op);
+        }
+      }
+      return Status::Ok();
+    });
+  }
+}
+
 }  // namespace
 }  // namespace ringpipe::testing

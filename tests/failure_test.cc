@@ -30,8 +30,7 @@ using std::chrono::steady_clock;
 constexpr seconds kStartTime(60);  // generous: sanitizers, a busy machine
 constexpr seconds kLiveness = LivenessBound(seconds(2));
 
-// --- Roles
-// -----------------------------------------------------------------------
+// --- Roles ---
 
 // Allreduces until the first error, which it prints, with what the process
 // holds before and after. A call may take kTimeoutMs; 0: as long as by default.
@@ -126,8 +125,7 @@ int ExitWithoutDestroying() {
   return 3;
 }
 
-// --- Tests
-// -----------------------------------------------------------------------
+// --- Tests ---
 
 // Of 127.0.0.1, and free a moment ago.
 int FreePort() {

@@ -67,16 +67,14 @@ TEST(LogTest, HowEachPeerIsReachedAndWhyIsLoggedAtInfo) {
   for (const Status& status : statuses) {
     EXPECT_TRUE(status.ok()) << status.ToString();
   }
-  for (const char* peer : {"rank 0", "rank 1"}) {
-    EXPECT_NE(log.find(std::string(peer) + " by way of soft0"),
-              std::string::npos)
-        << log;
+  const std::string way = OverTestNetwork() ? "the test network" : "soft0";
+  for (const std::string peer : {"rank 0", "rank 1"}) {
+    EXPECT_NE(log.find(peer + " by way of " + way), std::string::npos) << log;
   }
   EXPECT_NE(log.find("RINGPIPE_DEVICE=soft asks for it"), std::string::npos);
 }
 
-// --- Memory that is registered once
-// -------------------------------------------
+// --- Memory that is registered once ---
 
 // Of one stage, by its name.
 StageCounters CountersOf(const Communicator& communicator,
@@ -112,7 +110,10 @@ TEST(RegisterTest, WhereNothingMoreCanBeRegisteredCallsCopy) {
   });
 }
 
-TEST(RegisterTest, WhatIsRegisteredIsNeitherCopiedInNorRegisteredInACall) {
+TEST(RegisterTest, WhatIsRegisteredIsNeitherCopiedNorRegisteredInACall) {
+  if (OverTestNetwork()) {
+    GTEST_SKIP() << "some of its connections cannot write to the peer's memory";
+  }
   ExpectRanks(3, [](Communicator& c) -> Status {
     constexpr std::size_t kCount = 300'000;
     std::vector<float> values(kCount, 1);
@@ -127,8 +128,9 @@ TEST(RegisterTest, WhatIsRegisteredIsNeitherCopiedInNorRegisteredInACall) {
     }
     EXPECT_EQ(CountersOf(c, "copy in").operations, 0U);
     EXPECT_EQ(CountersOf(c, "register").operations, 0U);
-    // Of the result, the third that was reduced here; the rest lands in place.
-    EXPECT_EQ(CountersOf(c, "copy out").bytes, 3 * kCount / 3 * sizeof(float));
+    // The third of the result that is reduced here is written where it belongs;
+    // the rest lands there.
+    EXPECT_EQ(CountersOf(c, "copy out").operations, 0U);
     return c.Deregister(values.data());
   });
 }

@@ -29,8 +29,7 @@ void ExpectError(const Status& status, StatusCode code,
   }
 }
 
-// --- One rank's arguments
-// ------------------------------------------------------
+// --- One rank's arguments ---
 
 class ArgumentsTest : public ::testing::Test {
  protected:
@@ -98,8 +97,7 @@ TEST_F(ArgumentsTest, ARefusedCallLeavesTheCommunicatorUsable) {
   EXPECT_EQ(b_[0], 3);
 }
 
-// --- How a communicator is created
-// -----------------------------------------------
+// --- How a communicator is created ---
 
 TEST(CreateTest, TooFewSlotsAreRefusedAndTheNumberNeededIsNamed) {
   for (const Status& status : RunRanks(
@@ -163,8 +161,7 @@ TEST(CreateTest, AMissingRankEndsTheOthersByTheTimeoutAndIsNamed) {
             LivenessBound(std::chrono::seconds(2)));
 }
 
-// --- Ranks that disagree
-// -----------------------------------------------------------
+// --- Ranks that disagree ---
 
 // Both ranks make a call; their calls differ.
 void ExpectMismatch(const RankBody& body,
@@ -256,8 +253,7 @@ TEST_F(MismatchTest, AfterOneEveryCallGivesTheFirstReason) {
   });
 }
 
-// --- Time
-// --------------------------------------------------------------------------
+// --- Time ---
 
 TEST(DeadlineTest, ACallThatAnotherDoesNotMakeEndsByItsDeadlineAndNamesIt) {
   const auto statuses = RunRanks(2, [](Communicator& c) -> Status {
@@ -369,8 +365,7 @@ TEST(LeavingTest, ARankThatIsLateInItsLastCallStillEndsIt) {
   });
 }
 
-// --- Destroyed during a call
-// ---------------------------------------------------
+// --- Destroyed during a call ---
 
 TEST(DestructionTest, EndsTheBlockingCallOfAnotherThread) {
   constexpr int kRounds = 30;

@@ -82,8 +82,7 @@ bool HasOtherUsers() {
   return status == 0;
 }
 
-// --- The job
-// ---------------------------------------------------------------------
+// --- The job ---
 
 // Whether the test has said that it is enough.
 bool GoHasCome() {
@@ -146,8 +145,7 @@ int Work() {
   return status.ok() ? 0 : 1;
 }
 
-// --- The attacker
-// ----------------------------------------------------------------
+// --- The attacker ---
 
 // "EPERM" and the like; "done" where the attempt was not refused.
 std::string Outcome(bool refused) {
@@ -354,8 +352,7 @@ int SquatJoin() {
   return 0;
 }
 
-// --- The tests
-// -------------------------------------------------------------------
+// --- The tests ---
 
 class Variable {
  public:

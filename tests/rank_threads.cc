@@ -3,12 +3,42 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cstdint>
+#include <cstdlib>
 #include <thread>
 #include <utility>
 
 #include "gtest/gtest.h"
+#include "pipeline/test_network.h"
 
 namespace ringpipe::testing {
+namespace {
+
+// "rails", "test_network", or "both": some ranks are connected by one and some
+// by the other.
+std::string Ways() {
+  const char* const ways = std::getenv("TEST_CONNECTIONS");
+  return ways == nullptr ? "rails" : ways;
+}
+
+std::shared_ptr<TransportFactory> NetworkOfTest(int size) {
+  const std::string ways = Ways();
+  if (ways == "rails") {
+    return nullptr;
+  }
+  static std::atomic<std::uint64_t> seed = 0;
+  TestNetwork::Options options;
+  options.size = size;
+  options.seed = ++seed;
+  if (ways == "both") {
+    options.connects = [](int a, int b) { return (a + b) % 2 != 0; };
+  }
+  return std::make_shared<TestNetwork>(options);
+}
+
+}  // namespace
+
+bool OverTestNetwork() { return Ways() == "test_network"; }
 
 std::string NewJob() {
   static std::atomic<int> jobs = 0;
@@ -39,11 +69,13 @@ std::vector<Status> RunRanks(
     int size, const RankBody& body,
     const std::function<void(int, CommunicatorOptions&)>& adjust) {
   const std::string job = NewJob();
+  const auto network = NetworkOfTest(size);
   std::vector<Status> statuses(size);
   std::vector<std::thread> threads;
   for (int rank = 0; rank < size; ++rank) {
     threads.emplace_back([&, rank] {
       CommunicatorOptions options = RankOptions(rank, size, job);
+      options.transport = network;
       if (adjust) {
         adjust(rank, options);
       }

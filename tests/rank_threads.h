@@ -22,6 +22,10 @@ using RankBody = std::function<Status(Communicator&)>;
 // short timeouts, silent.
 CommunicatorOptions RankOptions(int rank, int size, const std::string& job);
 
+// Whether all ranks of RunRanks are connected by the test network, by
+// TEST_CONNECTIONS.
+bool OverTestNetwork();
+
 // A name for RankOptions that is used once.
 std::string NewJob();
 

@@ -91,8 +91,6 @@ MemoryRegion& MemoryRegion::operator=(MemoryRegion&& other) noexcept {
   return *this;
 }
 
-MemoryRegion::~MemoryRegion() { static_cast<void>(Deregister()); }
-
 Status MemoryRegion::Deregister() {
   if (mr_ == nullptr) {
     return Status::Ok();

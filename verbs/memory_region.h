@@ -54,7 +54,11 @@ class MemoryRegion {
   MemoryRegion() = default;
   MemoryRegion(MemoryRegion&& other) noexcept;
   MemoryRegion& operator=(MemoryRegion&& other) noexcept;
-  ~MemoryRegion();
+  ~MemoryRegion() {
+    if (mr_ != nullptr) {
+      static_cast<void>(Deregister());
+    }
+  }
 
   // Deregisters now. An error (the device still uses the memory) leaves it
   // registered for good: the memory must then never be reused. Ok where nothing

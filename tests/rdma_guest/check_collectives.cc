@@ -151,9 +151,10 @@ class Run {
 
   // What the algorithm sends from this rank: a chunk each of its sends.
   Traffic ComputeTraffic() const {
-    const Result<AlgorithmInfo> found = FindAlgorithm(case_.collective);
     Traffic traffic;
-    const Schedule schedule = found.value().algorithm(rank_, size_, case_.root);
+    const Schedule schedule =
+        AlgorithmFor(case_.collective, elements_ * sizeof(Element))
+            .algorithm(rank_, size_, case_.root);
     const std::uint64_t chunk_bytes =
         elements_ / schedule.chunks * sizeof(Element);  // or one element more
     for (const Transfer& transfer : schedule.transfers) {

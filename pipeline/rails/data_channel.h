@@ -1,5 +1,5 @@
-#ifndef RINGPIPE_PIPELINE_DATA_CHANNEL_H_
-#define RINGPIPE_PIPELINE_DATA_CHANNEL_H_
+#ifndef RINGPIPE_PIPELINE_RAILS_DATA_CHANNEL_H_
+#define RINGPIPE_PIPELINE_RAILS_DATA_CHANNEL_H_
 
 #include <array>
 #include <cstdint>
@@ -7,8 +7,9 @@
 #include <optional>
 
 #include "base/status.h"
-#include "pipeline/flow.h"
-#include "pipeline/work_id.h"
+#include "pipeline/connection.h"
+#include "pipeline/fifo.h"
+#include "pipeline/rails/work_id.h"
 #include "verbs/queue_pair.h"
 
 namespace ringpipe {
@@ -21,21 +22,19 @@ class DataChannel {
   // its list has been sent.
   static constexpr int kBatch = 16;
 
-  // Which sends ask for a completion, and so say that their source is free.
-  enum class Completions {
-    // The last of a list, for all before it.
-    kLastOfList,
-    // Every one. Linux's siw (software iWARP) needs it: where no completion is
-    // asked for it hands TCP the pages themselves, which TCP may read again
-    // after a later send's completion, up to the peer's acknowledgement
-    // (siw_qp_tx.c, "Allow direct sending out of user buffer").
-    kEverySend,
-  };
-
   // `queue_pair` has room for `max_sends` and `max_receives`; neither is below
-  // kBatch.
+  // kBatch. Rail `rail` of the connection to `peer` is `key` among the
+  // communicator's.
+  //
+  // A send's completion says that its source is free: the last of a list asks
+  // for one, for all before it, or (completes_every_send) each. Linux's siw
+  // (software iWARP) needs the latter: where no completion is asked for it
+  // hands TCP the pages themselves, which TCP may read again after a later
+  // send's completion, up to the peer's acknowledgement (siw_qp_tx.c, "Allow
+  // direct sending out of user buffer").
   DataChannel(std::unique_ptr<verbs::QueuePair> queue_pair, int peer, int rail,
-              int max_sends, int max_receives, Completions completions);
+              int key, int max_sends, int max_receives,
+              bool completes_every_send);
 
   verbs::QueuePair& queue_pair() { return *queue_pair_; }
   const verbs::QueuePair& queue_pair() const { return *queue_pair_; }
@@ -44,9 +43,8 @@ class DataChannel {
   bool CanAddSend() const {
     return new_sends_ < kBatch && sends_outstanding() < max_sends_;
   }
-  // `bytes` at `data`, which stay as they are until the send has completed.
-  void AddSend(Instance instance, const void* data, std::uint32_t bytes,
-               std::uint32_t lkey);
+  // `source` stays as it is until the send has completed.
+  void AddSend(Instance instance, const Memory& source);
   Status PostSends();
 
   std::uint64_t messages_sent() const { return messages_sent_; }
@@ -69,7 +67,7 @@ class DataChannel {
   }
 
   // A write of no bytes to memory that the peer has registered: fails where the
-  // peer is gone (but see PeerConnection::Probe). Only while nothing else is
+  // peer is gone (but see RailConnection::Probe). Only while nothing else is
   // outstanding.
   Status Probe(std::uint64_t remote_address, std::uint32_t rkey);
 
@@ -77,8 +75,7 @@ class DataChannel {
   bool CanAddReceive() const {
     return new_receives_ < kBatch && receives_posted() < max_receives_;
   }
-  void AddReceive(Instance instance, void* memory, std::uint32_t bytes,
-                  std::uint32_t lkey);
+  void AddReceive(Instance instance, const Memory& target);
   Status PostReceives();
 
   bool HasNewReceives() const { return new_receives_ > 0; }
@@ -87,7 +84,11 @@ class DataChannel {
   }
   // Messages arrive in the order in which receives were posted.
   bool HasReceive() const { return !posted_.empty(); }
-  Instance ReceiveCompleted() { return posted_.pop(); }
+  struct Posted {
+    Instance instance;
+    const std::byte* data = nullptr;
+  };
+  Posted ReceiveCompleted() { return posted_.pop(); }
 
  private:
   std::uint64_t NextSendId();
@@ -95,29 +96,31 @@ class DataChannel {
 
   const std::unique_ptr<verbs::QueuePair> queue_pair_;
   const int peer_;
-  const int rail_;
+  const int rail_;  // of the connection
+  const int key_;   // of the communicator: which of a Memory's keys
   const int max_sends_;
   const int max_receives_;
-  const Completions completions_;
+  const bool completes_every_send_;
 
   // Empty: a probe.
   Fifo<std::optional<Instance>> in_flight_;
   std::uint64_t messages_sent_ = 0;
   std::uint32_t posted_sends_ = 0;  // probes too
   std::uint32_t completed_ = 0;
-  Fifo<Instance> posted_;
+  Fifo<Posted> posted_;
 
-  // Lists in the making.
+  // Lists in the making. The requests are made once, each linked to the next.
   int new_sends_ = 0;
   std::array<Instance, kBatch> send_instances_;
   std::array<ibv_send_wr, kBatch> sends_ = {};
   std::array<ibv_sge, kBatch> send_pieces_ = {};
+  ibv_send_wr probe_ = {};
   int new_receives_ = 0;
-  std::array<Instance, kBatch> receive_instances_;
+  std::array<Posted, kBatch> new_posted_;
   std::array<ibv_recv_wr, kBatch> receives_ = {};
   std::array<ibv_sge, kBatch> receive_pieces_ = {};
 };
 
 }  // namespace ringpipe
 
-#endif  // RINGPIPE_PIPELINE_DATA_CHANNEL_H_
+#endif  // RINGPIPE_PIPELINE_RAILS_DATA_CHANNEL_H_

@@ -1,6 +1,8 @@
-#include <cstring>
+#include "pipeline/host_accelerator.h"
 
-#include "cuda/accelerator.h"
+#include <cstring>
+#include <span>
+
 #include "reduction/host_reduction.h"
 
 namespace ringpipe {
@@ -29,13 +31,15 @@ class HostAccelerator final : public Accelerator {
     return Copy(Lane::kCopyOut, target, source, bytes);
   }
 
-  Ticket Reduce(DataType type, ReduceOp op, void* slot, const void* source,
-                std::size_t count, int finish_size) override {
-    FindReduction(type, op)(slot, source, count);
+  Ticket Reduce(DataType type, ReduceOp op, void* target, const void* own,
+                std::span<const void* const> received, std::size_t count,
+                int finish_size) override {
+    FindReduction(type, op)(target, own, received.data(),
+                            static_cast<int>(received.size()), count);
     if (finish_size > 0) {
       if (const FinishFunction finish = FindFinish(type, op);
           finish != nullptr) {
-        finish(slot, count, finish_size);
+        finish(target, count, finish_size);
       }
     }
     return {Lane::kReduce, 0};

@@ -1,5 +1,5 @@
-#ifndef RINGPIPE_PIPELINE_WORK_ID_H_
-#define RINGPIPE_PIPELINE_WORK_ID_H_
+#ifndef RINGPIPE_PIPELINE_RAILS_WORK_ID_H_
+#define RINGPIPE_PIPELINE_RAILS_WORK_ID_H_
 
 #include <cstdint>
 
@@ -30,4 +30,4 @@ struct WorkId {
 
 }  // namespace ringpipe
 
-#endif  // RINGPIPE_PIPELINE_WORK_ID_H_
+#endif  // RINGPIPE_PIPELINE_RAILS_WORK_ID_H_

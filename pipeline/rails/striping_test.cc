@@ -1,4 +1,4 @@
-#include "pipeline/striping.h"
+#include "pipeline/rails/striping.h"
 
 #include <algorithm>
 #include <vector>

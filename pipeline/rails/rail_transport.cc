@@ -1,4 +1,4 @@
-#include "pipeline/connection_set.h"
+#include "pipeline/rails/rail_transport.h"
 
 #include <infiniband/verbs.h>
 #include <sched.h>
@@ -8,7 +8,7 @@
 #include <new>
 #include <utility>
 
-#include "pipeline/work_id.h"
+#include "pipeline/rails/work_id.h"
 #include "verbs/process_limits.h"
 
 namespace ringpipe {
@@ -17,6 +17,10 @@ namespace {
 // Data sends outstanding on a queue pair, where the device has room. More than
 // a round's would only queue up behind the wire.
 constexpr int kDataSends = 64;
+// The most receives that are posted on one connection at a time. Those that
+// have a slot are bounded by the slots; those that land in user memory need a
+// bound of their own: as many as can wait for one sender without costing much.
+constexpr int kMostReceives = 256;
 static_assert(kDataSends >= DataChannel::kBatch);
 
 // A connection has at most two queue pairs on a rail.
@@ -34,31 +38,31 @@ constexpr std::uint64_t kAddressSpaceOfLocalPeer = std::uint64_t{3} << 30;
 
 }  // namespace
 
-Result<std::unique_ptr<ConnectionSet>> ConnectionSet::Create(
+Result<std::unique_ptr<RailTransport>> RailTransport::Create(
     std::vector<std::shared_ptr<verbs::ProtectionDomain>> rails,
     const std::shared_ptr<verbs::Device>& allocator, const Options& options) {
-  std::unique_ptr<ConnectionSet> set(
-      new ConnectionSet(std::move(rails), options));
-  RINGPIPE_RETURN_IF_ERROR(set->CreateMemory(allocator));
-  RINGPIPE_RETURN_IF_ERROR(set->CreateQueues());
-  set->connections_.resize(options.size);
+  std::unique_ptr<RailTransport> transport(
+      new RailTransport(std::move(rails), options));
+  RINGPIPE_RETURN_IF_ERROR(transport->CreateMemory(allocator));
+  RINGPIPE_RETURN_IF_ERROR(transport->CreateQueues());
+  transport->connections_.resize(options.size);
   for (int peer = 0; peer < options.size; ++peer) {
-    if (peer != options.rank) {
-      RINGPIPE_RETURN_IF_ERROR(set->CreateConnection(peer));
+    if (peer != options.rank && !options.rails_of_peer[peer].empty()) {
+      RINGPIPE_RETURN_IF_ERROR(transport->CreateConnection(peer));
     }
   }
-  return set;
+  return transport;
 }
 
 // Connections first: until they are gone the devices may use the memory.
-ConnectionSet::~ConnectionSet() {
+RailTransport::~RailTransport() {
   managers_.clear();
   connections_.clear();
   ReleaseRegistered(std::move(words_), std::move(words_memory_));
   ReleaseRegistered(std::move(messages_), std::move(messages_memory_));
 }
 
-Status ConnectionSet::CreateMemory(
+Status RailTransport::CreateMemory(
     const std::shared_ptr<verbs::Device>& allocator) {
   RINGPIPE_ASSIGN_OR_RETURN(
       words_memory_,
@@ -70,8 +74,9 @@ Status ConnectionSet::CreateMemory(
                            IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE,
                            /*relaxed=*/false));
   RINGPIPE_ASSIGN_OR_RETURN(
-      messages_memory_, allocator->Allocate(sizeof(ControlMessage) *
-                                            kControlReceives * options_.size));
+      messages_memory_,
+      allocator->Allocate(sizeof(ControlMemory::Buffer) *
+                          ControlMemory::kBuffers * options_.size));
   RINGPIPE_ASSIGN_OR_RETURN(
       messages_,
       Registration::Create(rails_, messages_memory_.data(),
@@ -80,13 +85,13 @@ Status ConnectionSet::CreateMemory(
   return Status::Ok();
 }
 
-bool ConnectionSet::IsOn(int rail, int peer) const {
+bool RailTransport::IsOn(int rail, int peer) const {
   const std::vector<int>& rails = options_.rails_of_peer[peer];
   return peer != options_.rank &&
          std::find(rails.begin(), rails.end(), rail) != rails.end();
 }
 
-int ConnectionSet::PeersOn(int rail) const {
+int RailTransport::PeersOn(int rail) const {
   int peers = 0;
   for (int peer = 0; peer < options_.size; ++peer) {
     peers += IsOn(rail, peer) ? 1 : 0;
@@ -97,10 +102,11 @@ int ConnectionSet::PeersOn(int rail) const {
 // From what the device has room for. All queue pairs of a rail share one
 // completion queue, which has to hold a completion of everything that is
 // outstanding: each request has one when it fails.
-Result<ConnectionSet::Depths> ConnectionSet::DepthsOn(int rail) const {
+Result<RailTransport::Depths> RailTransport::DepthsOn(int rail) const {
   const verbs::DeviceInfo& info = device(rail).info();
   Depths depths;
-  depths.data_receives = std::max(options_.receives, DataChannel::kBatch);
+  depths.data_receives =
+      std::clamp(options_.receives, DataChannel::kBatch, kMostReceives);
   const int peers = std::max(PeersOn(rail), 1);
   const int fixed = ControlChannel::kMaxSends + kControlReceives +
                     kQueuePairs * kManagerSends + depths.data_receives;
@@ -119,7 +125,7 @@ Result<ConnectionSet::Depths> ConnectionSet::DepthsOn(int rail) const {
 }
 
 // Of this process, for the software device.
-Status ConnectionSet::CheckLimits(int rail) const {
+Status RailTransport::CheckLimits(int rail) const {
   const int local = std::min(options_.local_peers, PeersOn(rail));
   RINGPIPE_RETURN_IF_ERROR(
       verbs::CheckDescriptors(kDescriptorsOfLocalPeer * local + PeersOn(rail) -
@@ -127,7 +133,7 @@ Status ConnectionSet::CheckLimits(int rail) const {
   return verbs::CheckAddressSpace(kAddressSpaceOfLocalPeer * local);
 }
 
-Status ConnectionSet::CreateQueues() {
+Status RailTransport::CreateQueues() {
   managers_.resize(rails_.size());
   for (int rail = 0; rail < static_cast<int>(rails_.size()); ++rail) {
     RINGPIPE_ASSIGN_OR_RETURN(const Depths depths, DepthsOn(rail));
@@ -156,8 +162,8 @@ Status ConnectionSet::CreateQueues() {
   return Status::Ok();
 }
 
-Result<std::unique_ptr<verbs::QueuePair>> ConnectionSet::CreateQueuePair(
-    int rail, int sends, int receives) {
+Result<std::unique_ptr<verbs::QueuePair>> RailTransport::CreateQueuePair(
+    int rail, int sends, int receives, int inline_bytes) {
   verbs::QueuePair::Options options;
   if (device(rail).info().software) {
     // Over TCP, which repeats by itself: 1.07 s until a peer is given up, so
@@ -172,94 +178,112 @@ Result<std::unique_ptr<verbs::QueuePair>> ConnectionSet::CreateQueuePair(
   options.traffic_class = options_.traffic_class;
   options.max_send = sends + kManagerSends;
   options.max_receive = receives;
-  options.max_inline_bytes = sizeof(ControlMessage);
+  options.max_inline_bytes = inline_bytes;
   return verbs::QueuePair::Create(rails_[rail], queues_[rail], options);
 }
 
-std::uint32_t ConnectionSet::KindOf(const verbs::DeviceInfo& info) {
+Result<std::unique_ptr<verbs::QueuePair>> RailTransport::CreateControlQueuePair(
+    int rail) {
+  constexpr int kLeast = sizeof(ControlHeader);
+  for (const int inline_bytes : {kInlineBytes, kLeast}) {
+    RINGPIPE_ASSIGN_OR_RETURN(auto queue_pair,
+                              CreateQueuePair(rail, ControlChannel::kMaxSends,
+                                              kControlReceives, inline_bytes));
+    if (queue_pair->max_inline_bytes() >= kLeast) {
+      return queue_pair;
+    }
+  }
+  return Status(StatusCode::kUnavailable,
+                device(rail).info().name + " cannot send " +
+                    std::to_string(kLeast) +
+                    " bytes inline, which ringpipe needs: choose another "
+                    "device with RINGPIPE_DEVICE");
+}
+
+std::uint32_t RailTransport::KindOf(const verbs::DeviceInfo& info) {
   return info.software ? 0 : 1 + static_cast<std::uint32_t>(info.transport);
 }
 
-Status ConnectionSet::CreateConnection(int peer) {
+Status RailTransport::CreateConnection(int peer) {
   const std::vector<int>& rails = options_.rails_of_peer[peer];
-  RINGPIPE_ASSIGN_OR_RETURN(
-      auto queue_pair,
-      CreateQueuePair(rails[0], ControlChannel::kMaxSends, kControlReceives));
-  if (queue_pair->max_inline_bytes() <
-      static_cast<int>(sizeof(ControlMessage))) {
-    return {StatusCode::kUnavailable,
-            device(rails[0]).info().name + " cannot send " +
-                std::to_string(sizeof(ControlMessage)) +
-                " bytes inline, which ringpipe needs: choose another device "
-                "with RINGPIPE_DEVICE"};
-  }
+  RINGPIPE_ASSIGN_OR_RETURN(auto queue_pair, CreateControlQueuePair(rails[0]));
   auto* words =
       reinterpret_cast<ControlMemory::CreditWord*>(words_memory_.data());
-  auto* messages = reinterpret_cast<ControlMessage*>(messages_memory_.data());
+  auto* buffers =
+      reinterpret_cast<ControlMemory::Buffer*>(messages_memory_.data());
   ControlMemory memory;
   memory.word = new (&words[peer]) ControlMemory::CreditWord;
   memory.word_rkey = words_.rkey(rails[0]);
-  memory.received = &messages[peer * kControlReceives];
-  memory.received_lkey = messages_.lkeys()[rails[0]];
+  memory.buffers = &buffers[peer * ControlMemory::kBuffers];
+  memory.lkey = messages_.lkeys()[rails[0]];
   auto control =
       std::make_unique<ControlChannel>(std::move(queue_pair), peer, memory);
   for (int i = 0; i < kControlReceives; ++i) {
     RINGPIPE_RETURN_IF_ERROR(control->PostReceive(i));
   }
-  std::vector<PeerConnection::Rail> rails_of_connection;
+  std::vector<RailConnection::Rail> rails_of_connection;
   for (std::size_t i = 0; i < rails.size(); ++i) {
     const int rail = rails[i];
     const Depths& depths = depths_[rail];
+    const verbs::DeviceInfo& info = device(rail).info();
     RINGPIPE_ASSIGN_OR_RETURN(
         auto data,
         CreateQueuePair(rail, depths.data_sends, depths.data_receives));
+    RailConnection::Address::Rail own;
+    own.data = data->endpoint();
+    own.word_rkey = words_.rkey(rail);
+    own.megabits_per_second =
+        static_cast<std::uint32_t>(info.gigabits_per_second * 1000);
+    own.kind = KindOf(info);
+    const bool iwarp = info.transport == verbs::Transport::kIwarp;
+    if (iwarp) {
+      own.manager = managers_[rail]->address();
+    }
     rails_of_connection.push_back(
-        {rail, words_.rkey(rail),
-         static_cast<std::uint32_t>(device(rail).info().gigabits_per_second *
-                                    1000),
-         KindOf(device(rail).info()),
-         std::make_unique<DataChannel>(
-             std::move(data), peer, static_cast<int>(i), depths.data_sends,
-             depths.data_receives,
-             device(rail).info().transport == verbs::Transport::kIwarp
-                 ? DataChannel::Completions::kEverySend
-                 : DataChannel::Completions::kLastOfList)});
+        {rail, own,
+         std::make_unique<DataChannel>(std::move(data), peer,
+                                       static_cast<int>(i), rail,
+                                       depths.data_sends, depths.data_receives,
+                                       /*completes_every_send=*/iwarp)});
   }
-  connections_[peer] = std::make_unique<PeerConnection>(
-      peer, std::move(control), std::move(rails_of_connection));
+  const Memory nothing = {memory.buffers->data(), 1, &messages_.lkeys()};
+  connections_[peer] = std::make_unique<RailConnection>(
+      peer, std::move(control), std::move(rails_of_connection), nothing,
+      *options_.check);
   return Status::Ok();
 }
 
-PeerConnection::Address ConnectionSet::AddressFor(int peer) const {
-  const PeerConnection& connection = *connections_[peer];
-  PeerConnection::Address address = connection.address();
-  for (std::size_t i = 0; i < connection.rails().size(); ++i) {
-    const auto& manager = managers_[connection.rails()[i].index];
-    if (manager != nullptr) {
-      address.rail[i].manager = manager->address();
-    }
+std::string RailTransport::AddressFor(int peer) const {
+  if (connections_[peer] == nullptr) {
+    return {};
   }
-  return address;
+  return connections_[peer]->address().Serialize();
 }
 
-Status ConnectionSet::Connect(std::span<const PeerConnection::Address> remotes,
+Status RailTransport::Connect(std::span<const std::string> addresses,
                               Deadline deadline, int abort_fd) {
-  for (int peer = 0; peer < options_.size; ++peer) {
-    if (peer == options_.rank) {
+  std::vector<RailConnection::Address> remotes(options_.size);
+  for (const auto& connection : connections_) {
+    if (connection == nullptr) {
       continue;
     }
-    PeerConnection& connection = at(peer);
-    RINGPIPE_RETURN_IF_ERROR(connection.SetRemote(remotes[peer]));
+    const int peer = connection->peer();
+    auto remote = RailConnection::Address::Parse(addresses[peer]);
+    if (!remote.ok()) {
+      return remote.status().WithContext("rank " + std::to_string(peer));
+    }
+    remotes[peer] = *remote;
+    RINGPIPE_RETURN_IF_ERROR(connection->SetRemote(*remote));
     // A connection's rails are of one kind.
-    if (managers_[connection.rails()[0].index] == nullptr) {
-      RINGPIPE_RETURN_IF_ERROR(connection.Connect(remotes[peer]));
+    if (managers_[connection->rails()[0].index] == nullptr) {
+      RINGPIPE_RETURN_IF_ERROR(connection->Connect(*remote));
     }
   }
   return ConnectByManager(remotes, deadline, abort_fd);
 }
 
-Status ConnectionSet::ConnectByManager(
-    std::span<const PeerConnection::Address> remotes, Deadline deadline,
+Status RailTransport::ConnectByManager(
+    const std::vector<RailConnection::Address>& remotes, Deadline deadline,
     int abort_fd) {
   for (int rail = 0; rail < static_cast<int>(rails_.size()); ++rail) {
     if (managers_[rail] == nullptr) {
@@ -292,11 +316,11 @@ Status ConnectionSet::ConnectByManager(
   return Status::Ok();
 }
 
-// --- Completions
-// --------------------------------------------------------------
+// --- Completions -------------------------------------------------------------
 
-Result<int> ConnectionSet::Poll(std::span<ibv_wc> out) {
+Result<int> RailTransport::PollQueues() {
   std::size_t found = 0;
+  const std::span<ibv_wc> out(completions_);
   for (std::size_t i = 0; i < queues_.size() && found < out.size(); ++i) {
     const std::size_t rail = (next_poll_ + i) % queues_.size();
     const int count = queues_[rail]->Poll(out.subspan(found));
@@ -312,12 +336,70 @@ Result<int> ConnectionSet::Poll(std::span<ibv_wc> out) {
   return static_cast<int>(found);
 }
 
-void ConnectionSet::Discard(const ibv_wc& completion) {
+Result<bool> RailTransport::Poll(Connection::Events& events) {
+  if (const std::uint64_t begun = options_.check->begun();
+      begun != calls_seen_) {
+    calls_seen_ = begun;
+    // What came early may be of the call that this rank has begun since.
+    for (const auto& connection : connections_) {
+      if (connection != nullptr) {
+        RINGPIPE_RETURN_IF_ERROR(connection->TakeEarly());
+      }
+    }
+  }
+  RINGPIPE_ASSIGN_OR_RETURN(const int count, PollQueues());
+  Status status;
+  for (int i = 0; i < count; ++i) {
+    if (status.ok()) {
+      // The others must not be lost: the end of the collective waits for them.
+      try {
+        status = Handle(completions_[i], events);
+      } catch (const std::bad_alloc&) {
+        status = OutOfMemory();
+      }
+    } else {
+      Discard(completions_[i]);
+    }
+  }
+  RINGPIPE_RETURN_IF_ERROR(status);
+  return count > 0;
+}
+
+Status RailTransport::Handle(const ibv_wc& completion,
+                             Connection::Events& events) {
+  if (completion.status != IBV_WC_SUCCESS) {
+    Discard(completion);  // first: what follows may lack memory
+    return FailureOf(completion);
+  }
+  const WorkId id = WorkId::Unpack(completion.wr_id);
+  RailConnection& connection = *connections_[id.peer];
+  if (id.channel == WorkId::kControl) {
+    if (id.receive) {
+      return connection.ControlReceived(static_cast<int>(id.number),
+                                        completion.byte_len);
+    }
+    connection.control().SendCompleted(id.number);
+    return Status::Ok();
+  }
+  DataChannel& channel = *connection.rails()[id.channel].channel;
+  if (id.receive) {
+    const auto [instance, data] = channel.ReceiveCompleted();
+    return events.Arrived(instance, data, completion.byte_len);
+  }
+  Status status;
+  channel.SendCompleted(id.number, [&](Instance instance) {
+    const Status sent = events.Sent(instance);
+    status = status.ok() ? sent : status;
+  });
+  return status;
+}
+
+void RailTransport::Discard(const ibv_wc& completion) {
   if (completion.wr_id == verbs::ConnectionManager::kReadyWriteId) {
     return;
   }
   const WorkId id = WorkId::Unpack(completion.wr_id);
-  PeerConnection& connection = at(id.peer);
+  RailConnection& connection = *connections_[id.peer];
   if (id.channel == WorkId::kControl) {
     if (id.receive) {
       connection.control().CountReceive();
@@ -332,36 +414,42 @@ void ConnectionSet::Discard(const ibv_wc& completion) {
   }
 }
 
-std::string ConnectionSet::DescribeFailure(const ibv_wc& completion) {
-  const WorkId id = WorkId::Unpack(completion.wr_id);
+Status RailTransport::FailureOf(const ibv_wc& completion) {
   if (completion.wr_id == verbs::ConnectionManager::kReadyWriteId) {
-    return "a connection failed while it was made: " +
-           verbs::DescribeCompletion(completion.status);
+    return {StatusCode::kPeerLost,
+            "a connection failed while it was made: " +
+                verbs::DescribeCompletion(completion.status)};
   }
-  PeerConnection& connection = at(id.peer);
+  const bool local = completion.status == IBV_WC_LOC_PROT_ERR ||
+                     completion.status == IBV_WC_LOC_QP_OP_ERR ||
+                     completion.status == IBV_WC_LOC_LEN_ERR;
+  found_silence_ = completion.status == IBV_WC_RETRY_EXC_ERR;
+  const WorkId id = WorkId::Unpack(completion.wr_id);
+  RailConnection& connection = *connections_[id.peer];
   const verbs::QueuePair& queue_pair =
       id.channel == WorkId::kControl
           ? connection.control().queue_pair()
           : connection.rails()[id.channel].channel->queue_pair();
-  return "the connection of rank " + std::to_string(options_.rank) +
-         " to rank " + std::to_string(id.peer) +
-         " failed: " + queue_pair.DescribeFailure(completion);
+  return {local ? StatusCode::kDeviceError : StatusCode::kPeerLost,
+          "the connection of rank " + std::to_string(options_.rank) +
+              " to rank " + std::to_string(id.peer) +
+              " failed: " + queue_pair.DescribeFailure(completion)};
 }
 
-Status ConnectionSet::Arm() {
+Status RailTransport::Arm() {
   for (const auto& queue : queues_) {
     RINGPIPE_RETURN_IF_ERROR(queue->Arm());
   }
   return Status::Ok();
 }
 
-void ConnectionSet::ConsumeEvents() {
+void RailTransport::ConsumeEvents() {
   for (const auto& queue : queues_) {
     queue->ConsumeEvents();
   }
 }
 
-std::string ConnectionSet::RanksOn(int rail) const {
+std::string RailTransport::RanksOn(int rail) const {
   std::string ranks;
   for (int peer = 0; peer < options_.size; ++peer) {
     if (IsOn(rail, peer)) {
@@ -371,7 +459,7 @@ std::string ConnectionSet::RanksOn(int rail) const {
   return ranks;
 }
 
-Status ConnectionSet::CheckAsyncEvents(std::vector<std::string>* notices) {
+Status RailTransport::CheckAsyncEvents(std::vector<std::string>* notices) {
   for (int rail = 0; rail < static_cast<int>(rails_.size()); ++rail) {
     const Status status = device(rail).CheckAsyncEvents(notices);
     if (!status.ok()) {
@@ -385,19 +473,17 @@ Status ConnectionSet::CheckAsyncEvents(std::vector<std::string>* notices) {
 }
 
 // --- The end
-// -------------------------------------------------------------------
 
-bool ConnectionSet::Flush(Deadline deadline) {
+bool RailTransport::Flush(Deadline deadline) {
   bool all_in_error = true;
   for (const auto& connection : connections_) {
     all_in_error &= connection == nullptr || connection->Fail().ok();
   }
-  std::array<ibv_wc, 32> completions;
   while (true) {
-    const Result<int> polled = Poll(completions);
+    const Result<int> polled = PollQueues();
     const int count = polled.ok() ? polled.value() : 0;
     for (int i = 0; i < count; ++i) {
-      Discard(completions[i]);
+      Discard(completions_[i]);
     }
     const bool held = std::any_of(
         connections_.begin(), connections_.end(), [&](const auto& connection) {
@@ -419,13 +505,13 @@ bool ConnectionSet::Flush(Deadline deadline) {
   }
 }
 
-std::string ConnectionSet::DescribeRoute(int peer) const {
+std::string RailTransport::DescribeRoute(int peer) const {
   std::string text;
-  for (const PeerConnection::Rail& rail : connections_[peer]->rails()) {
+  for (const RailConnection::Rail& rail : connections_[peer]->rails()) {
     const verbs::DeviceInfo& info = device(rail.index).info();
     text += (text.empty() ? "" : " and ") +
             rail.channel->queue_pair().DescribePath();
-    if (rail.megabits_per_second > 0) {
+    if (rail.own.megabits_per_second > 0) {
       text += " at " +
               std::to_string(static_cast<int>(info.gigabits_per_second)) +
               " Gbit/s";

@@ -1,7 +1,8 @@
+#include "pipeline/host_accelerator.h"
+
 #include <memory>
 #include <vector>
 
-#include "cuda/accelerator.h"
 #include "gtest/gtest.h"
 
 namespace ringpipe {
@@ -36,29 +37,49 @@ TEST_F(HostAcceleratorTest, EveryCopyIsDoneWhenItReturns) {
 }
 
 TEST_F(HostAcceleratorTest, ReduceAverageDividesOnlyWhenItIsTold) {
-  const std::vector<double> source = {1, 2, 3};
+  const std::vector<double> own = {1, 2, 3};
   std::vector<double> slot = {2, 3, 5};
+  const void* const received[] = {slot.data()};
   accelerator_->Reduce(DataType::kFloat64, ReduceOp::kAverage, slot.data(),
-                       source.data(), 3, 0);
+                       own.data(), received, 3, 0);
   EXPECT_EQ(slot, (std::vector<double>{3, 5, 8}));
   accelerator_->Reduce(DataType::kFloat64, ReduceOp::kAverage, slot.data(),
-                       source.data(), 3, 2);
+                       own.data(), received, 3, 2);
   EXPECT_EQ(slot, (std::vector<double>{2, 3.5, 5.5}));
 }
 
+TEST_F(HostAcceleratorTest, ReduceTakesAllThatWasReceivedIntoOtherMemory) {
+  const std::vector<double> own = {1, 2, 3};
+  const std::vector<std::vector<double>> slots(Accelerator::kMostSources,
+                                               {2, 3, 5});
+  std::vector<const void*> received;
+  for (const std::vector<double>& slot : slots) {
+    received.push_back(slot.data());
+  }
+  std::vector<double> target(3);
+  EXPECT_EQ(accelerator_->Poll(accelerator_->Reduce(
+                DataType::kFloat64, ReduceOp::kAverage, target.data(),
+                own.data(), received, 3, 2)),
+            Progress::kDone);
+  EXPECT_EQ(target, (std::vector<double>{8.5, 13, 21.5}));
+  EXPECT_EQ(own, (std::vector<double>{1, 2, 3}));
+}
+
 TEST_F(HostAcceleratorTest, FinishSizeChangesNothingForASum) {
-  const std::vector<double> source = {1};
+  const std::vector<double> own = {1};
   std::vector<double> slot = {2};
+  const void* const received[] = {slot.data()};
   accelerator_->Reduce(DataType::kFloat64, ReduceOp::kSum, slot.data(),
-                       source.data(), 1, 2);
+                       own.data(), received, 1, 2);
   EXPECT_EQ(slot[0], 3);
 }
 
 TEST_F(HostAcceleratorTest, NullPointersOfNoElementsAreFine) {
   accelerator_->CopyIn(nullptr, nullptr, 0);
   accelerator_->CopyOut(nullptr, nullptr, 0);
-  accelerator_->Reduce(DataType::kInt8, ReduceOp::kAverage, nullptr, nullptr, 0,
-                       3);
+  const void* const received[] = {nullptr};
+  accelerator_->Reduce(DataType::kInt8, ReduceOp::kAverage, nullptr, nullptr,
+                       received, 0, 3);
   accelerator_->Drain();
   EXPECT_TRUE(accelerator_->error().ok());
 }

@@ -1,4 +1,4 @@
-#include "pipeline/data_channel.h"
+#include "pipeline/rails/data_channel.h"
 
 #include <memory>
 #include <utility>
@@ -31,7 +31,7 @@ class DataChannelTest : public testing::Test {
   }
 
   // Of sends of 64 KiB that are posted as one list.
-  std::vector<bool> Post(int count, DataChannel::Completions completions) {
+  std::vector<bool> Post(int count, bool completes_every_send) {
     const auto devices = verbs::Device::Open(
         {}, {},
         Result<std::shared_ptr<const verbs::Library>>(machine_.library()),
@@ -40,27 +40,29 @@ class DataChannelTest : public testing::Test {
     auto cq = verbs::CompletionQueue::Create(devices->front(), 64);
     auto queue_pair = verbs::QueuePair::Create(*pd, *cq, {});
     queue_pair.value()->get()->context->ops.post_send = &RecordSends;
-    DataChannel channel(std::move(queue_pair).value(), 1, 0, 16, 16,
-                        completions);
+    DataChannel channel(std::move(queue_pair).value(), 1, 0, 0, 16, 16,
+                        completes_every_send);
+    const RailKeys keys = {};
     for (int i = 0; i < count; ++i) {
-      channel.AddSend({}, data_.data(), data_.size(), 0);
+      channel.AddSend({}, {data_.data(), kBytes, &keys});
     }
     EXPECT_TRUE(channel.PostSends().ok());
     return asks_;
   }
 
   verbs::FakeMachine machine_;
-  std::vector<char> data_ = std::vector<char>(64 << 10);
+  static constexpr std::uint32_t kBytes = 64 << 10;
+  std::vector<std::byte> data_ = std::vector<std::byte>(kBytes);
   std::vector<bool> asks_;
 };
 
 TEST_F(DataChannelTest, TheLastSendOfAListAsksForACompletion) {
-  EXPECT_EQ(Post(3, DataChannel::Completions::kLastOfList),
+  EXPECT_EQ(Post(3, /*completes_every_send=*/false),
             std::vector<bool>({false, false, true}));
 }
 
 TEST_F(DataChannelTest, EverySendAsksForACompletionWhereItHasTo) {
-  EXPECT_EQ(Post(3, DataChannel::Completions::kEverySend),
+  EXPECT_EQ(Post(3, /*completes_every_send=*/true),
             std::vector<bool>({true, true, true}));
 }
 

@@ -1,6 +1,6 @@
 // How the messages of a connection are dealt out to its rails.
-#ifndef RINGPIPE_PIPELINE_STRIPING_H_
-#define RINGPIPE_PIPELINE_STRIPING_H_
+#ifndef RINGPIPE_PIPELINE_RAILS_STRIPING_H_
+#define RINGPIPE_PIPELINE_RAILS_STRIPING_H_
 
 #include <cstdint>
 #include <span>
@@ -18,4 +18,4 @@ std::vector<std::uint8_t> StripePattern(std::span<const std::uint32_t> speeds);
 
 }  // namespace ringpipe
 
-#endif  // RINGPIPE_PIPELINE_STRIPING_H_
+#endif  // RINGPIPE_PIPELINE_RAILS_STRIPING_H_

@@ -1,0 +1,32 @@
+#include "pipeline/call_check.h"
+
+namespace ringpipe {
+
+Result<CallCheck::When> CallCheck::Compare(int peer,
+                                           const Digest& digest) const {
+  if (digest.sequence >= begun_) {
+    return When::kLater;
+  }
+  const std::uint64_t now = begun_ - 1;
+  if (now - digest.sequence >= last_.size()) {
+    return Status(
+        StatusCode::kMismatch,
+        "rank " + std::to_string(peer) + " called " + describe_(digest) +
+            " as collective call number " + std::to_string(digest.sequence) +
+            ", and rank " + std::to_string(rank_) + " is at number " +
+            std::to_string(now) + " already: it called something else there");
+  }
+  const Digest& own = last_[digest.sequence % last_.size()];
+  if (digest != own) {
+    return Status(StatusCode::kMismatch,
+                  "collective call number " + std::to_string(digest.sequence) +
+                      " differs between ranks: rank " + std::to_string(rank_) +
+                      " called " + describe_(own) + ", rank " +
+                      std::to_string(peer) + " called " + describe_(digest) +
+                      "; all ranks must make the same calls in the same "
+                      "order, with the same RINGPIPE_ variables");
+  }
+  return digest.sequence == now ? When::kNow : When::kPast;
+}
+
+}  // namespace ringpipe

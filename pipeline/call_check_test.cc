@@ -1,0 +1,107 @@
+#include "pipeline/call_check.h"
+
+#include <cstdint>
+#include <string>
+
+#include "base/status.h"
+#include "gtest/gtest.h"
+
+namespace ringpipe {
+namespace {
+
+using When = CallCheck::When;
+
+constexpr int kPeer = 3;
+
+std::string DescribeForTest(const Digest& digest) {
+  return "call(count " + std::to_string(digest.count) + ")";
+}
+
+Digest Call(std::uint64_t sequence, std::uint64_t count) {
+  Digest digest;
+  digest.sequence = sequence;
+  digest.count = count;
+  return digest;
+}
+
+// Of rank 0, which has begun the calls up to `last`, of 10 elements each.
+CallCheck BegunUpTo(std::uint64_t last) {
+  CallCheck check(0, &DescribeForTest);
+  for (std::uint64_t sequence = 0; sequence <= last; ++sequence) {
+    check.Begin(Call(sequence, 10));
+  }
+  return check;
+}
+
+void ExpectWhen(const CallCheck& check, const Digest& digest, When expected) {
+  const Result<When> when = check.Compare(kPeer, digest);
+  ASSERT_TRUE(when.ok()) << when.status().ToString();
+  EXPECT_EQ(*when, expected);
+}
+
+void ExpectMismatch(const CallCheck& check, const Digest& digest,
+                    const std::string& words) {
+  const Result<When> when = check.Compare(kPeer, digest);
+  ASSERT_FALSE(when.ok());
+  EXPECT_EQ(when.status().code(), StatusCode::kMismatch);
+  EXPECT_NE(when.status().message().find(words), std::string::npos)
+      << when.status().ToString();
+}
+
+TEST(CallCheckTest, ThePeersCallIsPastNowOrLater) {
+  const CallCheck check = BegunUpTo(6);
+  ExpectWhen(check, Call(0, 10), When::kPast);
+  ExpectWhen(check, Call(5, 10), When::kPast);
+  ExpectWhen(check, Call(6, 10), When::kNow);
+  ExpectWhen(check, Call(7, 10), When::kLater);
+}
+
+TEST(CallCheckTest, BeforeTheFirstCallAllAreLater) {
+  ExpectWhen(CallCheck(0, &DescribeForTest), Call(0, 10), When::kLater);
+}
+
+TEST(CallCheckTest, ALaterCallIsComparedOnlyOnceThisRankHasBegunIt) {
+  CallCheck check = BegunUpTo(6);
+  ExpectWhen(check, Call(7, 11), When::kLater);
+  check.Begin(Call(7, 10));
+  ExpectMismatch(check, Call(7, 11), "call number 7 ");
+}
+
+TEST(CallCheckTest, AMismatchNamesBothCalls) {
+  const CallCheck check = BegunUpTo(6);
+  ExpectMismatch(check, Call(6, 11),
+                 "collective call number 6 differs between ranks: rank 0 "
+                 "called call(count 10), rank 3 called call(count 11)");
+  ExpectMismatch(check, Call(2, 11), "collective call number 2 differs");
+}
+
+TEST(CallCheckTest, EveryWordOfTheDigestCounts) {
+  const CallCheck check = BegunUpTo(6);
+  for (std::uint32_t Digest::*const word :
+       {&Digest::collective, &Digest::algorithm, &Digest::type, &Digest::op,
+        &Digest::root, &Digest::depth}) {
+    Digest digest = Call(6, 10);
+    digest.*word = 1;
+    ExpectMismatch(check, digest, "call number 6 differs");
+  }
+  Digest digest = Call(6, 10);
+  digest.subchunk_elements = 1;
+  ExpectMismatch(check, digest, "call number 6 differs");
+}
+
+TEST(CallCheckTest, APeerThatIsSixtyFourCallsBehindIsAMismatch) {
+  const CallCheck check = BegunUpTo(64);
+  ExpectWhen(check, Call(1, 10), When::kPast);
+  // Its digest is no longer known, so it is not said to differ.
+  ExpectMismatch(check, Call(0, 10),
+                 "rank 3 called call(count 10) as collective call number 0, "
+                 "and rank 0 is at number 64 already");
+}
+
+TEST(CallCheckTest, CountsTheCallsThatThisRankHasBegun) {
+  EXPECT_EQ(CallCheck(0, &DescribeForTest).begun(), 0U);
+  EXPECT_EQ(BegunUpTo(6).begun(), 7U);
+}
+
+}  // namespace
+}  // namespace ringpipe

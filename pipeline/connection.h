@@ -1,0 +1,166 @@
+// How ranks reach each other, as the executor sees it: a Connection is one
+// peer, a Transport all connections of a rank that go the same way.
+#ifndef RINGPIPE_PIPELINE_CONNECTION_H_
+#define RINGPIPE_PIPELINE_CONNECTION_H_
+
+#include <poll.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/deadline.h"
+#include "base/status.h"
+#include "memory_pool/registration.h"
+#include "pipeline/abilities.h"
+#include "pipeline/call_check.h"
+#include "pipeline/instance.h"
+
+namespace ringpipe {
+
+// A piece of memory that a message comes from or goes to.
+struct Memory {
+  std::byte* data = nullptr;
+  std::uint32_t bytes = 0;
+  const RailKeys* lkeys = nullptr;  // where the rails may use it
+};
+
+// Ordered streams of messages, one each way, between this rank and one peer.
+// The n-th message that one end sends is the n-th that the other expects.
+// Whatever that takes is below this interface: whether both make the same call,
+// flow control, which way the bytes go.
+//
+// A call begins with a first message each way, on every connection that its
+// plan names, and ends only when all of these have arrived. So an end is at
+// most one call ahead of the other.
+class Connection {
+ public:
+  // What happens on a connection, in any order: a later message may arrive
+  // before an earlier one and, unless it is eager, before the peer's first.
+  class Events {
+   public:
+    // The message for `instance` has arrived: `bytes` at `data`, which is its
+    // target; where it has none, memory that may be read until Release.
+    virtual Status Arrived(Instance instance, const std::byte* data,
+                           std::uint32_t bytes) = 0;
+    // The source of `instance` may be overwritten.
+    virtual Status Sent(Instance instance) = 0;
+
+   protected:
+    ~Events() = default;
+  };
+
+  explicit Connection(int peer) : peer_(peer) {}
+  virtual ~Connection() = default;
+  Connection(const Connection&) = delete;
+  Connection& operator=(const Connection&) = delete;
+
+  int peer() const { return peer_; }
+  virtual Abilities abilities() const = 0;
+
+  // --- One call ---
+  struct Call {
+    const Digest* digest = nullptr;
+    // Whether it has messages to the peer, and from it.
+    bool sends = false;
+    bool receives = false;
+    // The first of them, each way, is eager: the same at both ends.
+    bool eager = false;
+  };
+  virtual void Begin(const Call& call) = 0;
+  // Whether both have said that they make the same call.
+  virtual bool agreed() const = 0;
+
+  // Whether there is room for one more message. kInternal where the peer breaks
+  // the rules.
+  virtual bool CanExpect() const = 0;
+  virtual Result<bool> CanSend() = 0;
+  // The next message from the peer goes to `target`, which may be written from
+  // now on. Where the connection reads the peer, `target` may be nullptr: the
+  // message stays where it is.
+  virtual void Expect(Instance instance, const Memory& target) = 0;
+  // Whether the source is free at once; otherwise Sent comes.
+  virtual Result<bool> Send(Instance instance, const Memory& source) = 0;
+  // What has arrived without a target was read.
+  virtual Status Release(Instance instance) = 0;
+  // Passes on what was expected and sent. Returns whether there was anything.
+  virtual Result<bool> Push(Events& events) = 0;
+
+  // Whether the first message waits for its eager payload; Announce sends it
+  // without.
+  virtual bool holds_back() const = 0;
+  virtual Status Announce() = 0;
+
+  // --- Waiting ---
+
+  // Whether a message was sent whose source is not free yet.
+  virtual bool sending() const = 0;
+  // This rank is about to sleep until something happens; `has_message`: one is
+  // ready for Send.
+  virtual Status PrepareToSleep(bool has_message) = 0;
+  // Finds out whether the peer is still there; the answer comes from Poll.
+  virtual Status Probe() = 0;
+
+ private:
+  const int peer_;
+};
+
+// One thread at a time.
+class Transport {
+ public:
+  virtual ~Transport() = default;
+
+  // --- To set up ---
+
+  // What `peer` must know to connect to this rank; empty for a peer that is
+  // reached another way.
+  virtual std::string AddressFor(int peer) const = 0;
+  // To all peers, given the addresses that they have for this rank. Ends early
+  // where `abort_fd` becomes readable.
+  virtual Status Connect(std::span<const std::string> addresses,
+                         Deadline deadline, int abort_fd) = 0;
+  // nullptr for this rank itself and for peers that are reached another way.
+  virtual Connection* connection(int peer) = 0;
+  // "mlx5_0 (GID ...) to GID ... at 100 Gbit/s": how `peer` is reached.
+  virtual std::string DescribeRoute(int peer) const = 0;
+
+  // --- To run ---
+
+  // Takes what has happened. Returns whether anything has: whatever Push could
+  // not pass on yet, and the peer's agreement, wait for that alone. The first
+  // error of `events` or of a connection is returned, and ends the transport's
+  // use.
+  virtual Result<bool> Poll(Connection::Events& events) = 0;
+  // Whether the error is that a peer did not answer: it has nothing to say.
+  virtual bool found_silence() const = 0;
+
+  // To sleep: Arm, Poll once more, poll() on descriptors(), ConsumeEvents.
+  virtual Status Arm() = 0;
+  virtual std::span<const pollfd> descriptors() const = 0;
+  virtual void ConsumeEvents() = 0;
+  // kDeviceError names an event of a device after which communication cannot go
+  // on, and the ranks that it concerns. Others are added to `notices`.
+  virtual Status CheckAsyncEvents(std::vector<std::string>* notices) = 0;
+
+  // Ends all connections: true once nobody uses memory of Expect and Send any
+  // more, false at `deadline`.
+  virtual bool Flush(Deadline deadline) = 0;
+};
+
+// Another way to some peers than that which the engine would choose.
+class TransportFactory {
+ public:
+  virtual ~TransportFactory() = default;
+
+  // The connections of `rank` to the peers that are reached so; `check`
+  // outlives them. Any thread.
+  virtual std::unique_ptr<Transport> Create(int rank,
+                                            const CallCheck& check) = 0;
+};
+
+}  // namespace ringpipe
+
+#endif  // RINGPIPE_PIPELINE_CONNECTION_H_

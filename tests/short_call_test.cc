@@ -1,0 +1,115 @@
+// What a short call costs besides its messages: no allocation, no lock that
+// another thread holds.
+#include <dlfcn.h>
+#include <pthread.h>
+
+#include <atomic>
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "engine/communicator.h"
+#include "gtest/gtest.h"
+#include "tests/rank_threads.h"
+
+namespace {
+
+// Of the threads that count.
+thread_local bool counts = false;
+std::atomic<int> allocations = 0;
+std::atomic<int> contended_locks = 0;
+
+void CountAllocation() {
+  if (counts) {
+    ++allocations;
+  }
+}
+
+}  // namespace
+
+// This program calls these instead of libc's.
+extern "C" {
+
+void* __libc_malloc(std::size_t bytes);                    // NOLINT
+void* __libc_calloc(std::size_t count, std::size_t size);  // NOLINT
+void* __libc_realloc(void* memory, std::size_t bytes);     // NOLINT
+
+void* malloc(std::size_t bytes) {
+  CountAllocation();
+  return __libc_malloc(bytes);
+}
+
+void* calloc(std::size_t count, std::size_t size) {
+  CountAllocation();
+  return __libc_calloc(count, size);
+}
+
+void* realloc(void* memory, std::size_t bytes) {
+  CountAllocation();
+  return __libc_realloc(memory, bytes);
+}
+
+int pthread_mutex_lock(pthread_mutex_t* mutex) {
+  if (counts) {
+    const int taken = pthread_mutex_trylock(mutex);
+    if (taken == 0) {
+      return 0;
+    }
+    ++contended_locks;
+  }
+  static const auto lock = reinterpret_cast<int (*)(pthread_mutex_t*)>(
+      dlsym(RTLD_NEXT, "pthread_mutex_lock"));
+  return lock(mutex);
+}
+}
+
+namespace ringpipe::testing {
+namespace {
+
+constexpr int kCalls = 500;
+
+TEST(ShortCallTest, TheCountersCount) {
+  counts = true;
+  void* volatile memory = std::malloc(1);
+  counts = false;
+  std::free(memory);
+  EXPECT_EQ(allocations.exchange(0), 1);
+
+  pthread_mutex_t mutex;
+  pthread_mutexattr_t recursive;
+  pthread_mutexattr_init(&recursive);
+  pthread_mutexattr_settype(&recursive, PTHREAD_MUTEX_ERRORCHECK);
+  pthread_mutex_init(&mutex, &recursive);
+  counts = true;
+  pthread_mutex_lock(&mutex);
+  pthread_mutex_lock(&mutex);  // held by this very thread: an error
+  counts = false;
+  pthread_mutex_unlock(&mutex);
+  EXPECT_EQ(contended_locks.exchange(0), 1);
+}
+
+class ShortCallTest : public ::testing::TestWithParam<int> {};
+
+TEST_P(ShortCallTest, AllocatesNothingAndTakesNoContendedLock) {
+  allocations = contended_locks = 0;
+  ExpectRanks(GetParam(), [](Communicator& c) -> Status {
+    const double send[1] = {1};
+    double receive[1] = {};
+    for (int call = -kCalls; call < kCalls; ++call) {
+      counts = call >= 0;
+      RINGPIPE_RETURN_IF_ERROR(
+          c.AllReduce(send, receive, 1, DataType::kFloat64, ReduceOp::kSum));
+    }
+    counts = false;
+    return receive[0] == c.size() ? Status::Ok()
+                                  : Status(StatusCode::kInternal, "wrong");
+  });
+  EXPECT_EQ(allocations, 0);
+  EXPECT_EQ(contended_locks, 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, ShortCallTest, ::testing::Values(2, 3, 8));
+
+}  // namespace
+}  // namespace ringpipe::testing

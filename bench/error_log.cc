@@ -2,6 +2,7 @@
 
 #include <climits>
 #include <cstdlib>
+#include <regex>
 
 namespace ringpipe {
 namespace {
@@ -13,6 +14,14 @@ constexpr char kStop = 's';
 bool IsConsequence(StatusCode code) {
   return code == StatusCode::kPeerLost || code == StatusCode::kAborted ||
          code == StatusCode::kTimeout || code == StatusCode::kMismatch;
+}
+
+// The same for a rank's own words and for those of a rank that it told first:
+// "no such device", "rank 3: no such device".
+std::string WithoutTeller(const std::string& message) {
+  static const std::regex teller("rank [0-9]+: ");
+  return std::regex_replace(message, teller, "",
+                            std::regex_constants::format_first_only);
 }
 
 }  // namespace
@@ -60,7 +69,7 @@ void ErrorLog::TakeRecord(const std::string& record) {
   const long rank = std::strtol(record.c_str(), &rest, 10);
   const auto code = static_cast<StatusCode>(std::strtol(rest, &rest, 10));
   const std::string message = *rest == ' ' ? rest + 1 : rest;
-  if (!seen_.insert(message).second) {
+  if (!seen_.insert(WithoutTeller(message)).second) {
     return;
   }
   if (IsConsequence(code)) {

@@ -26,6 +26,14 @@ TEST_F(ErrorLogTest, TheSameErrorOfManyRanksIsPrintedOnce) {
             std::vector<std::string>{"rank 3: unavailable: no such device"});
 }
 
+TEST_F(ErrorLogTest, AnErrorOfAllRanksIsPrintedOnceAlsoWhereOneToldAnother) {
+  Take(2, StatusCode::kUnavailable, "rank 3: no such device");
+  Take(3, StatusCode::kUnavailable, "no such device");
+  Take(0, StatusCode::kUnavailable, "rank 1: no such device");
+  EXPECT_EQ(lines_, std::vector<std::string>{
+                        "rank 2: unavailable: rank 3: no such device"});
+}
+
 TEST_F(ErrorLogTest, OneRanksLossIsSaidOnceInWhateverWords) {
   Take(0, StatusCode::kPeerLost, "rank 2 died");
   Take(1, StatusCode::kPeerLost, "connection to rank 2 lost");

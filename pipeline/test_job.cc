@@ -1,0 +1,136 @@
+#include "pipeline/test_job.h"
+
+#include <gtest/gtest.h>
+
+#include <utility>
+
+#include "verbs/device.h"
+#include "verbs/soft/soft_library.h"
+
+namespace ringpipe {
+namespace {
+
+// Which two ranks the test network connects.
+bool ByTestNetwork(Way way, int a, int b) {
+  return way == Way::kTestNetwork || (way == Way::kBoth && (a + b) % 2 != 0);
+}
+
+}  // namespace
+
+std::string DescribeForTest(const Digest& digest) {
+  return "call(count " + std::to_string(digest.count) + ")";
+}
+
+ProtectionDomains SoftRails(int count, std::uint64_t adversary_seed) {
+  ProtectionDomains rails;
+  for (int rail = 0; rail < count; ++rail) {
+    auto device = verbs::Device::OpenSoftware(
+        verbs::soft::CreateSoftLibrary({adversary_seed}),
+        "the test asks for it");
+    EXPECT_TRUE(device.ok()) << device.status().ToString();
+    rails.push_back(
+        verbs::ProtectionDomain::Create(std::move(device).value()).value());
+  }
+  return rails;
+}
+
+RailTransport::Options RailOptions(int rank, int size, int rails,
+                                   const CallCheck& check, Way way) {
+  RailTransport::Options options;
+  options.rank = rank;
+  options.size = size;
+  options.rails_of_peer.resize(size);
+  options.check = &check;
+  for (int peer = 0; peer < size; ++peer) {
+    for (int rail = 0; rail < rails && !ByTestNetwork(way, rank, peer);
+         ++rail) {
+      options.rails_of_peer[peer].push_back(rail);
+    }
+  }
+  return options;
+}
+
+Operation MakeOperation(const Plan& plan, const float* input, float* output,
+                        std::size_t count, int depth, Accelerator* accelerator,
+                        std::chrono::milliseconds timeout) {
+  Operation operation;
+  operation.plan = &plan;
+  operation.name = &DescribeForTest;
+  operation.digest.count = count;
+  operation.input.base = reinterpret_cast<std::uintptr_t>(input);
+  operation.output.base = reinterpret_cast<std::uintptr_t>(output);
+  operation.accelerator = accelerator;
+  operation.chunking =
+      Chunking(count, plan.chunks, kSubchunkBytes / sizeof(float));
+  operation.depth = depth;
+  operation.deadline = Deadline::After(timeout);
+  return operation;
+}
+
+Job::Job(const Options& options)
+    : network_({options.size, static_cast<std::uint64_t>(options.seed) + 1,
+                options.abilities,
+                [way = options.way](int a, int b) {
+                  return ByTestNetwork(way, a, b);
+                }}),
+      ranks_(options.size) {
+  for (int rank = 0; rank < options.size; ++rank) {
+    Create(rank, options);
+  }
+  for (std::size_t i = 0; i < ranks_[0].executor->transports().size(); ++i) {
+    Connect(i);
+  }
+}
+
+void Job::Create(int rank, const Options& options) {
+  Rank& self = ranks_[rank];
+  self.rails =
+      SoftRails(options.rails, options.seed == 0 ? 0 : options.seed + rank);
+  self.abort = AbortSignal::Create().value();
+  self.check = std::make_unique<CallCheck>(rank, &DescribeForTest);
+  std::vector<std::unique_ptr<Transport>> transports;
+  if (options.way != Way::kTestNetwork) {
+    RailTransport::Options rails = RailOptions(
+        rank, options.size, options.rails, *self.check, options.way);
+    rails.receives = options.slots;
+    transports.push_back(
+        RailTransport::Create(self.rails, self.rails[0]->device(), rails)
+            .value());
+  }
+  if (options.way != Way::kRails) {
+    transports.push_back(network_.Create(rank, *self.check));
+  }
+  Executor::Options executor;
+  executor.rank = rank;
+  executor.size = options.size;
+  executor.subchunk_bytes = options.subchunk_bytes;
+  executor.slots = options.slots;
+  executor.abort = self.abort.get();
+  executor.check = self.check.get();
+  // As the bootstrap does: a rank that fails may take its own message with
+  // it, so the reason reaches the others another way.
+  executor.on_error = [this](const Status& reason) {
+    for (Rank& other : ranks_) {
+      static_cast<void>(other.abort->Raise(reason));
+    }
+  };
+  self.executor = Executor::Create(self.rails, *self.rails[0]->device(),
+                                   std::move(transports), executor)
+                      .value();
+}
+
+void Job::Connect(std::size_t transport) {
+  for (int rank = 0; rank < size(); ++rank) {
+    std::vector<std::string> addresses;
+    for (int peer = 0; peer < size(); ++peer) {
+      addresses.push_back(
+          ranks_[peer].executor->transports()[transport]->AddressFor(rank));
+    }
+    const Status status =
+        ranks_[rank].executor->transports()[transport]->Connect(
+            addresses, Deadline::After(std::chrono::milliseconds(5000)), -1);
+    EXPECT_TRUE(status.ok()) << status.ToString();
+  }
+}
+
+}  // namespace ringpipe

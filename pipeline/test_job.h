@@ -1,0 +1,92 @@
+// For tests: the executors of all ranks of a job in one process, connected by
+// hand, without bootstrap and engine.
+#ifndef RINGPIPE_PIPELINE_TEST_JOB_H_
+#define RINGPIPE_PIPELINE_TEST_JOB_H_
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "pipeline/executor.h"
+#include "pipeline/rails/rail_transport.h"
+#include "pipeline/test_network.h"
+
+namespace ringpipe {
+
+constexpr std::size_t kSubchunkBytes = 1024;
+
+std::string DescribeForTest(const Digest& digest);
+
+using ProtectionDomains = std::vector<std::shared_ptr<verbs::ProtectionDomain>>;
+
+// `count` rails, each the software device.
+ProtectionDomains SoftRails(int count, std::uint64_t adversary_seed);
+
+// kBoth: to some peers by one, to some by the other.
+enum class Way { kRails, kTestNetwork, kBoth };
+
+// By every rail to everyone whom the test network does not connect.
+RailTransport::Options RailOptions(int rank, int size, int rails,
+                                   const CallCheck& check,
+                                   Way way = Way::kRails);
+
+// An allreduce of `count` floats.
+Operation MakeOperation(const Plan& plan, const float* input, float* output,
+                        std::size_t count, int depth, Accelerator* accelerator,
+                        std::chrono::milliseconds timeout);
+
+class Job {
+ public:
+  struct Options {
+    int size = 2;
+    int slots = 8;
+    int seed = 0;  // of whatever is adversarial
+    int rails = 1;
+    Way way = Way::kRails;
+    std::size_t subchunk_bytes = kSubchunkBytes;
+    std::function<Abilities(int, int)> abilities = {};  // the test network's
+  };
+
+  explicit Job(const Options& options);
+
+  const ProtectionDomains& rails(int rank) const { return ranks_[rank].rails; }
+  int size() const { return static_cast<int>(ranks_.size()); }
+  Executor& executor(int rank) { return *ranks_[rank].executor; }
+
+  // `body(rank)` on a thread for each rank.
+  template <typename Body>
+  std::vector<Status> OnAll(Body body) {
+    std::vector<Status> statuses(size());
+    std::vector<std::thread> threads;
+    for (int rank = 0; rank < size(); ++rank) {
+      threads.emplace_back([&, rank] { statuses[rank] = body(rank); });
+    }
+    for (std::thread& thread : threads) {
+      thread.join();
+    }
+    return statuses;
+  }
+
+ private:
+  struct Rank {
+    ProtectionDomains rails;
+    std::unique_ptr<AbortSignal> abort;
+    std::unique_ptr<CallCheck> check;
+    std::unique_ptr<Executor> executor;
+  };
+
+  void Create(int rank, const Options& options);
+  void Connect(std::size_t transport);
+
+  TestNetwork network_;
+  std::vector<Rank> ranks_;
+};
+
+}  // namespace ringpipe
+
+#endif  // RINGPIPE_PIPELINE_TEST_JOB_H_

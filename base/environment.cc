@@ -87,6 +87,8 @@ const std::array kVariables = {
              OptionalInteger{&Environment::qp_retry, 0, 7}},
     Variable{"RINGPIPE_REGISTRATION",
              Word{&Environment::registration, {"auto", "always", "never"}}},
+    Variable{"RINGPIPE_HOST_MEMORY",
+             Word{&Environment::host_memory, {"auto", "never"}}},
     Variable{"RINGPIPE_HOST_ID", Text{&Environment::host_id}},
     Variable{"RINGPIPE_RANK", OptionalInteger{&Environment::rank, 0, 65'535}},
     Variable{"RINGPIPE_SIZE", OptionalInteger{&Environment::size, 1, 65'536}},

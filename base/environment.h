@@ -47,6 +47,9 @@ struct Environment {
   // register are registered on the fly rather than copied: "auto" (where it
   // pays), "always", "never".
   std::string registration = "auto";
+  // RINGPIPE_HOST_MEMORY: whether ranks of one host reach each other through
+  // memory that they share: "auto" (unless RINGPIPE_DEVICE is soft), "never".
+  std::string host_memory = "never";
   // RINGPIPE_HOST_ID: overrides (boot id, network namespace) in deciding which
   // ranks share a host.
   std::string host_id;

@@ -2,6 +2,7 @@
 
 #include <bit>
 #include <string>
+#include <vector>
 
 namespace ringpipe {
 namespace {
@@ -29,6 +30,20 @@ int OneMoreThanDepth(int size, int depth) { return size == 1 ? 0 : depth + 1; }
 // itself.
 int Depth(int size, int depth) { return size == 1 ? 0 : size == 2 ? 1 : depth; }
 
+// Where every rank sends a part to each other before it receives: its copies
+// of these, and one more. The earliest receive that is not posted anywhere
+// finds at most (size - 1) * depth slots taken: copies that wait to be read
+// and, for each peer that has read its copy, the value that came back instead.
+int CopiesForAll(int size, int depth) {
+  return size == 1 ? 0 : (size - 1) * depth + 1;
+}
+
+// In which only the root has copies for all, and its peers take them without
+// waiting for anything else.
+int ScatteredByRoot(int size, int depth) {
+  return size == 1 ? 0 : size == 2 ? 1 : depth + 1;
+}
+
 constexpr AlgorithmInfo kAlgorithms[] = {
     {"ring", RingAllReduce, OneMoreThanDepth, Collective::kAllReduce,
      /*direct_over_sent=*/true},
@@ -40,6 +55,15 @@ constexpr AlgorithmInfo kAlgorithms[] = {
     {"ring", RingBroadcast, Depth, Collective::kBroadcast},
     {"recursive_doubling", RecursiveDoublingAllReduce, OneMoreThanDepth,
      Collective::kBarrier},
+    {"all_pairs", AllPairsAllReduce, CopiesForAll, Collective::kAllReduce,
+     /*direct_over_sent=*/true, /*short_bytes=*/0, /*one_host=*/true},
+    {"all_pairs", AllPairsReduceScatter, CopiesForAll,
+     Collective::kReduceScatter, /*direct_over_sent=*/true, /*short_bytes=*/0,
+     /*one_host=*/true},
+    {"all_pairs", AllPairsAllGather, CopiesForAll, Collective::kAllGather,
+     /*direct_over_sent=*/false, /*short_bytes=*/0, /*one_host=*/true},
+    {"all_pairs", AllPairsBroadcast, ScatteredByRoot, Collective::kBroadcast,
+     /*direct_over_sent=*/false, /*short_bytes=*/0, /*one_host=*/true},
 };
 
 }  // namespace
@@ -62,11 +86,16 @@ const char* CollectiveName(Collective collective) {
 
 std::span<const AlgorithmInfo> Algorithms() { return kAlgorithms; }
 
-const AlgorithmInfo& AlgorithmFor(Collective collective, std::uint64_t bytes) {
+// The first that may be used, but a short message's own, or the one host's.
+const AlgorithmInfo& AlgorithmFor(Collective collective, std::uint64_t bytes,
+                                  bool one_host) {
   const AlgorithmInfo* chosen = nullptr;
   for (const AlgorithmInfo& info : kAlgorithms) {
-    if (info.collective == collective &&
-        (chosen == nullptr || bytes <= info.short_bytes)) {
+    if (info.collective != collective || (info.one_host && !one_host)) {
+      continue;
+    }
+    if (chosen == nullptr || bytes <= info.short_bytes ||
+        (info.one_host && bytes > chosen->short_bytes)) {
       chosen = &info;
     }
   }
@@ -174,6 +203,103 @@ Schedule RecursiveDoublingAllReduce(int rank, int size, int /*root*/) {
   }
   if (folds) {
     schedule.transfers.push_back(Transfer::Send(Output(0), rank + core));
+  }
+  return schedule;
+}
+
+// --- All pairs ---------------------------------------------------------------
+
+namespace {
+
+// The other ranks, each beginning with the one after it, so that not all turn
+// to the same one.
+std::vector<int> Others(int rank, int size) {
+  std::vector<int> others;
+  for (int step = 1; step < size; ++step) {
+    others.push_back(Modulo(rank + step, size));
+  }
+  return others;
+}
+
+// Every rank gives each other its part of input and reduces its own of all.
+void ScatterAndReduce(Schedule& schedule, int rank,
+                      const std::vector<int>& others) {
+  for (const int peer : others) {
+    schedule.transfers.push_back(Transfer::Send(Input(peer), peer));
+  }
+  Place sum = Input(rank);
+  for (const int peer : others) {
+    schedule.transfers.push_back(
+        peer == others.back()
+            ? Transfer::ReceiveReduceLast(sum, Output(rank), peer)
+            : Transfer::ReceiveReduce(sum, Scratch(0), peer));
+    sum = Scratch(0);
+  }
+}
+
+// Every rank gives all others its part, which lies in `own`.
+void Gather(Schedule& schedule, Place own, const std::vector<int>& others) {
+  for (const int peer : others) {
+    schedule.transfers.push_back(Transfer::Send(own, peer));
+  }
+  for (const int peer : others) {
+    schedule.transfers.push_back(Transfer::ReceiveCopy(Output(peer), peer));
+  }
+}
+
+}  // namespace
+
+Schedule AllPairsAllReduce(int rank, int size, int /*root*/) {
+  if (size == 1) {
+    return {1, 0, {Transfer::LocalCopy(Input(0), Output(0))}};
+  }
+  const std::vector<int> others = Others(rank, size);
+  Schedule schedule = {size, 1, {}};
+  ScatterAndReduce(schedule, rank, others);
+  Gather(schedule, Output(rank), others);
+  return schedule;
+}
+
+Schedule AllPairsReduceScatter(int rank, int size, int /*root*/) {
+  if (size == 1) {
+    return {1, 0, {Transfer::LocalCopy(Input(0), Output(0))}};
+  }
+  Schedule schedule = {size, 1, {}};
+  ScatterAndReduce(schedule, rank, Others(rank, size));
+  return schedule;
+}
+
+Schedule AllPairsAllGather(int rank, int size, int /*root*/) {
+  Schedule schedule = {
+      size, 0, {Transfer::LocalCopy(Input(rank), Output(rank))}};
+  Gather(schedule, Input(rank), Others(rank, size));
+  return schedule;
+}
+
+Schedule AllPairsBroadcast(int rank, int size, int root) {
+  const std::vector<int> others = Others(rank, size);
+  Schedule schedule = {size, 0, {}};
+  if (rank == root) {
+    for (const int peer : others) {
+      schedule.transfers.push_back(Transfer::Send(Input(peer), peer));
+    }
+    for (int chunk = 0; chunk < size; ++chunk) {
+      schedule.transfers.push_back(
+          Transfer::LocalCopy(Input(chunk), Output(chunk)));
+    }
+  } else {
+    schedule.transfers.push_back(Transfer::ReceiveCopy(Output(rank), root));
+  }
+  const Place own = rank == root ? Input(rank) : Output(rank);
+  for (const int peer : others) {
+    if (peer != root) {
+      schedule.transfers.push_back(Transfer::Send(own, peer));
+    }
+  }
+  for (const int peer : others) {
+    if (rank != root) {
+      schedule.transfers.push_back(Transfer::ReceiveCopy(Output(peer), peer));
+    }
   }
   return schedule;
 }

@@ -17,6 +17,10 @@
 //   all-gather      ring                p-1             S (p-1)/p
 //   broadcast       ring                p-1, pipelined  S
 //   barrier         recursive_doubling  q + e           0
+//   allreduce       all_pairs           2               2 S (p-1)/p
+//   reduce-scatter  all_pairs           1               S (p-1)/p
+//   all-gather      all_pairs           1               S (p-1)/p
+//   broadcast       all_pairs           2               S (root: 2 S (p-1)/p)
 //
 // q is log2 p, rounded down. e is 0 where p is a power of two, otherwise 2: one
 // step before the exchanges, in which the ranks beyond the power of two hand in
@@ -55,13 +59,17 @@ struct AlgorithmInfo {
   bool direct_over_sent = false;
   // Takes the default's place for messages of up to so many bytes.
   std::uint64_t short_bytes = 0;
+  // Only where all ranks share memory; there it takes the default's place.
+  bool one_host = false;
 };
 
 // Every algorithm; the first of a collective is its default. Static.
 std::span<const AlgorithmInfo> Algorithms();
 
-// What a call uses whose whole message has so many bytes. Of Algorithms().
-const AlgorithmInfo& AlgorithmFor(Collective collective, std::uint64_t bytes);
+// What a call uses whose whole message has so many bytes; `one_host`: between
+// ranks that share memory. Of Algorithms().
+const AlgorithmInfo& AlgorithmFor(Collective collective, std::uint64_t bytes,
+                                  bool one_host = false);
 
 // Allreduce around a ring, bandwidth-optimal: p-1 steps that reduce, after
 // which each rank has one chunk's result, and p-1 that hand the results around.
@@ -94,6 +102,21 @@ Schedule RingBroadcast(int rank, int size, int root);
 // so the result is the same bits on all ranks. Thakur, Rabenseifner and Gropp
 // 2005 (above), the section on allreduce.
 Schedule RecursiveDoublingAllReduce(int rank, int size, int root);
+
+// Every rank with every other, for ranks that share memory: rank r reduces
+// chunk r of all inputs, which it reads where they lie, and gives the result to
+// all. Two synchronisations a call, whatever the number of ranks.
+Schedule AllPairsAllReduce(int rank, int size, int root);
+
+// The first half of the above.
+Schedule AllPairsReduceScatter(int rank, int size, int root);
+
+// The second half.
+Schedule AllPairsAllGather(int rank, int size, int root);
+
+// The root gives every rank a part, which gives it to all: each rank's memory
+// carries as much as any other's.
+Schedule AllPairsBroadcast(int rank, int size, int root);
 
 }  // namespace ringpipe
 

@@ -12,6 +12,7 @@
 #include "engine/algorithms.h"
 #include "engine/culprit.h"
 #include "engine/registration_cost.h"
+#include "pipeline/host/host_transport.h"
 #include "pipeline/host_accelerator.h"
 #include "pipeline/rails/rail_transport.h"
 #include "verbs/soft/soft_library.h"
@@ -29,6 +30,11 @@ constexpr std::chrono::milliseconds kAnswerPatience(400);
 // wire.
 constexpr std::uint64_t kLeastSubchunkBytes = 16 * 1024;
 
+// Whether a rank would share its memory with those of its host: before the
+// name of the host, when it says where it is.
+constexpr char kSharesMemory[] = "+";
+constexpr char kKeepsMemory[] = "-";
+
 // All ranks compute the same from the same call.
 std::uint64_t SubchunkElements(const Environment& environment,
                                std::uint64_t elements, int chunks,
@@ -43,10 +49,12 @@ std::uint64_t SubchunkElements(const Environment& environment,
   return std::max<std::uint64_t>(bytes / element_bytes, 1);
 }
 
-int SlotsNeeded(int size, int depth) {
+int SlotsNeeded(int size, int depth, bool one_host) {
   int needed = 1;
   for (const AlgorithmInfo& info : Algorithms()) {
-    needed = std::max(needed, info.slots(size, depth));
+    if (one_host || !info.one_host) {
+      needed = std::max(needed, info.slots(size, depth));
+    }
   }
   return needed;
 }
@@ -139,29 +147,60 @@ Status Engine::OpenDevices(Deadline deadline) {
   // The job's own, so that devices of different jobs never meet.
   soft.key = bootstrap_->job_key();
   const auto soft_library = verbs::soft::CreateSoftLibrary(soft, logger_);
-  RINGPIPE_ASSIGN_OR_RETURN(const std::string host, HostIdentity(environment_));
-  RINGPIPE_ASSIGN_OR_RETURN(const std::vector<std::string> hosts,
-                            bootstrap_->AllGather(host, deadline));
-  local_peers_ =
-      static_cast<int>(std::count(hosts.begin(), hosts.end(), host)) - 1;
+  RINGPIPE_ASSIGN_OR_RETURN(std::string host, HostIdentity(environment_));
+  const bool shares =
+      environment_.host_memory == "auto" && environment_.device != "soft";
   RINGPIPE_ASSIGN_OR_RETURN(
-      rails_, OpenRails(environment_, rank(), hosts, verbs::LoadSystemLibrary(),
-                        soft_library));
-  registers_for_nothing_ = true;
+      std::vector<std::string> hosts,
+      bootstrap_->AllGather((shares ? kSharesMemory : kKeepsMemory) + host,
+                            deadline));
+  RINGPIPE_RETURN_IF_ERROR(MeetNeighbours(hosts));
+  for (std::string& other : hosts) {
+    other.erase(0, 1);
+  }
+  local_peers_ =
+      in_memory_[rank()]
+          ? 0
+          : static_cast<int>(std::count(hosts.begin(), hosts.end(), host)) - 1;
+  RINGPIPE_ASSIGN_OR_RETURN(
+      rails_, OpenRails(environment_, rank(), hosts, in_memory_,
+                        verbs::LoadSystemLibrary(), soft_library));
+  registers_for_nothing_ = !rails_.devices.empty();
   for (const auto& device : rails_.devices) {
     RINGPIPE_ASSIGN_OR_RETURN(auto domain,
                               verbs::ProtectionDomain::Create(device));
     domains_.push_back(std::move(domain));
     registers_for_nothing_ &= !device->info().pins_memory;
   }
-  memory_ = std::make_unique<RegisteredMemory>(domains_, rails_.allocator());
+  memory_ = std::make_unique<RegisteredMemory>(domains_, memory_source());
   logger_.Info("devices: " + device());
   return Status::Ok();
 }
 
+Status Engine::MeetNeighbours(const std::vector<std::string>& hosts) {
+  const std::string& own = hosts[rank()];
+  for (const std::string& other : hosts) {
+    in_memory_.push_back(other == own && own[0] == kSharesMemory[0]);
+  }
+  if (std::count(in_memory_.begin(), in_memory_.end(), true) < 2) {
+    in_memory_.assign(hosts.size(), false);
+    return Status::Ok();
+  }
+  one_host_ = std::count(in_memory_.begin(), in_memory_.end(), false) == 0;
+  RINGPIPE_ASSIGN_OR_RETURN(region_,
+                            HostTransport::CreateRegion(rank(), size()));
+  return Status::Ok();
+}
+
+// Memory that ranks of this host can share, where there are such.
+std::shared_ptr<MemorySource> Engine::memory_source() const {
+  return region_ != nullptr ? std::shared_ptr<MemorySource>(region_)
+                            : rails_.allocator();
+}
+
 Status Engine::CreateExecutor() {
   const int depth = static_cast<int>(environment_.depth);
-  const int needed = SlotsNeeded(size(), depth);
+  const int needed = SlotsNeeded(size(), depth, one_host_);
   // Twice what a round needs, so that rounds follow each other without a gap.
   int slots = std::max(needed, 4 * depth + 2);
   if (environment_.slots > 0) {
@@ -194,7 +233,7 @@ Status Engine::CreateExecutor() {
   };
   RINGPIPE_ASSIGN_OR_RETURN(auto transports, CreateTransports(slots));
   RINGPIPE_ASSIGN_OR_RETURN(executor_,
-                            Executor::Create(domains_, *rails_.allocator(),
+                            Executor::Create(domains_, *memory_source(),
                                              std::move(transports), options));
   CopySlotCounters();
   return Status::Ok();
@@ -214,6 +253,27 @@ Result<std::vector<std::unique_ptr<Transport>>> Engine::CreateTransports(
         options.rails_of_peer[peer].clear();
       }
     }
+  }
+  if (region_ != nullptr) {
+    HostTransport::Options host;
+    host.rank = rank();
+    host.size = size();
+    host.job_key = bootstrap_->job_key();
+    host.check = &check_;
+    for (int peer = 0; peer < size(); ++peer) {
+      host.local.push_back(
+          in_memory_[peer] &&
+          (transports.empty() || transports[0]->connection(peer) == nullptr));
+      if (in_memory_[peer]) {
+        options.rails_of_peer[peer].clear();
+      }
+    }
+    RINGPIPE_ASSIGN_OR_RETURN(auto memory,
+                              HostTransport::Create(host, region_));
+    transports.push_back(std::move(memory));
+  }
+  if (domains_.empty()) {
+    return transports;
   }
   options.local_peers = local_peers_;
   options.receives = slots;
@@ -397,7 +457,12 @@ void Engine::TellOthers(const Status& reason) {
   static_cast<void>(bootstrap_->Abort(told));
 }
 
-std::string Engine::device() const { return rails_.Describe(); }
+std::string Engine::device() const {
+  const std::string rails = rails_.Describe();
+  return region_ == nullptr ? rails
+         : rails.empty()    ? "host memory"
+                            : "host memory; " + rails;
+}
 
 void Engine::CopySlotCounters() {
   const std::lock_guard<std::mutex> lock(counters_mutex_);
@@ -449,10 +514,10 @@ Result<const Plan*> Engine::FindPlan(const AlgorithmInfo& algorithm, int root,
                                      PlanOptions options) {
   options.direct_over_sent = algorithm.direct_over_sent;
   options.abilities = executor_->abilities();
-  const PlanKey key(&algorithm, root, options.in_place,
-                    options.input_registered, options.output_registered,
-                    options.register_sends, options.on_host,
-                    options.message_bytes);
+  const PlanKey key(
+      &algorithm, root, options.in_place, options.input_registered,
+      options.output_registered, options.input_shared, options.output_shared,
+      options.register_sends, options.on_host, options.message_bytes);
   const auto found = plans_.find(key);
   if (found != plans_.end()) {
     return &found->second;
@@ -487,6 +552,8 @@ Result<UserBuffer> Engine::FindMemory(std::uintptr_t base, const void* begin,
   if (bytes == 0) {
     return buffer;
   }
+  buffer.shared =
+      region_ != nullptr && region_->OffsetOf(begin, bytes).has_value();
   if (const auto found = memory_->Find(begin, bytes)) {
     buffer.registered = found->writable || !written;
     buffer.lkeys = found->lkeys;
@@ -568,12 +635,14 @@ Status Engine::Execute(const CheckedCall& checked, const Turn& turn) {
       const UserBuffer output,
       FindMemory(buffers.output_base, call.receive,
                  host ? buffers.receive_bytes : 0, /*written=*/true, nullptr));
-  const AlgorithmInfo& algorithm =
-      AlgorithmFor(call.collective, buffers.elements * SizeOf(call.type));
+  const AlgorithmInfo& algorithm = AlgorithmFor(
+      call.collective, buffers.elements * SizeOf(call.type), one_host_);
   PlanOptions options;
   options.in_place = buffers.in_place;
   options.input_registered = input.registered;
   options.output_registered = output.registered;
+  options.input_shared = input.shared;
+  options.output_shared = output.shared;
   options.register_sends = host && RegistersSends(checked);
   options.on_host = host;
   RINGPIPE_ASSIGN_OR_RETURN(const Plan* plan,

@@ -25,6 +25,7 @@
 #include "memory_pool/registration.h"
 #include "pipeline/abort_signal.h"
 #include "pipeline/executor.h"
+#include "pipeline/host/region.h"
 
 namespace ringpipe {
 
@@ -99,6 +100,9 @@ class Engine {
   // All that follows the join.
   Status SetUp(Deadline deadline);
   Status OpenDevices(Deadline deadline);
+  // Who is on this host, and wants to be reached through its memory.
+  Status MeetNeighbours(const std::vector<std::string>& hosts);
+  std::shared_ptr<MemorySource> memory_source() const;
   Status CreateExecutor();
   Result<std::vector<std::unique_ptr<Transport>>> CreateTransports(int slots);
   void ChooseRegistration();
@@ -142,7 +146,11 @@ class Engine {
   WhereaboutsRecord whereabouts_;
   std::unique_ptr<Bootstrap> bootstrap_;
   RankRails rails_;
-  int local_peers_ = 0;                          // on this host
+  // By rank: whether it is reached through host memory; this one where any is.
+  std::vector<bool> in_memory_;
+  bool one_host_ = false;                        // all are
+  std::shared_ptr<Region> region_;               // where any is; else null
+  int local_peers_ = 0;                          // on this host, by rails
   RegisteredMemory::ProtectionDomains domains_;  // by rail
   std::unique_ptr<RegisteredMemory> memory_;
   std::unique_ptr<Accelerator> host_;
@@ -160,7 +168,7 @@ class Engine {
 
   // Algorithm, root, and PlanOptions.
   using PlanKey = std::tuple<const AlgorithmInfo*, int, bool, bool, bool, bool,
-                             bool, std::uint32_t>;
+                             bool, bool, bool, std::uint32_t>;
   std::map<PlanKey, Plan> plans_;
 
   mutable std::mutex counters_mutex_;

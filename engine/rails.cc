@@ -64,6 +64,9 @@ const std::shared_ptr<verbs::Device>& RankRails::allocator() const {
 }
 
 std::string RankRails::kind() const {
+  if (devices.empty()) {
+    return "none";
+  }
   const verbs::DeviceInfo& info = devices.front()->info();
   return info.software ? "software device"
                        : verbs::TransportName(info.transport);
@@ -80,7 +83,7 @@ std::string RankRails::Describe() const {
 
 Result<RankRails> OpenRails(
     const Environment& environment, int rank,
-    const std::vector<std::string>& hosts,
+    const std::vector<std::string>& hosts, const std::vector<bool>& in_memory,
     const Result<std::shared_ptr<const verbs::Library>>& system,
     const std::shared_ptr<const verbs::Library>& soft,
     const std::string& sysfs_class) {
@@ -88,6 +91,12 @@ Result<RankRails> OpenRails(
       const verbs::DeviceRequest request,
       verbs::DeviceRequest::Parse(environment.device,
                                   environment.device_variable));
+  RankRails rails;
+  if (std::count(in_memory.begin(), in_memory.end(), false) == 0) {
+    rails.of_peer.resize(hosts.size());
+    rails.reason.assign(hosts.size(), "the same host");
+    return rails;
+  }
   const std::string& host = hosts[rank];
   const auto same = std::count(hosts.begin(), hosts.end(), host);
   const bool all_here = same == static_cast<std::ptrdiff_t>(hosts.size());
@@ -100,7 +109,6 @@ Result<RankRails> OpenRails(
         verbs::Device::OpenSoftware(soft, "all ranks are on this host"));
     return Software(std::move(device), hosts.size());
   }
-  RankRails rails;
   RINGPIPE_ASSIGN_OR_RETURN(
       rails.devices,
       verbs::Device::Open(
@@ -118,7 +126,7 @@ Result<RankRails> OpenRails(
   }
   rails.of_peer.assign(hosts.size(), network);
   rails.reason.assign(hosts.size(), rails.devices.front()->info().reason);
-  if (direct && same > 1) {
+  if (direct && same > 1 && !in_memory[rank]) {
     const std::string reason = "the same host";
     RINGPIPE_ASSIGN_OR_RETURN(auto device,
                               verbs::Device::OpenSoftware(soft, reason));

@@ -21,7 +21,8 @@ Result<std::string> HostIdentity(const Environment& environment,
 
 struct RankRails {
   std::vector<std::shared_ptr<verbs::Device>> devices;
-  // By rank, indices into `devices`; one at least, also for this rank.
+  // By rank, indices into `devices`; none for a rank that is reached another
+  // way.
   std::vector<std::vector<int>> of_peer;
   // By rank, why: "on this host".
   std::vector<std::string> reason;
@@ -29,8 +30,9 @@ struct RankRails {
   // The device whose memory is best for slots and users' buffers: the software
   // device, whose memory peers can reach, where it is among the devices.
   const std::shared_ptr<verbs::Device>& allocator() const;
-  // "RoCE", or "software device": how ranks on other hosts are reached. The
-  // same on all ranks, or they could not talk to each other.
+  // "RoCE", or "software device": how ranks on other hosts are reached; "none"
+  // without devices. The same on all ranks, or they could not talk to each
+  // other.
   std::string kind() const;
   // "rxe0 port 1: REASON; soft0 (software device): REASON".
   std::string Describe() const;
@@ -39,11 +41,12 @@ struct RankRails {
 // `hosts` are HostIdentity of all ranks. A rank on the same host is reached by
 // the software device, others by every real port that Device::Open chooses; a
 // real device that is asked for by name is used for all, and
-// RINGPIPE_DEVICE=^soft uses real devices for all. The last three arguments
-// are Device::Open's.
+// RINGPIPE_DEVICE=^soft uses real devices for all. Ranks `in_memory` (by rank)
+// need none, and where these are all, nothing is opened. The last three
+// arguments are Device::Open's.
 Result<RankRails> OpenRails(
     const Environment& environment, int rank,
-    const std::vector<std::string>& hosts,
+    const std::vector<std::string>& hosts, const std::vector<bool>& in_memory,
     const Result<std::shared_ptr<const verbs::Library>>& system,
     const std::shared_ptr<const verbs::Library>& soft,
     const std::string& sysfs_class = verbs::Device::kSysfsClass);

@@ -23,7 +23,7 @@ class RailsTest : public testing::Test {
     Environment environment;
     environment.device = device;
     return OpenRails(
-        environment, 0, hosts_,
+        environment, 0, hosts_, std::vector<bool>(hosts_.size()),
         Result<std::shared_ptr<const verbs::Library>>(machine_.library()),
         machine_.soft(), machine_.sysfs_class());
   }

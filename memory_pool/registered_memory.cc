@@ -16,8 +16,7 @@ Result<void*> RegisteredMemory::Allocate(std::size_t bytes) {
     return Status(StatusCode::kInvalidArgument,
                   "Allocate of 0 bytes: ask for at least 1");
   }
-  RINGPIPE_ASSIGN_OR_RETURN(verbs::Allocation memory,
-                            allocator_->Allocate(bytes));
+  RINGPIPE_ASSIGN_OR_RETURN(Allocation memory, source_->Allocate(bytes));
   RINGPIPE_ASSIGN_OR_RETURN(
       Registration registration,
       Registration::Create(rails_, memory.data(), memory.bytes(),
@@ -28,6 +27,7 @@ Result<void*> RegisteredMemory::Allocate(std::size_t bytes) {
   buffer.bytes = memory.bytes();
   buffer.memory = std::move(memory);
   buffer.registration = std::move(registration);
+  buffer.ready = true;
   return static_cast<void*>(address);
 }
 
@@ -72,6 +72,7 @@ Status RegisteredMemory::Register(void* memory, std::size_t bytes) {
   Buffer& buffer = buffers_[begin];
   buffer.writable = writable;
   buffer.registration = std::move(registration).value();
+  buffer.ready = true;
   return Status::Ok();
 }
 
@@ -83,7 +84,7 @@ Status RegisteredMemory::Remove(void* memory, bool allocated,
                                 const char* call) {
   std::unique_lock<std::mutex> lock(mutex_);
   const auto found = buffers_.find(static_cast<const std::byte*>(memory));
-  if (found == buffers_.end() || !found->second.registration ||
+  if (found == buffers_.end() || !found->second.ready ||
       (found->second.memory.data() != nullptr) != allocated) {
     return {
         StatusCode::kInvalidArgument,
@@ -99,7 +100,7 @@ Status RegisteredMemory::Remove(void* memory, bool allocated,
     return released;
   }
   if (allocated) {
-    buffer.memory.KeepUntilTheDeviceCloses();
+    buffer.memory.Keep();
   }
   return {StatusCode::kMemoryHeld,
           std::string(call) + ": the device did not let go of the memory" +
@@ -135,7 +136,7 @@ std::optional<RegisteredMemory::Found> RegisteredMemory::Find(
   if (offset > buffer.bytes || bytes > buffer.bytes - offset) {
     return std::nullopt;
   }
-  if (!buffer.registration) {
+  if (!buffer.ready) {
     return std::nullopt;
   }
   return Found{buffer.registration.lkeys(), buffer.writable};

@@ -9,9 +9,9 @@
 #include <optional>
 #include <vector>
 
+#include "base/memory_source.h"
 #include "base/status.h"
 #include "memory_pool/registration.h"
-#include "verbs/device.h"
 
 namespace ringpipe {
 
@@ -22,12 +22,12 @@ class RegisteredMemory {
   using ProtectionDomains =
       std::vector<std::shared_ptr<verbs::ProtectionDomain>>;
 
-  // At least one rail. `allocator` is the device whose memory Allocate gives.
+  // `source` is whose memory Allocate gives.
   RegisteredMemory(ProtectionDomains rails,
-                   std::shared_ptr<verbs::Device> allocator)
-      : rails_(std::move(rails)), allocator_(std::move(allocator)) {}
+                   std::shared_ptr<MemorySource> source)
+      : rails_(std::move(rails)), source_(std::move(source)) {}
 
-  // New memory of `allocator` (in the manner of ncclMemAlloc): zeroed,
+  // New memory of `source` (in the manner of ncclMemAlloc): zeroed,
   // page-aligned. kInvalidArgument for 0 bytes; kResourceExhausted.
   Result<void*> Allocate(std::size_t bytes);
 
@@ -52,10 +52,11 @@ class RegisteredMemory {
 
  private:
   struct Buffer {
-    verbs::Allocation memory;  // empty where the user allocated it
+    Allocation memory;  // empty where the user allocated it
     std::size_t bytes = 0;
     bool writable = true;
     Registration registration;
+    bool ready = false;  // registered
     ~Buffer();
   };
 
@@ -63,7 +64,7 @@ class RegisteredMemory {
   bool Overlaps(const std::byte* begin, std::size_t bytes) const;
 
   const ProtectionDomains rails_;
-  const std::shared_ptr<verbs::Device> allocator_;
+  const std::shared_ptr<MemorySource> source_;
   mutable std::mutex mutex_;
   std::map<const std::byte*, Buffer> buffers_;  // by address; guarded by mutex_
 };

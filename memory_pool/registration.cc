@@ -29,9 +29,9 @@ Status Registration::Release() {
   return first;
 }
 
-void ReleaseRegistered(Registration registration, verbs::Allocation memory) {
+void ReleaseRegistered(Registration registration, Allocation memory) {
   if (!registration.Release().ok()) {
-    memory.KeepUntilTheDeviceCloses();
+    memory.Keep();
   }
 }
 

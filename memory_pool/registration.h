@@ -49,7 +49,7 @@ class Registration {
 
 // Releases and frees, in this order. Where a device will not let go of the
 // memory, nobody gets it before the device is closed.
-void ReleaseRegistered(Registration registration, verbs::Allocation memory);
+void ReleaseRegistered(Registration registration, Allocation memory);
 
 }  // namespace ringpipe
 

@@ -8,11 +8,11 @@
 namespace ringpipe {
 
 Result<std::unique_ptr<SlotPool>> SlotPool::Create(Rails rails,
-                                                   verbs::Device& allocator,
+                                                   MemorySource& source,
                                                    std::size_t slot_bytes,
                                                    int slots) {
   const std::size_t bytes = slot_bytes * slots;
-  auto memory = allocator.Allocate(bytes);
+  auto memory = source.Allocate(bytes);
   if (!memory.ok()) {
     return memory.status().WithContext(
         std::to_string(slots) + " slots of " + std::to_string(slot_bytes) +

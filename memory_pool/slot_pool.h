@@ -20,10 +20,10 @@ namespace ringpipe {
 // back-pressure, never an error. One thread at a time.
 class SlotPool {
  public:
-  // `slot_bytes` is a multiple of 64; the memory is `allocator`'s.
+  // `slot_bytes` is a multiple of 64; the memory is `source`'s.
   // kResourceExhausted where memory, or the permission to pin it, is short.
   static Result<std::unique_ptr<SlotPool>> Create(Rails rails,
-                                                  verbs::Device& allocator,
+                                                  MemorySource& source,
                                                   std::size_t slot_bytes,
                                                   int slots);
 
@@ -42,14 +42,14 @@ class SlotPool {
   const RailKeys& lkeys() const { return registration_.lkeys(); }
 
  private:
-  SlotPool(verbs::Allocation memory, Registration registration,
-           std::size_t slot_bytes, int slots)
+  SlotPool(Allocation memory, Registration registration, std::size_t slot_bytes,
+           int slots)
       : memory_(std::move(memory)),
         registration_(std::move(registration)),
         slot_bytes_(slot_bytes),
         list_(slots) {}
 
-  verbs::Allocation memory_;
+  Allocation memory_;
   Registration registration_;
   std::size_t slot_bytes_;
   SlotList list_;

@@ -11,8 +11,10 @@ struct Abilities {
   // A message arrives in the sender's memory, and the receiver reads it there;
   // the source is not free before that.
   bool reads_peer = false;
-  // A message can arrive in the user's memory, where that is registered.
+  // A message can arrive in the user's memory, where the connection reaches it.
   bool writes_peer = false;
+  // It reaches memory that ranks share, not that which is registered.
+  bool shares_memory = false;
   // The largest message that may be eager: it needs no receive, and its source
   // neither a slot nor registration.
   std::uint32_t eager_bytes = 0;

@@ -26,8 +26,7 @@ constexpr int kReasonPatienceMs = 300;
 
 Result<std::unique_ptr<Executor>> Executor::Create(
     std::vector<std::shared_ptr<verbs::ProtectionDomain>> rails,
-    verbs::Device& allocator,
-    std::vector<std::unique_ptr<Transport>> transports,
+    MemorySource& source, std::vector<std::unique_ptr<Transport>> transports,
     const Options& options) {
   std::unique_ptr<Executor> executor(new Executor(options));
   executor->transports_ = std::move(transports);
@@ -38,7 +37,7 @@ Result<std::unique_ptr<Executor>> Executor::Create(
       std::max<std::size_t>((options.subchunk_bytes + 63) / 64 * 64, 64);
   RINGPIPE_ASSIGN_OR_RETURN(
       state.pool,
-      SlotPool::Create(state.rails, allocator, slot_bytes, options.slots));
+      SlotPool::Create(state.rails, source, slot_bytes, options.slots));
   state.slot_bytes.assign(options.slots, 0);
   state.connections.assign(options.size, nullptr);
   executor->abilities_.assign(options.size, {});

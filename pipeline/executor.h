@@ -56,13 +56,12 @@ class Executor final : private Connection::Events {
     std::function<void(const std::string&)> on_notice;
   };
 
-  // Allocates the slots, in memory of `allocator`'s, and registers them with
+  // Allocates the slots, in memory of `source`'s, and registers them with
   // the rails. The transports together have a connection to every other rank;
   // they are to be connected before the first Run.
   static Result<std::unique_ptr<Executor>> Create(
       std::vector<std::shared_ptr<verbs::ProtectionDomain>> rails,
-      verbs::Device& allocator,
-      std::vector<std::unique_ptr<Transport>> transports,
+      MemorySource& source, std::vector<std::unique_ptr<Transport>> transports,
       const Options& options);
   ~Executor();
   Executor(const Executor&) = delete;

@@ -21,6 +21,7 @@ struct UserBuffer {
   std::uintptr_t base = 0;
   bool registered = false;
   RailKeys lkeys = {};  // where registered
+  bool shared = false;  // with the ranks of this host
 };
 
 // One collective call on one rank, ready to run.

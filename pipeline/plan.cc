@@ -36,6 +36,7 @@ class Compiler {
     int slot_of = -1;  // the step in whose slot its value is; -1: in memory
     int writer = -1;   // the last step that writes it in memory
     std::vector<int> memory_readers;  // that read it in memory since
+    std::vector<int> sent_to;         // the peers that have got it
   };
 
   Status Bad(const Transfer& transfer, const std::string& why) const {
@@ -71,11 +72,15 @@ class Compiler {
                : place;
   }
 
-  // Of the place as the schedule names it: in place, input and output need not
-  // be registered alike (one may be a part of the other).
-  bool Registered(Place place) const {
-    return place.buffer == Buffer::kInput ? options_.input_registered
-                                          : options_.output_registered;
+  // Whether the connection to the peer reaches the memory of the place as the
+  // schedule names it: in place, input and output need not be registered alike
+  // (one may be a part of the other).
+  bool Reaches(int peer, Place place) const {
+    const bool input = place.buffer == Buffer::kInput;
+    if (AbilitiesOf(peer).shares_memory) {
+      return input ? options_.input_shared : options_.output_shared;
+    }
+    return input ? options_.input_registered : options_.output_registered;
   }
 
   // Whether writing the place waits for a send to end.
@@ -113,10 +118,10 @@ class Compiler {
     }
     const int index = static_cast<int>(plan_.steps.size());
     plan_.steps.emplace_back().transfer = transfer;
-    plan_.steps.back().received_first = transfer.peer < rank_;
     ends_after_send_.push_back(transfer.kind == Transfer::Kind::kSend);
     const bool first = !local && AddToPeer(transfer);
     if (transfer.reads()) {
+      OrderOperands(plan_.steps.back(), source);
       Read(index, source, first);
     }
     if (transfer.writes()) {
@@ -141,12 +146,27 @@ class Compiler {
                                       : options_.abilities[peer];
   }
 
-  // Whether the value that the current transfer writes is sent later.
-  bool SentLater(Place place) const {
+  // Whether the two ranks exchange values: what is reduced here went to the
+  // peer, which does the same.
+  void OrderOperands(Step& step, Place source) {
+    const int peer = step.transfer.peer;
+    std::vector<int>& sent_to = history_[source].sent_to;
+    if (step.transfer.kind == Transfer::Kind::kSend) {
+      sent_to.push_back(peer);
+    } else if (step.transfer.kind == Transfer::Kind::kReceiveReduce) {
+      step.received_first =
+          peer < rank_ && std::count(sent_to.begin(), sent_to.end(), peer) > 0;
+    }
+  }
+
+  // Whether the value that the current transfer writes is sent later by a
+  // connection that does not reach it in memory.
+  bool SentLaterFromSlot(Place place) const {
     for (std::size_t i = next_; i < schedule_.transfers.size(); ++i) {
       const Transfer& later = schedule_.transfers[i];
       if (later.kind == Transfer::Kind::kSend &&
-          Canonical(later.source) == place) {
+          Canonical(later.source) == place &&
+          !Reaches(later.peer, later.source)) {
         return true;
       }
       if (later.writes() && Canonical(later.target) == place) {
@@ -171,48 +191,61 @@ class Compiler {
       WaitFor(history.writer, index, /*write=*/false);
     }
     history.memory_readers.push_back(index);
+    const int peer = step.transfer.peer;
     if (step.transfer.kind == Transfer::Kind::kSend &&
-        !Registered(step.transfer.source)) {
-      step.eager =
-          first && options_.on_host && peers_[step.transfer.peer].eager;
-      step.registers = !step.eager && options_.register_sends;
+        !Reaches(peer, step.transfer.source)) {
+      step.eager = first && options_.on_host && peers_[peer].eager;
+      step.registers = !step.eager && options_.register_sends &&
+                       !AbilitiesOf(peer).shares_memory;
       step.takes_slot = step.copies_in = !step.eager && !step.registers;
     }
   }
 
-  // Whether what is received goes straight to user memory.
+  // Whether the peer can write the target itself.
+  bool CanArriveIn(const Step& step) const {
+    return AbilitiesOf(step.transfer.peer).writes_peer &&
+           Reaches(step.transfer.peer, step.transfer.target);
+  }
+
+  // Where what is received arrives, and whether it (or what is reduced with it)
+  // goes straight to user memory.
   void ChooseWay(Step& step, const History& history, Place target) {
-    using Arrival = Step::Arrival;
-    const bool registered = Registered(step.transfer.target);
+    const bool copies = step.transfer.kind == Transfer::Kind::kReceiveCopy;
+    const int peer = step.transfer.peer;
     // Whoever waits for this rank's sends may be the one that it waits for.
     const bool may_wait = options_.direct_over_sent || !WaitsForSend(history);
-    if (step.arrival == Arrival::kInSlot &&
-        step.transfer.kind == Transfer::Kind::kReceiveCopy) {
-      // An eager message is copied by this rank.
-      const int peer = step.transfer.peer;
-      step.in_memory = AbilitiesOf(peer).writes_peer && registered &&
-                       may_wait && (options_.on_host || !peers_[peer].eager);
-      if (step.in_memory) {
-        step.arrival = Arrival::kInTarget;
-      }
+    // An eager message is copied by this rank.
+    if (copies && may_wait && CanArriveIn(step) &&
+        (options_.on_host || !peers_[peer].eager)) {
+      step.in_memory = true;
+      step.arrival = Step::Arrival::kInTarget;
       return;
     }
+    LeaveAtPeer(step);
+    const bool at_peer = step.arrival == Step::Arrival::kAtPeer;
     // The sender's memory is held meanwhile; a slot keeps nobody waiting.
-    step.in_memory = options_.on_host && (registered || !SentLater(target)) &&
-                     (may_wait || step.arrival == Arrival::kInSlot);
+    step.in_memory = options_.on_host && (at_peer || !copies) &&
+                     !SentLaterFromSlot(target) && (may_wait || !at_peer);
+  }
+
+  // Whoever can read it there.
+  void LeaveAtPeer(Step& step) const {
+    if (options_.on_host && AbilitiesOf(step.transfer.peer).reads_peer) {
+      step.arrival = Step::Arrival::kAtPeer;
+    }
   }
 
   void Write(int index, Place place) {
     Step& step = plan_.steps[index];
     History& history = history_[place];
     const bool receives = step.transfer.receives();
-    if (receives && options_.on_host &&
-        AbilitiesOf(step.transfer.peer).reads_peer) {
-      step.arrival = Step::Arrival::kAtPeer;
-    }
     if (place.buffer == Buffer::kScratch) {
+      if (receives) {
+        LeaveAtPeer(step);
+      }
       step.takes_slot = true;
       history.slot_of = index;
+      history.sent_to.clear();
       return;
     }
     step.to_memory = true;
@@ -232,7 +265,7 @@ class Compiler {
         WaitFor(reader, index, /*write=*/true);
       }
     }
-    history = {step.in_memory ? -1 : index, index, {}};
+    history = {step.in_memory ? -1 : index, index, {}, {}};
   }
 
   const Schedule& schedule_;

@@ -19,10 +19,11 @@ namespace ringpipe {
 // complete, so scratch places need no memory of their own: each write of one is
 // a new slot, held until its last reader is done.
 //
-// A slot is left out where it can be: a message lands in registered output
-// itself, a reduction writes its result there, and what lies in the peer's
-// memory is read from there. What has to be sent on from user memory must be
-// registered, so that otherwise there is a slot.
+// A slot is left out where it can be: a message lands in output itself where
+// the connection reaches it (it is registered, or shared), a reduction writes
+// its result there, and what lies in the peer's memory is read from there. What
+// has to be sent on from user memory must be reached by that connection, so
+// that otherwise there is a slot.
 struct Step {
   Transfer transfer;
 
@@ -39,9 +40,10 @@ struct Step {
   // --- Receives: where the message arrives.
   enum class Arrival { kInSlot, kInTarget, kAtPeer };
   Arrival arrival = Arrival::kInSlot;
-  // A reduction's first operand is what was received: that of the lower rank
-  // comes first, so that two ranks that exchange values get the same bits, also
-  // where the operation does not commute in all of them (+0 and -0, NaNs).
+  // A reduction's first operand is what was received: of two ranks that
+  // exchange values that of the lower comes first, so that both get the same
+  // bits, also where the operation does not commute in all of them (+0 and -0,
+  // NaNs).
   bool received_first = false;
 
   // The step in whose slot the source is; -1: in user memory.
@@ -88,9 +90,12 @@ struct Plan {
 struct PlanOptions {
   bool in_place = false;
   // The RDMA devices reach the buffer: it can be sent from, and received into
-  // messages that are the value of a place in output.
+  // messages that are the value of a place in output. The same for ranks of
+  // this host that share memory.
   bool input_registered = false;
   bool output_registered = false;
+  bool input_shared = false;
+  bool output_shared = false;
   // Sends from other user memory register what they send instead of copying it.
   bool register_sends = false;
   // A message may land in memory from which this rank has sent. It is then not

@@ -29,10 +29,14 @@ constexpr Place Scratch(int chunk) { return {Place::Buffer::kScratch, chunk}; }
 // One step of one rank. Two orders hold between transfers: those that touch the
 // same place take effect in schedule order, and those to (or from) the same
 // peer are in schedule order on the wire. Everything else may overlap.
+//
+// Of a reduction's two operands the source is the first; but where two ranks
+// exchange values (the source went to the peer, which reduces it as well), the
+// lower rank's is.
 struct Transfer {
   enum class Kind {
     kSend,           // source -> peer
-    kReceiveReduce,  // target = source OP received, the lower rank's first
+    kReceiveReduce,  // target = source OP received (see below)
     kReceiveCopy,    // target = received
     kLocalCopy,      // target = source
   };

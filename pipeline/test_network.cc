@@ -167,7 +167,9 @@ struct TestNetwork::Shared {
       return options.abilities(low, high);
     }
     std::mt19937_64 pair(options.seed * 1'000'003 + low * options.size + high);
-    return {pair() % 2 == 0, pair() % 2 == 0, kEagerSizes[pair() % 3]};
+    return {.reads_peer = pair() % 2 == 0,
+            .writes_peer = pair() % 2 == 0,
+            .eager_bytes = kEagerSizes[pair() % 3]};
   }
 
   const Options options;

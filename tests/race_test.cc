@@ -67,7 +67,7 @@ struct End {
   std::shared_ptr<verbs::ProtectionDomain> pd;
   std::shared_ptr<verbs::CompletionQueue> cq;
   std::unique_ptr<verbs::QueuePair> queue_pair;
-  verbs::Allocation memory;
+  Allocation memory;
   verbs::MemoryRegion region;
 };
 

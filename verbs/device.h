@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "base/memory_source.h"
 #include "base/status.h"
 #include "verbs/device_choice.h"
 #include "verbs/gid_choice.h"
@@ -49,13 +50,11 @@ struct DeviceInfo {
   std::string left_out;
 };
 
-class Allocation;
-
 // RAII over ibv_context; stands for one port of the device. Children
 // (protection domains, queues) keep it alive by shared_ptr, so destruction
 // order is never the caller's problem. Thread-safe. Not for use in a child
 // process after fork.
-class Device : public std::enable_shared_from_this<Device> {
+class Device final : public MemorySource {
  public:
   // Chooses by `request` (ChooseDevices says how) and opens: each port is a
   // Device with a context of its own, the fastest first. No HCA, or only ports
@@ -78,7 +77,7 @@ class Device : public std::enable_shared_from_this<Device> {
   static Result<std::shared_ptr<Device>> OpenSoftware(
       const std::shared_ptr<const Library>& soft, std::string reason);
 
-  ~Device();
+  ~Device() override;
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
 
@@ -86,12 +85,10 @@ class Device : public std::enable_shared_from_this<Device> {
   const Library& library() const { return *library_; }
   ibv_context* context() const { return context_; }
 
-  // Zeroed memory of `bytes`, rounded up to whole pages, one at least. On the
-  // software device peers on this host can reach it; elsewhere it is in huge
-  // pages where the system has them. On a device that pins memory, a child
-  // process does not inherit it. kResourceExhausted if there is none. Slow
-  // path.
-  Result<Allocation> Allocate(std::size_t bytes);
+  // On the software device peers on this host can reach it; elsewhere it is in
+  // huge pages where the system has them. On a device that pins memory, a child
+  // process does not inherit it.
+  Result<Allocation> Allocate(std::size_t bytes) override;
 
   // Takes and acknowledges the asynchronous events that are there; never
   // blocks. kDeviceError names the first after which communication cannot go on
@@ -117,40 +114,14 @@ class Device : public std::enable_shared_from_this<Device> {
       DeviceInfo info, const AddressRequest& address,
       const std::string& sysfs_class);
 
-  friend class Allocation;
+  void Free(std::byte* data, std::size_t bytes) noexcept override;
+  void Keep(std::byte* data, std::size_t bytes) noexcept override;
 
   std::shared_ptr<const Library> library_;
   ibv_context* context_ = nullptr;
   DeviceInfo info_;
   std::mutex kept_mutex_;
-  std::vector<std::span<std::byte>> kept_;  // pages of ours, for Allocation
-};
-
-// Memory from Device::Allocate; frees itself. Move-only; keeps the device open.
-class Allocation {
- public:
-  Allocation() = default;  // none: data() is nullptr
-  Allocation(Allocation&& other) noexcept;
-  Allocation& operator=(Allocation&& other) noexcept;
-  ~Allocation();
-
-  std::byte* data() const { return data_; }
-  std::size_t bytes() const { return bytes_; }
-
-  // For memory that the device may still write: nobody else gets it before the
-  // device has closed, which is when it stops. Then this is none.
-  void KeepUntilTheDeviceCloses() noexcept;
-
- private:
-  friend class Device;
-  Allocation(std::shared_ptr<Device> device, std::byte* data,
-             std::size_t bytes);
-
-  void Free();
-
-  std::shared_ptr<Device> device_;
-  std::byte* data_ = nullptr;
-  std::size_t bytes_ = 0;
+  std::vector<std::span<std::byte>> kept_;  // pages of ours
 };
 
 }  // namespace ringpipe::verbs

@@ -116,9 +116,9 @@ class RailTransport final : public Transport {
   std::vector<std::unique_ptr<verbs::ConnectionManager>> managers_;
   std::vector<pollfd> descriptors_;
 
-  verbs::Allocation words_memory_;
+  Allocation words_memory_;
   Registration words_;
-  verbs::Allocation messages_memory_;
+  Allocation messages_memory_;
   Registration messages_;
 
   std::vector<std::unique_ptr<RailConnection>> connections_;

@@ -79,55 +79,24 @@ Result<Allocation> Device::Allocate(std::size_t bytes) {
   return Allocation(shared_from_this(), data, bytes);
 }
 
-Allocation::Allocation(std::shared_ptr<Device> device, std::byte* data,
-                       std::size_t bytes)
-    : device_(std::move(device)), data_(data), bytes_(bytes) {}
-
-Allocation::Allocation(Allocation&& other) noexcept
-    : device_(std::move(other.device_)),
-      data_(std::exchange(other.data_, nullptr)),
-      bytes_(std::exchange(other.bytes_, 0)) {}
-
-Allocation& Allocation::operator=(Allocation&& other) noexcept {
-  if (this != &other) {
-    Free();
-    device_ = std::move(other.device_);
-    data_ = std::exchange(other.data_, nullptr);
-    bytes_ = std::exchange(other.bytes_, 0);
-  }
-  return *this;
-}
-
-Allocation::~Allocation() { Free(); }
-
-void Allocation::KeepUntilTheDeviceCloses() noexcept {
-  // What the library allocated ends with its context.
-  if (data_ != nullptr && device_->library().allocate == nullptr) {
-    const std::lock_guard lock(device_->kept_mutex_);
-    try {
-      device_->kept_.emplace_back(data_, bytes_);
-    } catch (const std::bad_alloc&) {
-      // Nobody ever gets it.
-    }
-  }
-  data_ = nullptr;
-  bytes_ = 0;
-  device_.reset();
-}
-
-void Allocation::Free() {
-  if (data_ == nullptr) {
-    return;
-  }
-  const Library& library = device_->library();
-  if (library.allocate != nullptr) {
-    library.free(device_->context(), data_, bytes_);
+void Device::Free(std::byte* data, std::size_t bytes) noexcept {
+  if (library_->allocate != nullptr) {
+    library_->free(context_, data, bytes);
   } else {
-    munmap(data_, bytes_);
+    munmap(data, bytes);
   }
-  data_ = nullptr;
-  bytes_ = 0;
-  device_.reset();
+}
+
+void Device::Keep(std::byte* data, std::size_t bytes) noexcept {
+  if (library_->allocate != nullptr) {
+    return;  // it ends with the library's context
+  }
+  const std::lock_guard lock(kept_mutex_);
+  try {
+    kept_.emplace_back(data, bytes);
+  } catch (const std::bad_alloc&) {
+    // Nobody ever gets it.
+  }
 }
 
 }  // namespace ringpipe::verbs

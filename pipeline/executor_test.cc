@@ -9,6 +9,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -24,7 +25,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-Status Register(const ProtectionDomains& rails, std::vector<float>& values,
+Status Register(const ProtectionDomains& rails, std::span<float> values,
                 Registration& registration) {
   RINGPIPE_ASSIGN_OR_RETURN(
       registration,
@@ -33,10 +34,29 @@ Status Register(const ProtectionDomains& rails, std::vector<float>& values,
   return Status::Ok();
 }
 
+// `count` floats: of `shared`, where there is such.
+class Floats {
+ public:
+  Floats(MemorySource* shared, std::size_t count)
+      : own_(shared == nullptr ? count : 0) {
+    values_ = own_;
+    if (shared != nullptr) {
+      memory_ = shared->Allocate(count * sizeof(float)).value();
+      values_ = {reinterpret_cast<float*>(memory_.data()), count};
+    }
+  }
+  std::span<float> get() const { return values_; }
+
+ private:
+  std::vector<float> own_;
+  Allocation memory_;
+  std::span<float> values_;
+};
+
 // What one rank gives to an allreduce.
 struct Buffers {
-  std::vector<float> input;
-  std::vector<float> output;
+  std::span<float> input;
+  std::span<float> output;
   Registration input_registration;
   Registration output_registration;
 };
@@ -65,25 +85,31 @@ std::vector<Status> AllReduce(
     milliseconds timeout,
     const OptionsOfRank& options_of = [](int) { return PlanOptions(); },
     int calls = 1) {
+  const std::uint64_t sequence = job.TakeSequence(calls);
   return job.OnAll([&](int rank) -> Status {
     const auto host = CreateHostAccelerator();
     PlanOptions options = options_of(rank);
     options.abilities = job.executor(rank).abilities();
     options.direct_over_sent = info.direct_over_sent;
+    // Where ranks share memory, what is registered stands for what is shared.
+    MemorySource* const shared = job.shared_memory(rank);
+    options.input_shared = shared != nullptr && options.input_registered;
+    options.output_shared = shared != nullptr && options.output_registered;
     RINGPIPE_ASSIGN_OR_RETURN(const Plan plan,
                               Compile(info.algorithm(rank, job.size(), 0), rank,
                                       job.size(), options));
+    const Floats input(options.input_shared ? shared : nullptr, count);
+    const Floats output(options.output_shared ? shared : nullptr, count);
     for (int call = 0; call < calls; ++call) {
-      Buffers buffers;
-      buffers.output.assign(count, -1);
-      buffers.input.assign(count, static_cast<float>(rank + 1 + call));
-      if (options.in_place) {
-        buffers.output = buffers.input;
-      }
+      Buffers buffers = {input.get(), output.get(), {}, {}};
+      const auto value = static_cast<float>(rank + 1 + call);
+      std::fill(buffers.input.begin(), buffers.input.end(), value);
+      std::fill(buffers.output.begin(), buffers.output.end(),
+                options.in_place ? value : -1);
       Operation operation = MakeOperation(
           plan, options.in_place ? buffers.output.data() : buffers.input.data(),
           buffers.output.data(), count, depth, host.get(), timeout);
-      operation.digest.sequence = call;
+      operation.digest.sequence = sequence + call;
       RINGPIPE_RETURN_IF_ERROR(
           Register(job.rails(rank), options, buffers, operation));
       if (options.in_place) {
@@ -91,8 +117,8 @@ std::vector<Status> AllReduce(
       }
       RINGPIPE_RETURN_IF_ERROR(job.executor(rank).Run(operation));
       const int sum = job.size() * (job.size() + 1) / 2 + job.size() * call;
-      if (buffers.output !=
-          std::vector<float>(count, static_cast<float>(sum))) {
+      if (std::count(buffers.output.begin(), buffers.output.end(),
+                     static_cast<float>(sum)) != static_cast<int>(count)) {
         return {StatusCode::kInternal, "wrong result"};
       }
     }
@@ -114,7 +140,8 @@ struct Case {
 };
 
 std::string NameOf(const ::testing::TestParamInfo<Case>& info) {
-  constexpr const char* kWays[] = {"rails", "test_network", "both"};
+  constexpr const char* kWays[] = {"rails", "test_network", "both",
+                                   "host_memory", "host_and_test_network"};
   return std::string(kWays[static_cast<int>(info.param.way)]) + "_" +
          std::to_string(info.param.size) + "ranks_" +
          std::to_string(info.param.depth) + "deep_seed" +
@@ -157,7 +184,11 @@ const auto kSizes = ::testing::Values(
     Case{2, 4, 2, Way::kTestNetwork}, Case{3, 2, 3, Way::kTestNetwork},
     Case{5, 1, 4, Way::kTestNetwork}, Case{8, 4, 5, Way::kTestNetwork},
     Case{3, 2, 6, Way::kBoth}, Case{4, 1, 7, Way::kBoth},
-    Case{8, 4, 8, Way::kBoth});
+    Case{8, 4, 8, Way::kBoth}, Case{2, 1, 1, Way::kHostMemory},
+    Case{2, 4, 2, Way::kHostMemory}, Case{3, 2, 3, Way::kHostMemory},
+    Case{5, 1, 4, Way::kHostMemory}, Case{8, 4, 5, Way::kHostMemory},
+    Case{4, 2, 6, Way::kHostAndTestNetwork},
+    Case{5, 3, 7, Way::kHostAndTestNetwork});
 
 INSTANTIATE_TEST_SUITE_P(Sizes, SlotsTest, kSizes, NameOf);
 
@@ -293,7 +324,7 @@ TEST(ExecutorTest, RanksThatReadEachOtherExchangeOnePlace) {
 }
 
 TEST(ExecutorTest, DigestsThatDifferAreAMismatchAtBothEnds) {
-  for (const Way way : {Way::kRails, Way::kTestNetwork}) {
+  for (const Way way : {Way::kRails, Way::kTestNetwork, Way::kHostMemory}) {
     for (const std::uint32_t message_bytes : {0, 64}) {
       Job job({.way = way});
       const AlgorithmInfo ring = AlgorithmFor(Collective::kAllReduce, 1 << 20);
@@ -411,7 +442,8 @@ INSTANTIATE_TEST_SUITE_P(Sizes, AcceleratorTest,
                          ::testing::Values(Case{2, 2, 0}, Case{3, 4, 9},
                                            Case{4, 1, 0},
                                            Case{3, 4, 2, Way::kTestNetwork},
-                                           Case{4, 2, 3, Way::kBoth}),
+                                           Case{4, 2, 3, Way::kBoth},
+                                           Case{4, 2, 4, Way::kHostMemory}),
                          NameOf);
 
 }  // namespace

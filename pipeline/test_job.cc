@@ -4,15 +4,22 @@
 
 #include <utility>
 
+#include "pipeline/host/host_transport.h"
 #include "verbs/device.h"
 #include "verbs/soft/soft_library.h"
 
 namespace ringpipe {
 namespace {
 
+bool OnHost(Way way) {
+  return way == Way::kHostMemory || way == Way::kHostAndTestNetwork;
+}
+
 // Which two ranks the test network connects.
 bool ByTestNetwork(Way way, int a, int b) {
-  return way == Way::kTestNetwork || (way == Way::kBoth && (a + b) % 2 != 0);
+  return way == Way::kTestNetwork ||
+         ((way == Way::kBoth || way == Way::kHostAndTestNetwork) &&
+          (a + b) % 2 != 0);
 }
 
 }  // namespace
@@ -88,18 +95,7 @@ void Job::Create(int rank, const Options& options) {
       SoftRails(options.rails, options.seed == 0 ? 0 : options.seed + rank);
   self.abort = AbortSignal::Create().value();
   self.check = std::make_unique<CallCheck>(rank, &DescribeForTest);
-  std::vector<std::unique_ptr<Transport>> transports;
-  if (options.way != Way::kTestNetwork) {
-    RailTransport::Options rails = RailOptions(
-        rank, options.size, options.rails, *self.check, options.way);
-    rails.receives = options.slots;
-    transports.push_back(
-        RailTransport::Create(self.rails, self.rails[0]->device(), rails)
-            .value());
-  }
-  if (options.way != Way::kRails) {
-    transports.push_back(network_.Create(rank, *self.check));
-  }
+  auto transports = Transports(rank, options);
   Executor::Options executor;
   executor.rank = rank;
   executor.size = options.size;
@@ -114,21 +110,58 @@ void Job::Create(int rank, const Options& options) {
       static_cast<void>(other.abort->Raise(reason));
     }
   };
-  self.executor = Executor::Create(self.rails, *self.rails[0]->device(),
-                                   std::move(transports), executor)
-                      .value();
+  MemorySource& source = self.shared != nullptr
+                             ? static_cast<MemorySource&>(*self.shared)
+                             : *self.rails[0]->device();
+  self.executor =
+      Executor::Create(self.rails, source, std::move(transports), executor)
+          .value();
+}
+
+std::vector<std::unique_ptr<Transport>> Job::Transports(
+    int rank, const Options& options) {
+  Rank& self = ranks_[rank];
+  const Way way = options.way;
+  std::vector<std::unique_ptr<Transport>> transports;
+  if (OnHost(way)) {
+    HostTransport::Options host;
+    host.rank = rank;
+    host.size = options.size;
+    host.job_key = "a job of tests";
+    host.check = self.check.get();
+    for (int peer = 0; peer < options.size; ++peer) {
+      host.local.push_back(peer != rank && !ByTestNetwork(way, rank, peer));
+    }
+    auto region = HostTransport::CreateRegion(rank, options.size).value();
+    self.shared = region;
+    transports.push_back(HostTransport::Create(host, region).value());
+  }
+  if (way == Way::kRails || way == Way::kBoth) {
+    RailTransport::Options rails =
+        RailOptions(rank, options.size, options.rails, *self.check, way);
+    rails.receives = options.slots;
+    transports.push_back(
+        RailTransport::Create(self.rails, self.rails[0]->device(), rails)
+            .value());
+  }
+  if (way != Way::kRails && way != Way::kHostMemory) {
+    transports.push_back(network_.Create(rank, *self.check));
+  }
+  return transports;
 }
 
 void Job::Connect(std::size_t transport) {
-  for (int rank = 0; rank < size(); ++rank) {
+  // At the same time, as some need.
+  const auto statuses = OnAll([&](int rank) {
     std::vector<std::string> addresses;
     for (int peer = 0; peer < size(); ++peer) {
       addresses.push_back(
           ranks_[peer].executor->transports()[transport]->AddressFor(rank));
     }
-    const Status status =
-        ranks_[rank].executor->transports()[transport]->Connect(
-            addresses, Deadline::After(std::chrono::milliseconds(5000)), -1);
+    return ranks_[rank].executor->transports()[transport]->Connect(
+        addresses, Deadline::After(std::chrono::milliseconds(5000)), -1);
+  });
+  for (const Status& status : statuses) {
     EXPECT_TRUE(status.ok()) << status.ToString();
   }
 }

@@ -10,9 +10,11 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "pipeline/executor.h"
+#include "pipeline/host/region.h"
 #include "pipeline/rails/rail_transport.h"
 #include "pipeline/test_network.h"
 
@@ -27,8 +29,15 @@ using ProtectionDomains = std::vector<std::shared_ptr<verbs::ProtectionDomain>>;
 // `count` rails, each the software device.
 ProtectionDomains SoftRails(int count, std::uint64_t adversary_seed);
 
-// kBoth: to some peers by one, to some by the other.
-enum class Way { kRails, kTestNetwork, kBoth };
+// kBoth: to some peers by rails, to some by the test network;
+// kHostAndTestNetwork likewise.
+enum class Way {
+  kRails,
+  kTestNetwork,
+  kBoth,
+  kHostMemory,
+  kHostAndTestNetwork,
+};
 
 // By every rail to everyone whom the test network does not connect.
 RailTransport::Options RailOptions(int rank, int size, int rails,
@@ -55,7 +64,13 @@ class Job {
   explicit Job(const Options& options);
 
   const ProtectionDomains& rails(int rank) const { return ranks_[rank].rails; }
+  // What a rank shares with those of its host; nullptr over other ways.
+  MemorySource* shared_memory(int rank) { return ranks_[rank].shared.get(); }
   int size() const { return static_cast<int>(ranks_.size()); }
+  // The sequence number of the first of so many calls to come.
+  std::uint64_t TakeSequence(int calls) {
+    return std::exchange(next_sequence_, next_sequence_ + calls);
+  }
   Executor& executor(int rank) { return *ranks_[rank].executor; }
 
   // `body(rank)` on a thread for each rank.
@@ -75,16 +90,20 @@ class Job {
  private:
   struct Rank {
     ProtectionDomains rails;
+    std::shared_ptr<Region> shared;
     std::unique_ptr<AbortSignal> abort;
     std::unique_ptr<CallCheck> check;
     std::unique_ptr<Executor> executor;
   };
 
   void Create(int rank, const Options& options);
+  std::vector<std::unique_ptr<Transport>> Transports(int rank,
+                                                     const Options& options);
   void Connect(std::size_t transport);
 
   TestNetwork network_;
   std::vector<Rank> ranks_;
+  std::uint64_t next_sequence_ = 0;
 };
 
 }  // namespace ringpipe

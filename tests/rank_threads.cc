@@ -14,8 +14,9 @@
 namespace ringpipe::testing {
 namespace {
 
-// "rails", "test_network", or "both": some ranks are connected by one and some
-// by the other.
+// "rails", "test_network", "host_memory"; or "both" or "host_and_test_network":
+// some ranks are connected by the test network and some by rails, or through
+// host memory.
 std::string Ways() {
   const char* const ways = std::getenv("TEST_CONNECTIONS");
   return ways == nullptr ? "rails" : ways;
@@ -23,14 +24,14 @@ std::string Ways() {
 
 std::shared_ptr<TransportFactory> NetworkOfTest(int size) {
   const std::string ways = Ways();
-  if (ways == "rails") {
+  if (ways == "rails" || ways == "host_memory") {
     return nullptr;
   }
   static std::atomic<std::uint64_t> seed = 0;
   TestNetwork::Options options;
   options.size = size;
   options.seed = ++seed;
-  if (ways == "both") {
+  if (ways != "test_network") {
     options.connects = [](int a, int b) { return (a + b) % 2 != 0; };
   }
   return std::make_shared<TestNetwork>(options);
@@ -60,7 +61,11 @@ CommunicatorOptions RankOptions(int rank, int size, const std::string& job) {
   options.size = size;
   options.job_id = job;
   options.root = "unix:@" + job;
-  options.environment.device = "soft";
+  if (Ways().starts_with("host")) {
+    options.environment.host_memory = "auto";
+  } else {
+    options.environment.device = "soft";
+  }
   options.environment.log_level = LogLevel::kError;
   return options;
 }

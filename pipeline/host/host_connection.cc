@@ -118,16 +118,17 @@ void HostConnection::Begin(const Call& call) {
 }
 
 bool HostConnection::CanExpect() const {
-  return expects_eager_ || !expected_[At(expects_ + 1)].open;
+  return expects_eager_ || expected_[At(expects_ + 1)].number == 0;
 }
 
 void HostConnection::Expect(Instance instance, const Memory& target) {
   if (std::exchange(expects_eager_, false)) {
-    eager_ = {instance, target, true};
+    eager_ = {instance, target, kEager};
+    eager_arrived_ = false;
     return;
   }
   const std::uint64_t number = ++expects_;
-  expected_[At(number)] = {instance, target, true};
+  expected_[At(number)] = {instance, target, number};
   Inbox::Target& place = out_->targets[At(number)];
   place.offset =
       target.data == nullptr
@@ -148,7 +149,7 @@ const Inbox::Target* HostConnection::PeersTarget() const {
 bool HostConnection::HasRoom() const {
   const std::uint64_t taken =
       std::min(in_->taken.load(std::memory_order_acquire), sent_);
-  return sent_ + 1 - taken <= kWindow && !sends_[At(sent_ + 1)].open;
+  return sent_ + 1 - taken <= kWindow && sends_[At(sent_ + 1)].number == 0;
 }
 
 // Before the peer has begun the call, messages are left where they lie: it can
@@ -179,7 +180,7 @@ Result<bool> HostConnection::Send(Instance instance, const Memory& source) {
                   "a message to rank " + std::to_string(peer()) +
                       " lies in memory that the ranks do not share");
   }
-  sends_[At(sent_ + 1)] = {instance, true};
+  sends_[At(sent_ + 1)] = {instance, sent_ + 1};
   ++sending_;
   Say(*offset, source.bytes, /*in_target=*/false);
   return false;
@@ -223,14 +224,14 @@ void HostConnection::Say(std::uint64_t offset, std::uint32_t bytes,
 }
 
 Status HostConnection::Release(Instance instance) {
-  if (eager_.open && eager_.instance == instance) {
-    eager_.open = false;  // the line stays as it is until the next call
+  if (eager_.number != 0 && eager_.instance == instance) {
+    eager_.number = 0;  // the line stays as it is until the next call
     return Status::Ok();
   }
   for (std::uint64_t number = oldest_expected_ + 1; number <= taken_;
        ++number) {
-    Expected& expected = expected_[At(number)];
-    if (expected.open && expected.instance == instance) {
+    const Expected& expected = expected_[At(number)];
+    if (expected.number == number && expected.instance == instance) {
       Released(number);
       return Status::Ok();
     }
@@ -239,13 +240,17 @@ Status HostConnection::Release(Instance instance) {
 }
 
 void HostConnection::Released(std::uint64_t number) {
-  expected_[At(number)].open = false;
+  Close(number);
   out_->released[At(number)].store(number, std::memory_order_release);
+  NotifyPeer();
+}
+
+void HostConnection::Close(std::uint64_t number) {
+  expected_[At(number)].number = 0;
   while (oldest_expected_ < taken_ &&
-         !expected_[At(oldest_expected_ + 1)].open) {
+         expected_[At(oldest_expected_ + 1)].number != oldest_expected_ + 1) {
     ++oldest_expected_;
   }
-  NotifyPeer();
 }
 
 Result<bool> HostConnection::Push(Events& /*events*/) {
@@ -336,7 +341,7 @@ Result<bool> HostConnection::PollCall() {
 }
 
 Result<bool> HostConnection::PollEager(Events& events) {
-  if (!eager_.open || eager_.arrived) {
+  if (eager_.number == 0 || eager_arrived_) {
     return false;
   }
   const CallLine& line = peers_header_->calls[lines_.call() % 2];
@@ -350,14 +355,14 @@ Result<bool> HostConnection::PollEager(Events& events) {
   }
   const std::byte* data = bytes <= CallLine::kShort ? line.short_payload.data()
                                                     : line.long_payload.data();
-  eager_.arrived = true;
+  eager_arrived_ = true;
   if (eager_.target.data != nullptr) {
     if (bytes > eager_.target.bytes) {
       return WrongLength(bytes, eager_.target.bytes);
     }
     std::memcpy(eager_.target.data, data, bytes);
     data = eager_.target.data;
-    eager_.open = false;
+    eager_.number = 0;
   }
   RINGPIPE_RETURN_IF_ERROR(events.Arrived(eager_.instance, data, bytes));
   return true;
@@ -383,7 +388,8 @@ Result<bool> HostConnection::PollMessages(Events& events) {
 
 Status HostConnection::Take(Events& events, std::uint64_t number,
                             const Inbox::Message& message) {
-  const auto [instance, target, open, arrived] = expected_[At(number)];
+  const Instance instance = expected_[At(number)].instance;
+  const Memory target = expected_[At(number)].target;
   const std::uint64_t offset = message.offset;
   const std::uint32_t bytes = message.bytes;
   if (target.data != nullptr && bytes > target.bytes) {
@@ -404,7 +410,7 @@ Status HostConnection::Take(Events& events, std::uint64_t number,
     Released(number);
     return events.Arrived(instance, target.data, bytes);
   }
-  expected_[At(number)].open = false;
+  Close(number);
   return events.Arrived(instance, target.data, bytes);
 }
 
@@ -412,14 +418,14 @@ Result<bool> HostConnection::PollReleased(Events& events) {
   bool happened = false;
   for (std::uint64_t number = oldest_sending_ + 1; number <= sent_; ++number) {
     Sending& sending = sends_[At(number)];
-    if (sending.open &&
+    if (sending.number == number &&
         in_->released[At(number)].load(std::memory_order_acquire) == number) {
-      sending.open = false;
+      sending.number = 0;
       --sending_;
       happened = true;
       RINGPIPE_RETURN_IF_ERROR(events.Sent(sending.instance));
     }
-    if (!sending.open && number == oldest_sending_ + 1) {
+    if (sending.number != number && number == oldest_sending_ + 1) {
       ++oldest_sending_;
     }
   }

@@ -100,24 +100,25 @@ class HostConnection final : public Connection {
   void Wake();
 
  private:
-  // A message that the peer has to read.
+  // A message that the peer has to read, and its number; 0: none.
   struct Sending {
     Instance instance;
-    bool open = false;
+    std::uint64_t number = 0;
   };
   // One that is expected, until it was read.
   struct Expected {
     Instance instance;
     Memory target;
-    bool open = false;
-    bool arrived = false;
+    std::uint64_t number = 0;
   };
+  static constexpr std::uint64_t kEager = 1;  // has no number of the stream
 
   bool HasRoom() const;
   const Inbox::Target* PeersTarget() const;
   Result<bool> Write(const Inbox::Target& target, const Memory& source);
   void Say(std::uint64_t offset, std::uint32_t bytes, bool in_target);
   void Released(std::uint64_t number);
+  void Close(std::uint64_t number);
   void NotifyPeer();
 
   Result<bool> PollCall();
@@ -144,6 +145,7 @@ class HostConnection final : public Connection {
   bool sends_eagerly_ = false;
   bool expects_eager_ = false;
   Expected eager_;
+  bool eager_arrived_ = false;
 
   bool stalled_ = false;     // the last message did not go
   bool unnotified_ = false;  // the peer may sleep on what was written

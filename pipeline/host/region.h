@@ -23,8 +23,14 @@ class Region : public MemorySource {
     return r;
   }
   static std::shared_ptr<Region> AttachStub(FileDescriptor f, long hb) {
-    auto r = std::make_shared<Region>(); r->fd_ = std::move(f); r->header_bytes_ = hb; r->end_ = 1L << 32;
-    r->data_ = static_cast<std::byte*>(mmap(nullptr, 1L << 32, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, r->fd_.get(), 0)); return r;
+    auto r = std::make_shared<Region>();
+    r->fd_ = std::move(f);
+    r->header_bytes_ = hb;
+    r->end_ = 1L << 32;
+    r->data_ = static_cast<std::byte*>(
+        mmap(nullptr, 1L << 32, PROT_READ | PROT_WRITE,
+             MAP_SHARED | MAP_NORESERVE, r->fd_.get(), 0));
+    return r;
   }
   ~Region() { munmap(data_, 1L << 32); }
   std::byte* header() { return data_; }

@@ -1,8 +1,9 @@
 #pragma once
-#include <map>
 #include <sys/syscall.h>
 #include <unistd.h>
+
 #include <cstdio>
+#include <map>
 #include <mutex>
 #include <span>
 #include <string>
@@ -28,7 +29,9 @@ class RegionExchange {
     static int n = 0;
     static std::mutex m;
     std::lock_guard l(m);
-    e->address_ = std::to_string(getpid()) + " " + std::to_string(own->fd()) + " " + std::to_string(wake) + " " + std::to_string(n++) + " " + std::to_string(own->header_bytes());
+    e->address_ = std::to_string(getpid()) + " " + std::to_string(own->fd()) +
+                  " " + std::to_string(wake) + " " + std::to_string(n++) + " " +
+                  std::to_string(own->header_bytes());
     All()[e->address_] = e.get();
     return e;
   }
@@ -38,8 +41,17 @@ class RegionExchange {
     std::vector<RegionPeer> v(a.size());
     for (size_t i = 0; i < a.size(); ++i)
       if (!a[i].empty()) {
-      int pid, fd, wake, x; long hb; sscanf(a[i].c_str(), "%d %d %d %d %ld", &pid, &fd, &wake, &x, &hb);
-      if (pid != getpid()) { int p = syscall(SYS_pidfd_open, pid, 0); FileDescriptor f(syscall(SYS_pidfd_getfd, p, fd, 0)); v[i].wake = FileDescriptor(syscall(SYS_pidfd_getfd, p, wake, 0)); close(p); v[i].region = Region::AttachStub(std::move(f), hb); continue; }
+        int pid, fd, wake, x;
+        long hb;
+        sscanf(a[i].c_str(), "%d %d %d %d %ld", &pid, &fd, &wake, &x, &hb);
+        if (pid != getpid()) {
+          int p = syscall(SYS_pidfd_open, pid, 0);
+          FileDescriptor f(syscall(SYS_pidfd_getfd, p, fd, 0));
+          v[i].wake = FileDescriptor(syscall(SYS_pidfd_getfd, p, wake, 0));
+          close(p);
+          v[i].region = Region::AttachStub(std::move(f), hb);
+          continue;
+        }
         v[i].region = All()[a[i]]->own_;
         v[i].wake = FileDescriptor(dup(All()[a[i]]->wake_));
       }

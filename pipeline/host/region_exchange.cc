@@ -49,7 +49,7 @@ bool IsUnproven(const std::unique_ptr<RegionTrade>& trade) {
 }  // namespace
 
 Result<std::unique_ptr<RegionExchange>> RegionExchange::Create(
-    int rank, std::string job_key, std::shared_ptr<Region> own) {
+    int rank, std::string job_key, std::shared_ptr<Region> own, int wake) {
   RINGPIPE_ASSIGN_OR_RETURN(const Nonce nonce, RandomNonce());
   const std::string name = RandomName(nonce);
   FileDescriptor listener(
@@ -64,7 +64,7 @@ Result<std::unique_ptr<RegionExchange>> RegionExchange::Create(
                        "cannot listen for the ranks of this host", errno);
   }
   return std::unique_ptr<RegionExchange>(new RegionExchange(
-      RegionTraders{rank, std::move(job_key), std::move(own), {}}, name,
+      RegionTraders{rank, std::move(job_key), std::move(own), wake, {}}, name,
       std::move(listener)));
 }
 

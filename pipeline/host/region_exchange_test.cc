@@ -171,8 +171,7 @@ std::string Hello(int rank, Handshake& handshake) {
   return writer.Take();
 }
 
-// --- Ranks
-// ---------------------------------------------------------------------
+// --- Ranks -------------------------------------------------------------------
 
 class Ranks : public testing::TestWithParam<int> {};
 
@@ -276,8 +275,47 @@ TEST(RegionExchange, LeavesOutRanksOfOtherHosts) {
   EXPECT_EQ((*outcome)[2].region, nullptr);
 }
 
-// --- Strangers
-// -----------------------------------------------------------------
+// Two ranks, and what each sends for the other to wake it.
+std::pair<Outcome, Outcome> TradeWakes(int first, int second) {
+  const auto regions = std::array{Region::Create(kHeaderBytes).value(),
+                                  Region::Create(kHeaderBytes).value()};
+  const auto one = RegionExchange::Create(0, kKey, regions[0], first).value();
+  const auto other =
+      RegionExchange::Create(1, kKey, regions[1], second).value();
+  const std::vector<std::string> addresses = {one->Address(), other->Address()};
+  std::pair<Outcome, Outcome> outcomes = {Status(), Status()};
+  std::thread thread([&] { outcomes.first = one->Run(addresses, Soon(), -1); });
+  outcomes.second = other->Run(addresses, Soon(), -1);
+  thread.join();
+  return outcomes;
+}
+
+TEST(Wake, OfEachRankIsTheOthers) {
+  const FileDescriptor first(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  const FileDescriptor second(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  const auto [one, other] = TradeWakes(first.get(), second.get());
+  ASSERT_TRUE(one.ok() && other.ok());
+  EXPECT_FALSE(IsReadable(second, 0));
+  eventfd_write((*one)[1].wake.get(), 1);
+  EXPECT_TRUE(IsReadable(second, 0));
+  EXPECT_FALSE(IsReadable(first, 0));
+  eventfd_write((*other)[0].wake.get(), 1);
+  EXPECT_TRUE(IsReadable(first, 0));
+}
+
+// To write to a pipe may raise SIGPIPE.
+TEST(Wake, ThatIsNoEventfdOrIsMissingIsRefused) {
+  const FileDescriptor wake(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  int ends[2];
+  ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
+  const FileDescriptor reads(ends[0]), writes(ends[1]);
+  for (const int bad : {writes.get(), -1}) {
+    EXPECT_EQ(TradeWakes(wake.get(), bad).first.status().code(),
+              StatusCode::kMismatch);
+  }
+}
+
+// --- Strangers ---------------------------------------------------------------
 
 TEST(Stranger, WithAnotherKeyGetsNothingAndTheRanksGetTheirs) {
   Host host(2);
@@ -456,8 +494,7 @@ TEST(Strangers, WhoFloodKeepNobodyWaiting) {
   EXPECT_GT(host[7].exchange->strangers(), 0u);
 }
 
-// --- What ends it early
-// --------------------------------------------------------
+// --- What ends it early ------------------------------------------------------
 
 TEST(RegionExchange, NamesTheRanksThatDoNotCome) {
   Host host(4);

@@ -126,8 +126,7 @@ TEST(Attach, RefusesAShorterHeaderAlsoWhereItIsMappedAlready) {
   EXPECT_EQ(peer.status().code(), StatusCode::kInvalidArgument);
 }
 
-// --- Offsets
-// -------------------------------------------------------------------
+// --- Offsets -----------------------------------------------------------------
 
 TEST(OffsetOf, IsOfWhatLiesWhollyInTheMemoryThatIsThere) {
   const auto region = NewRegion();
@@ -187,8 +186,7 @@ TEST(At, OfAFileLongerThanTheMappingIsNothing) {
   EXPECT_TRUE(region->Allocate(kPageBytes).ok());
 }
 
-// --- Memory
-// -------------------------------------------------------------------
+// --- Memory ------------------------------------------------------------------
 
 TEST(Allocate, GivesPagesThatAreThere) {
   const auto region = NewRegion();
@@ -260,8 +258,7 @@ TEST(Allocate, IsForAnyThread) {
   EXPECT_EQ(BytesInMemory(*region), kHeaderBytes);
 }
 
-// --- Whom it is kept from
-// -----------------------------------------------------
+// --- Whom it is kept from ----------------------------------------------------
 
 TEST(Region, IsNotInAChildWhoCanDoNothingToIt) {
   auto region = NewRegion();

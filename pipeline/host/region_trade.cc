@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -27,6 +28,13 @@ constexpr int kPeerPidfd = 77;  // SO_PEERPIDFD
 
 bool OutOfDescriptors(int error) {
   return error == EMFILE || error == ENFILE || error == ENOMEM;
+}
+
+// Whether to write to it can do no worse than fail or wait: an eventfd or
+// another anonymous inode. A pipe might raise SIGPIPE, a file fill up.
+bool IsHarmless(const FileDescriptor& wake) {
+  struct stat info;
+  return fstat(wake.get(), &info) == 0 && (info.st_mode & S_IFMT) == 0;
 }
 
 }  // namespace
@@ -70,7 +78,7 @@ RegionTrade::RegionTrade(const RegionTraders& traders, FileDescriptor socket)
 
 Status RegionTrade::Advance() {
   std::array<char, kMostMessageBytes> buffer;
-  std::array<FileDescriptor, 1> files;
+  Files files;
   const ReceivedMessage received =
       ReceiveMessage(socket(), buffer,
                      proven() ? std::span(files) : std::span<FileDescriptor>());
@@ -89,11 +97,11 @@ Status RegionTrade::Advance() {
   if (!proven()) {
     return TakeHandshake(message);
   }
-  if (received.files == 0 && received.lost_files) {
+  if (received.lost_files && received.files < files.size()) {
     return WithPeer(ErrnoStatus(StatusCode::kResourceExhausted,
                                 "cannot take its shared memory", EMFILE));
   }
-  return TakeRegion(message, std::move(files[0]));
+  return TakeRegion(message, std::move(files));
 }
 
 Status RegionTrade::StartHandshake(Handshake::Role role) {
@@ -151,8 +159,10 @@ Status RegionTrade::TakeHandshake(std::string_view message) {
   return Status::Ok();
 }
 
-Status RegionTrade::TakeRegion(std::string_view message, FileDescriptor file) {
-  if (message != kRegionMessage || !file) {
+Status RegionTrade::TakeRegion(std::string_view message, Files files) {
+  auto& [file, wake] = files;
+  const bool wakes = traders_.wake >= 0;
+  if (message != kRegionMessage || !file || (wakes && !IsHarmless(wake))) {
     return WithPeer({StatusCode::kMismatch,
                      "it did not send its shared memory; do all ranks run the "
                      "same version of ringpipe?"});
@@ -163,6 +173,9 @@ Status RegionTrade::TakeRegion(std::string_view message, FileDescriptor file) {
     return WithPeer(region.status());
   }
   result_.region = std::move(region).value();
+  if (wakes) {
+    result_.wake = std::move(wake);
+  }
   state_ = State::kDone;
   return Status::Ok();
 }
@@ -205,8 +218,9 @@ void RegionTrade::Send(std::string_view message) {
 }
 
 void RegionTrade::SendRegion() {
-  const int file = traders_.region->fd();
-  if (!SendMessage(socket(), kRegionMessage, {&file, 1})) {
+  const std::array<int, 2> files = {traders_.region->fd(), traders_.wake};
+  if (!SendMessage(socket(), kRegionMessage,
+                   {files.data(), traders_.wake >= 0 ? 2u : 1u})) {
     state_ = State::kClosed;
   }
 }

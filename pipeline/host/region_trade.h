@@ -6,8 +6,11 @@
 //                                    <-    challenge
 //     proof                          ->
 //                                    <-    proof
-//     region, with the descriptor    ->
-//                                    <-    region, with the descriptor
+//     region, with its descriptors   ->
+//                                    <-    region, with its descriptors
+//
+// The descriptors are those of the region and, where the ranks trade such, of
+// the eventfd that wakes its owner.
 //
 // hello, challenge and proofs are those of auth/handshake.h, with the job's key
 // as secret. Bound into them are both ranks and the acceptor's address, so that
@@ -19,6 +22,7 @@
 
 #include <sys/types.h>
 
+#include <array>
 #include <memory>
 #include <optional>
 #include <string>
@@ -40,6 +44,9 @@ struct RegionPeer {
   // Readable once the process is dead. None where it is this process, or where
   // the kernel has none.
   FileDescriptor pidfd;
+  // To write to, which wakes it; none where the ranks trade none. A rank that
+  // breaks the rules may have sent one to which a write blocks.
+  FileDescriptor wake;
 };
 
 // Who a rank is, and whom it waits for: the same for all its trades.
@@ -47,6 +54,7 @@ struct RegionTraders {
   int rank;
   std::string job_key;
   std::shared_ptr<Region> region;
+  int wake;                            // -1: the ranks trade none
   std::vector<std::string> addresses;  // by rank; empty: nobody to trade with
 };
 
@@ -85,10 +93,12 @@ class RegionTrade {
   RegionPeer TakeResult() { return std::move(result_); }
 
  private:
+  using Files = std::array<FileDescriptor, 2>;  // the region's, to wake
+
   Status StartHandshake(Handshake::Role role);
   Status TakeHello(std::string_view message);
   Status TakeHandshake(std::string_view message);
-  Status TakeRegion(std::string_view message, FileDescriptor file);
+  Status TakeRegion(std::string_view message, Files files);
   Status OpenPidfd();
   void LearnPid();
   void Send(std::string_view message);

@@ -13,6 +13,7 @@
 #include "engine/culprit.h"
 #include "engine/registration_cost.h"
 #include "pipeline/host/host_transport.h"
+#include "pipeline/host/region_memory.h"
 #include "pipeline/host_accelerator.h"
 #include "pipeline/rails/rail_transport.h"
 #include "verbs/soft/soft_library.h"
@@ -194,8 +195,8 @@ Status Engine::MeetNeighbours(const std::vector<std::string>& hosts) {
 
 // Memory that ranks of this host can share, where there are such.
 std::shared_ptr<MemorySource> Engine::memory_source() const {
-  return region_ != nullptr ? std::shared_ptr<MemorySource>(region_)
-                            : rails_.allocator();
+  return region_ != nullptr ? std::make_shared<RegionMemory>(region_)
+                            : std::shared_ptr<MemorySource>(rails_.allocator());
 }
 
 Status Engine::CreateExecutor() {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "pipeline/host/host_transport.h"
+#include "pipeline/host/region_memory.h"
 #include "verbs/device.h"
 #include "verbs/soft/soft_library.h"
 
@@ -110,9 +111,8 @@ void Job::Create(int rank, const Options& options) {
       static_cast<void>(other.abort->Raise(reason));
     }
   };
-  MemorySource& source = self.shared != nullptr
-                             ? static_cast<MemorySource&>(*self.shared)
-                             : *self.rails[0]->device();
+  MemorySource& source =
+      self.shared != nullptr ? *self.shared : *self.rails[0]->device();
   self.executor =
       Executor::Create(self.rails, source, std::move(transports), executor)
           .value();
@@ -133,7 +133,7 @@ std::vector<std::unique_ptr<Transport>> Job::Transports(
       host.local.push_back(peer != rank && !ByTestNetwork(way, rank, peer));
     }
     auto region = HostTransport::CreateRegion(rank, options.size).value();
-    self.shared = region;
+    self.shared = std::make_shared<RegionMemory>(region);
     transports.push_back(HostTransport::Create(host, region).value());
   }
   if (way == Way::kRails || way == Way::kBoth) {

@@ -13,8 +13,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/memory_source.h"
 #include "pipeline/executor.h"
-#include "pipeline/host/region.h"
 #include "pipeline/rails/rail_transport.h"
 #include "pipeline/test_network.h"
 
@@ -90,7 +90,7 @@ class Job {
  private:
   struct Rank {
     ProtectionDomains rails;
-    std::shared_ptr<Region> shared;
+    std::shared_ptr<MemorySource> shared;
     std::unique_ptr<AbortSignal> abort;
     std::unique_ptr<CallCheck> check;
     std::unique_ptr<Executor> executor;

@@ -1,64 +1,114 @@
-#pragma once
-#include <sys/mman.h>
-#include <unistd.h>
+#ifndef RINGPIPE_PIPELINE_HOST_REGION_H_
+#define RINGPIPE_PIPELINE_HOST_REGION_H_
 
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
 #include <memory>
+#include <mutex>
 #include <optional>
 
 #include "base/file_descriptor.h"
-#include "base/memory_source.h"
+#include "base/mapping_registry.h"
+#include "base/range_allocator.h"
+#include "base/shared_file.h"
+#include "base/shared_mapping.h"
 #include "base/status.h"
+
 namespace ringpipe {
-class Region : public MemorySource {
+
+// The one memory that a rank shares with the ranks of its host: a file in
+// memory, mapped once in each process that knows it.
+//
+//   | header | what Allocate gives out | address space to grow into |
+//            file's end, of which limit_ is what is known ^
+//
+// The mapping is longer than the file, so that what the owner allocates later
+// appears at the peers by itself. Its pages exist before they are given out,
+// and nobody can shorten the file, so that no access raises SIGBUS. Children of
+// fork() do not have it; there nothing may be called but the destructor and
+// Free, which do nothing.
+//
+// Thread-safe.
+class Region {
  public:
-  static Result<std::shared_ptr<Region>> Create(std::size_t header_bytes) {
-    auto r = std::make_shared<Region>();
-    r->header_bytes_ = (header_bytes + 4095) / 4096 * 4096;
-    r->fd_ = FileDescriptor(memfd_create("x", MFD_CLOEXEC));
-    static_cast<void>(!ftruncate(r->fd_.get(), 1L << 32));
-    r->data_ = static_cast<std::byte*>(
-        mmap(nullptr, 1L << 32, PROT_READ | PROT_WRITE,
-             MAP_SHARED | MAP_NORESERVE, r->fd_.get(), 0));
-    r->end_ = (r->header_bytes_ + (2 << 20) - 1) / (2 << 20) * (2 << 20);
-    return r;
-  }
-  static std::shared_ptr<Region> AttachStub(FileDescriptor f, long hb) {
-    auto r = std::make_shared<Region>();
-    r->fd_ = std::move(f);
-    r->header_bytes_ = hb;
-    r->end_ = 1L << 32;
-    r->data_ = static_cast<std::byte*>(
-        mmap(nullptr, 1L << 32, PROT_READ | PROT_WRITE,
-             MAP_SHARED | MAP_NORESERVE, r->fd_.get(), 0));
-    return r;
-  }
-  ~Region() { munmap(data_, 1L << 32); }
-  std::byte* header() { return data_; }
+  // A new one, whose first `header_bytes` are zero and for the layout of
+  // others. kResourceExhausted where there is no memory for it.
+  static Result<std::shared_ptr<Region>> Create(std::size_t header_bytes);
+
+  // A peer's, by the descriptor that it sent. The same object for everybody in
+  // this process, the owner included. kInvalidArgument for a file that is no
+  // region, or one whose header is shorter; kResourceExhausted where it cannot
+  // be mapped.
+  static Result<std::shared_ptr<Region>> Attach(FileDescriptor file,
+                                                std::size_t header_bytes);
+
+  ~Region();
+  Region(const Region&) = delete;
+  Region& operator=(const Region&) = delete;
+
+  std::byte* header() const { return mapping_.data(); }
+  // Whole pages: as much as was asked for or more.
   std::size_t header_bytes() const { return header_bytes_; }
-  int fd() const { return fd_.get(); }
-  Result<Allocation> Allocate(std::size_t bytes) override {
-    bytes = (bytes + 4095) / 4096 * 4096;
-    if (bytes >= 2 << 20) end_ = (end_ + (2 << 20) - 1) / (2 << 20) * (2 << 20);
-    auto* p = data_ + end_;
-    end_ += bytes;
-    return Allocation(shared_from_this(), p, bytes);
-  }
-  void Free(std::byte* p, std::size_t n) noexcept override {
-    madvise(p, n, MADV_REMOVE);
-  }
-  void Keep(std::byte*, std::size_t) noexcept override {}
-  std::optional<std::uint64_t> OffsetOf(const void* p,
+
+  // What to send to a peer. Owner only.
+  int fd() const { return file_.get(); }
+
+  // Zeroed pages; from 2 MiB on aligned to that, and huge where the system
+  // gives such. kResourceExhausted where there are no more. Owner only.
+  Result<std::byte*> Allocate(std::size_t bytes);
+  // Gives the range, which Allocate returned for `bytes`, back to the system.
+  // Whoever still reads it reads zero.
+  void Free(std::byte* data, std::size_t bytes);
+
+  // Where [data, data + bytes) lies; nullopt: not wholly in the memory that is
+  // there. Gaps, such as what was freed, count as memory.
+  std::optional<std::uint64_t> OffsetOf(const void* data,
                                         std::uint64_t bytes) const {
-    auto o =
-        static_cast<std::uint64_t>(static_cast<const std::byte*>(p) - data_);
-    if (o > end_ || bytes > end_ - o) return std::nullopt;
-    return o;
+    const std::uint64_t offset = reinterpret_cast<std::uintptr_t>(data) -
+                                 reinterpret_cast<std::uintptr_t>(header());
+    const std::uint64_t limit = limit_.load(std::memory_order_relaxed);
+    // Memory before the region has a very large offset.
+    return bytes <= limit && offset <= limit - bytes ? std::optional(offset)
+                                                     : std::nullopt;
   }
-  std::byte* At(std::uint64_t o, std::uint64_t bytes) {
-    return o <= (1L << 32) && bytes <= (1L << 32) - o ? data_ + o : nullptr;
+
+  // The range at `offset`; nullptr where the file has none, or where this
+  // process has less address space for it than the owner.
+  std::byte* At(std::uint64_t offset, std::uint64_t bytes) {
+    const std::uint64_t limit = limit_.load(std::memory_order_relaxed);
+    if (bytes <= limit && offset <= limit - bytes) [[likely]] {
+      return header() + offset;
+    }
+    return AtEnd(offset, bytes);
   }
-  std::byte* data_;
-  std::size_t header_bytes_, end_;
-  FileDescriptor fd_;
+
+ private:
+  enum class Role { kOwner, kPeer };
+  using Registry = MappingRegistry<FileIdentity, Region>;
+
+  static Registry& ProcessRegistry();
+  static Result<std::shared_ptr<Region>> Map(Role role, FileDescriptor file,
+                                             std::size_t header_bytes);
+
+  Region(Role role, const FileIdentity& identity, FileDescriptor file,
+         SharedMapping mapping, std::size_t header_bytes);
+
+  std::byte* AtEnd(std::uint64_t offset, std::uint64_t bytes);
+  void RaiseLimit(std::uint64_t bytes);
+
+  const Role role_;
+  const FileIdentity identity_;
+  const FileDescriptor file_;
+  const SharedMapping mapping_;
+  const std::size_t header_bytes_;
+  // No more than the file's length nor the mapping's; only grows. The owner's
+  // is what it has allocated, whatever length a peer gave the file.
+  std::atomic<std::uint64_t> limit_;
+  std::mutex mutex_;
+  RangeAllocator ranges_;  // guarded by mutex_; the owner's
 };
+
 }  // namespace ringpipe
+
+#endif  // RINGPIPE_PIPELINE_HOST_REGION_H_

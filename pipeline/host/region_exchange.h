@@ -1,68 +1,97 @@
-#pragma once
-#include <sys/syscall.h>
-#include <unistd.h>
+#ifndef RINGPIPE_PIPELINE_HOST_REGION_EXCHANGE_H_
+#define RINGPIPE_PIPELINE_HOST_REGION_EXCHANGE_H_
 
-#include <cstdio>
-#include <map>
-#include <mutex>
+#include <poll.h>
+
+#include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "base/deadline.h"
+#include "base/file_descriptor.h"
+#include "base/status.h"
 #include "pipeline/host/region.h"
+#include "pipeline/host/region_trade.h"
+
 namespace ringpipe {
-struct RegionPeer {
-  std::shared_ptr<Region> region;
-  pid_t pid = 0;
-  FileDescriptor pidfd;
-  FileDescriptor wake;
-};
+
+// Gives the ranks of a host each other's regions, all at the same time: each
+// calls Create, tells the others its Address() in a way that they trust, and
+// calls Run. The lower rank of two connects to the higher.
+//
+// Strangers may connect as well, since the names of such sockets are seen by
+// everybody. They get nothing, and keep nobody waiting: where too many have
+// connected and proven nothing, whoever has most of these connections loses its
+// oldest. Should that hit a rank, it tries again. Not thread-safe.
 class RegionExchange {
  public:
+  // Listens from now on. `job_key`: what only ranks of the job know; `own`: the
+  // region that the others get; `wake`: an eventfd that they get with it, which
+  // outlives the exchange, or -1 on all ranks. Errors are of the system: no
+  // descriptor, no entropy.
   static Result<std::unique_ptr<RegionExchange>> Create(
-      int rank, std::string, std::shared_ptr<Region> own, int wake) {
-    auto e = std::make_unique<RegionExchange>();
-    e->own_ = own;
-    e->wake_ = wake;
-    (void)rank;
-    static int n = 0;
-    static std::mutex m;
-    std::lock_guard l(m);
-    e->address_ = std::to_string(getpid()) + " " + std::to_string(own->fd()) +
-                  " " + std::to_string(wake) + " " + std::to_string(n++) + " " +
-                  std::to_string(own->header_bytes());
-    All()[e->address_] = e.get();
-    return e;
-  }
+      int rank, std::string job_key, std::shared_ptr<Region> own,
+      int wake = -1);
+  RegionExchange(const RegionExchange&) = delete;
+  RegionExchange& operator=(const RegionExchange&) = delete;
+
+  // Printable; for this network namespace.
   std::string Address() const { return address_; }
-  Result<std::vector<RegionPeer>> Run(std::span<const std::string> a, Deadline,
-                                      int) {
-    std::vector<RegionPeer> v(a.size());
-    for (size_t i = 0; i < a.size(); ++i)
-      if (!a[i].empty()) {
-        int pid, fd, wake, x;
-        long hb;
-        sscanf(a[i].c_str(), "%d %d %d %d %ld", &pid, &fd, &wake, &x, &hb);
-        if (pid != getpid()) {
-          int p = syscall(SYS_pidfd_open, pid, 0);
-          FileDescriptor f(syscall(SYS_pidfd_getfd, p, fd, 0));
-          v[i].wake = FileDescriptor(syscall(SYS_pidfd_getfd, p, wake, 0));
-          close(p);
-          v[i].region = Region::AttachStub(std::move(f), hb);
-          continue;
-        }
-        v[i].region = All()[a[i]]->own_;
-        v[i].wake = FileDescriptor(dup(All()[a[i]]->wake_));
-      }
-    return v;
-  }
-  static std::map<std::string, RegionExchange*>& All() {
-    static std::map<std::string, RegionExchange*> m;
-    return m;
-  }
-  std::shared_ptr<Region> own_;
-  int wake_;
-  std::string address_;
+
+  // `addresses` are by rank, empty for ranks that are not on this host; this
+  // rank's own is not looked at. The result is by rank too, and empty for the
+  // same ones. All regions must have headers at least as long as this rank's.
+  //
+  // kTimeout names the ranks that did not come by the deadline; kAborted:
+  // `abort_fd` (-1: none) became readable; kPeerLost: a rank does not listen
+  // any more; kPermissionDenied: somebody else does in its place. Only one
+  // call; nobody listens after it.
+  Result<std::vector<RegionPeer>> Run(std::span<const std::string> addresses,
+                                      Deadline deadline, int abort_fd);
+
+  // Connections that were closed here, or by the other end, without a proof.
+  std::uint64_t strangers() const { return strangers_; }
+
+ private:
+  // A peer, as long as there is something to do for it.
+  struct Attempt {
+    bool missing = false;  // its region has not come
+    bool open = false;     // a connection to it is under way
+    Clock::time_point not_before;
+    Clock::duration retry_after{};
+  };
+
+  RegionExchange(RegionTraders traders, std::string address,
+                 FileDescriptor listener);
+
+  Status SetPeers(std::span<const std::string> addresses);
+  Result<bool> Step(Deadline deadline, int abort_fd);
+  Status ConnectToSome();
+  int PollTimeoutMs(Deadline deadline) const;
+  Status AcceptSome();
+  Status AdvanceSome();
+  void Settle(RegionTrade& trade);
+  void Delay(Attempt& attempt);
+  bool AllowFewerStrangers();
+  void CloseTooManyStrangers();
+  Status TimedOut() const;
+  void Finish();
+
+  RegionTraders traders_;
+  const std::string address_;
+  FileDescriptor listener_;
+  std::vector<Attempt> attempts_;  // by rank
+  std::vector<RegionPeer> peers_;  // by rank
+  std::size_t missing_ = 0;
+  std::size_t connecting_ = 0;
+  std::size_t most_unproven_ = 0;  // connections of strangers, or of ranks yet
+  std::vector<std::unique_ptr<RegionTrade>> trades_;  // oldest first
+  std::vector<pollfd> waits_;  // abort, listener, then as trades_
+  std::uint64_t strangers_ = 0;
 };
+
 }  // namespace ringpipe
+
+#endif  // RINGPIPE_PIPELINE_HOST_REGION_EXCHANGE_H_

@@ -6,9 +6,9 @@
 #include <thread>
 
 #include "base/deadline.h"
+#include "base/peer_process.h"
 #include "gtest/gtest.h"
 #include "verbs/soft/endpoint.h"
-#include "verbs/soft/peer_process.h"
 
 namespace ringpipe::verbs::soft {
 namespace {

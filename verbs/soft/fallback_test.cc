@@ -11,10 +11,10 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/peer_process.h"
 #include "gtest/gtest.h"
 #include "verbs/soft/endpoint.h"
 #include "verbs/soft/forbidden_copies.h"
-#include "verbs/soft/peer_process.h"
 
 namespace ringpipe::verbs::soft {
 namespace {

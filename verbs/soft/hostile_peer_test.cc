@@ -21,13 +21,13 @@
 #include <string>
 
 #include "auth/confined_process.h"
+#include "base/peer_process.h"
 #include "gtest/gtest.h"
 #include "verbs/soft/completion_queue.h"
 #include "verbs/soft/context.h"
 #include "verbs/soft/endpoint.h"
 #include "verbs/soft/link_message.h"
 #include "verbs/soft/peer_link.h"
-#include "verbs/soft/peer_process.h"
 #include "verbs/soft/queue_pair.h"
 #include "verbs/soft/receive_queue.h"
 #include "verbs/soft/segment.h"

@@ -14,9 +14,9 @@
 
 #include "base/deadline.h"
 #include "base/liveness_bound.h"
+#include "base/peer_process.h"
 #include "gtest/gtest.h"
 #include "verbs/soft/endpoint.h"
-#include "verbs/soft/peer_process.h"
 #include "verbs/soft/stopped_copy.h"
 
 namespace ringpipe::verbs::soft {

@@ -12,6 +12,7 @@
 #include <initializer_list>
 
 #include "base/file_descriptor.h"
+#include "base/unix_message.h"
 #include "verbs/soft/options.h"
 
 namespace ringpipe::verbs::soft {
@@ -40,7 +41,7 @@ struct LinkMessage {
 
 // Descriptors that go with a message, each if it is there, in this order: the
 // segment's OwnedLayout and SharedLayout, the channel.
-inline constexpr std::size_t kMaxLinkFiles = 3;
+inline constexpr std::size_t kMaxLinkFiles = kMostMessageFiles;
 using LinkFiles = std::array<FileDescriptor, kMaxLinkFiles>;
 
 // Sends without blocking, with up to kMaxLinkFiles descriptors; -1s are left

@@ -17,9 +17,9 @@
 #include <cstring>
 #include <thread>
 
+#include "base/peer_process.h"
 #include "gtest/gtest.h"
 #include "verbs/soft/endpoint.h"
-#include "verbs/soft/peer_process.h"
 
 namespace ringpipe::verbs::soft {
 namespace {

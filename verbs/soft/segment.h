@@ -1,41 +1,22 @@
 #ifndef RINGPIPE_VERBS_SOFT_SEGMENT_H_
 #define RINGPIPE_VERBS_SOFT_SEGMENT_H_
 
-#include <sys/types.h>
-
-#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <utility>
 
 #include "base/file_descriptor.h"
+#include "base/mapping_registry.h"
+#include "base/range_allocator.h"
+#include "base/shared_file.h"
+#include "base/shared_mapping.h"
 #include "base/status.h"
 #include "verbs/soft/layout.h"
 
 namespace ringpipe::verbs::soft {
-
-// A file's beginning, mapped for all who map it. Unmaps itself. Move-only.
-class Mapping {
- public:
-  Mapping() = default;
-  // None, with errno, where it cannot be had. `protection` is mmap's.
-  Mapping(const FileDescriptor& file, std::uint64_t bytes, int protection);
-  Mapping(Mapping&& other) noexcept
-      : data_(std::exchange(other.data_, nullptr)), bytes_(other.bytes_) {}
-  ~Mapping();
-
-  std::byte* data() const { return data_; }
-  std::uint64_t bytes() const { return bytes_; }
-
- private:
-  std::byte* data_ = nullptr;
-  std::uint64_t bytes_ = 0;
-};
 
 // The memory that a context shares with its peers: two memfds, mapped once in
 // each process that knows them. Peers cannot map the first to write to it. The
@@ -90,31 +71,26 @@ class Segment {
  private:
   enum class Role { kOwner, kPeer };
   // Of both files.
-  using Identity = std::array<std::pair<dev_t, ino_t>, 2>;
-  struct Registry;
+  using Identity = std::pair<FileIdentity, FileIdentity>;
+  using Registry = MappingRegistry<Identity, Segment>;
 
-  Segment(const Identity& identity, Mapping owned, Mapping shared);
+  Segment(const Identity& identity, SharedMapping owned, SharedMapping shared);
 
   static Registry& ProcessRegistry();
-  static std::shared_ptr<Segment> FindMapped(const Identity& identity);
-  static std::shared_ptr<Segment> KeepFirst(
-      const Identity& identity, const std::shared_ptr<Segment>& segment);
-  static std::optional<Identity> IdentityOf(const FileDescriptor& owned,
-                                            const FileDescriptor& shared);
 
   static Result<std::shared_ptr<Segment>> Map(Role role, FileDescriptor owned,
                                               FileDescriptor shared);
 
   const Identity identity_;
-  const Mapping owned_;
-  const Mapping shared_;
+  const SharedMapping owned_;
+  const SharedMapping shared_;
   FileDescriptor owned_file_;  // the owner's
   FileDescriptor shared_file_;
   // The second file's length when last asked; files only grow (sealed).
   std::atomic<std::uint64_t> file_bytes_{0};
-  std::mutex mutex_;       // for what follows, which only the owner uses
-  std::uint64_t end_ = 0;  // of what was ever allocated
-  std::map<std::uint64_t, std::uint64_t> free_;  // offset to bytes, coalesced
+  std::mutex mutex_;            // for what follows, which only the owner uses
+  std::uint64_t grown_to_ = 0;  // what the second file's length was made
+  RangeAllocator ranges_;
 };
 
 }  // namespace ringpipe::verbs::soft

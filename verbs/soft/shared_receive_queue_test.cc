@@ -15,11 +15,11 @@
 #include <vector>
 
 #include "base/deadline.h"
+#include "base/peer_process.h"
 #include "gtest/gtest.h"
 #include "verbs/soft/endpoint.h"
 #include "verbs/soft/forbidden_copies.h"
 #include "verbs/soft/layout.h"
-#include "verbs/soft/peer_process.h"
 #include "verbs/soft/verbs_functions.h"
 
 namespace ringpipe::verbs::soft {

@@ -6,9 +6,9 @@
 #include <tuple>
 #include <vector>
 
+#include "base/peer_process.h"
 #include "gtest/gtest.h"
 #include "verbs/soft/endpoint.h"
-#include "verbs/soft/peer_process.h"
 #include "verbs/soft/verbs_functions.h"
 
 namespace ringpipe::verbs::soft {

@@ -15,9 +15,9 @@
 
 #include "base/deadline.h"
 #include "base/liveness_bound.h"
+#include "base/peer_process.h"
 #include "gtest/gtest.h"
 #include "verbs/soft/endpoint.h"
-#include "verbs/soft/peer_process.h"
 
 namespace ringpipe::verbs::soft {
 namespace {

@@ -1,7 +1,7 @@
 // For tests: a forked process to talk to. Fork before opening a device: threads
 // do not survive a fork.
-#ifndef RINGPIPE_VERBS_SOFT_PEER_PROCESS_H_
-#define RINGPIPE_VERBS_SOFT_PEER_PROCESS_H_
+#ifndef RINGPIPE_BASE_PEER_PROCESS_H_
+#define RINGPIPE_BASE_PEER_PROCESS_H_
 
 #include <poll.h>
 #include <signal.h>
@@ -16,7 +16,7 @@
 
 #include "base/file_descriptor.h"
 
-namespace ringpipe::verbs::soft {
+namespace ringpipe {
 
 // Carries plain values between the two processes. A value that does not come
 // within 20 s ends the process.
@@ -101,6 +101,6 @@ class PeerProcess {
   ValuePipe pipe_;
 };
 
-}  // namespace ringpipe::verbs::soft
+}  // namespace ringpipe
 
-#endif  // RINGPIPE_VERBS_SOFT_PEER_PROCESS_H_
+#endif  // RINGPIPE_BASE_PEER_PROCESS_H_

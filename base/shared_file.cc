@@ -1,0 +1,106 @@
+#include "base/shared_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+namespace ringpipe {
+namespace {
+
+// What one call of fallocate is asked for. A signal makes it give up all that
+// it has done, so a larger range might never be had where a profiler sends one
+// every few milliseconds.
+constexpr std::uint64_t kPiece = std::uint64_t{4} << 20;
+
+// False, with errno, where to make a file that long raises SIGXFSZ.
+bool WithinSizeLimit(std::uint64_t bytes) {
+  rlimit limit;
+  if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && bytes > limit.rlim_cur) {
+    errno = EFBIG;
+    return false;
+  }
+  return true;
+}
+
+bool AllocatePiece(int file, std::uint64_t offset, std::uint64_t bytes) {
+  int result;
+  do {
+    result = fallocate(file, 0, static_cast<off_t>(offset),
+                       static_cast<off_t>(bytes));
+  } while (result != 0 && errno == EINTR);
+  return result == 0;
+}
+
+}  // namespace
+
+FileDescriptor CreateSharedFile(const char* name, std::uint64_t bytes) {
+  FileDescriptor file(memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (file && (!SetFileBytes(file, bytes) ||
+               fcntl(file.get(), F_ADD_SEALS, F_SEAL_SHRINK) != 0)) {
+    file.Close();
+  }
+  return file;
+}
+
+// Without the seal a peer could shrink the file under our feet: SIGBUS. So does
+// a file of huge pages (hugetlbfs) when there are none left.
+bool IsSharedFile(const FileDescriptor& file, std::uint64_t bytes) {
+  struct statfs system;
+  const int seals = fcntl(file.get(), F_GET_SEALS);
+  return fstatfs(file.get(), &system) == 0 && system.f_type == TMPFS_MAGIC &&
+         seals >= 0 && (seals & F_SEAL_SHRINK) != 0 &&
+         FileBytes(file).value_or(0) >= bytes;
+}
+
+bool SetFileBytes(const FileDescriptor& file, std::uint64_t bytes) {
+  return WithinSizeLimit(bytes) &&
+         ftruncate(file.get(), static_cast<off_t>(bytes)) == 0;
+}
+
+std::optional<std::uint64_t> FileBytes(const FileDescriptor& file) {
+  struct stat info;
+  if (fstat(file.get(), &info) != 0) {
+    return std::nullopt;
+  }
+  return static_cast<std::uint64_t>(info.st_size);
+}
+
+bool AllocatePages(const FileDescriptor& file, std::uint64_t offset,
+                   std::uint64_t bytes) {
+  if (!WithinSizeLimit(offset + bytes)) {
+    return false;
+  }
+  for (std::uint64_t done = 0; done < bytes; done += kPiece) {
+    if (!AllocatePiece(file.get(), offset + done,
+                       std::min(kPiece, bytes - done))) {
+      const int error = errno;
+      FreePages(file, offset, done);
+      errno = error;
+      return false;
+    }
+  }
+  return true;
+}
+
+void FreePages(const FileDescriptor& file, std::uint64_t offset,
+               std::uint64_t bytes) {
+  fallocate(file.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+            static_cast<off_t>(offset), static_cast<off_t>(bytes));
+}
+
+std::optional<FileIdentity> IdentityOf(const FileDescriptor& file) {
+  struct stat info;
+  if (fstat(file.get(), &info) != 0) {
+    return std::nullopt;
+  }
+  return FileIdentity(info.st_dev, info.st_ino);
+}
+
+}  // namespace ringpipe

@@ -89,6 +89,14 @@ class Results(unittest.TestCase):
                        "2", "-c", "2", *options)
             self.check_right(done, 3)
 
+    def test_buffers_that_are_touched_and_huge_pages_are_right(self):
+        # Of 1 byte and of 7 no 64-bit word is whole.
+        for options in (["-d", "int8", "-b", "1", "-e", "13", "-i", "6"],
+                        ["-b", "1K", "-e", "4M", "-f", "64", "--huge_pages"]):
+            done = run("--ranks", "3", "-n", "2", "--touch", *options)
+            self.check_right(done, 3)
+            self.assertRegex(done.stdout.splitlines()[1], "touch seed: 1$")
+
     def test_more_ranks_than_cores_are_bound_by_something_or_nothing(self):
         # Calls that are shorter than the barriers between them.
         with tempfile.TemporaryDirectory() as directory:

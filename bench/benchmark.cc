@@ -133,6 +133,7 @@ class BenchmarkRun {
     plan.iterations = options_.iterations;
     plan.warmups = options_.warmups;
     plan.checks = options_.checks;
+    plan.touch = options_.touch;
     plan.seed = options_.seed;
     const std::string what =
         FormatByteSize(row.bytes) + " " + std::string(Name(row.type)) + " " +

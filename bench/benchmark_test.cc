@@ -3,6 +3,7 @@
 #include "bench/benchmark.h"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include <atomic>
 #include <barrier>
@@ -282,6 +283,85 @@ TEST(Benchmark, OnlyTimedCallsAreCounted) {
                   .ok());
   EXPECT_EQ(job.series, 5 * 2);
   EXPECT_EQ(job.calls_inside, 5 * 2 * 3);
+}
+
+// Memory whose pages a job takes away, so that a page is there only if somebody
+// has used it since.
+class PagedMemory {
+ public:
+  static constexpr std::size_t kBytes = 4096;
+
+  PagedMemory()
+      : data_(mmap(nullptr, kBytes, PROT_READ | PROT_WRITE,
+                   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) {}
+  ~PagedMemory() { munmap(data_, kBytes); }
+  PagedMemory(const PagedMemory&) = delete;
+  PagedMemory& operator=(const PagedMemory&) = delete;
+
+  void* data() const { return data_; }
+  void TakeAway() { ASSERT_EQ(madvise(data_, kBytes, MADV_DONTNEED), 0); }
+  bool IsUsed() const {
+    unsigned char there = 0;
+    EXPECT_EQ(mincore(data_, kBytes, &there), 0);
+    return (there & 1) != 0;
+  }
+
+ private:
+  void* const data_;
+};
+
+// One rank, whose allreduce uses no memory.
+class IdleJob : public Job {
+ public:
+  int rank() const override { return 0; }
+  int size() const override { return 1; }
+  Status Barrier() override {
+    SeeWhetherOutputIsRead();
+    send.TakeAway();
+    receive.TakeAway();
+    return {};
+  }
+  Status AllReduce(const void* input, void*, std::size_t, DataType,
+                   ReduceOp) override {
+    inputs_written += (input == send.data() ? send : receive).IsUsed() ? 1 : 0;
+    receive.TakeAway();
+    called_ = true;
+    return {};
+  }
+  Result<std::vector<std::string>> Exchange(const std::string& blob) override {
+    SeeWhetherOutputIsRead();
+    return std::vector<std::string>{blob};
+  }
+
+  PagedMemory send, receive;
+  int inputs_written = 0, outputs_read = 0;
+
+ private:
+  void SeeWhetherOutputIsRead() {
+    outputs_read += called_ && receive.IsUsed() ? 1 : 0;
+    called_ = false;
+  }
+
+  bool called_ = false;
+};
+
+TEST(Benchmark, TouchWritesTheInputBeforeACallAndReadsTheOutputAfterIt) {
+  for (const bool touch : {false, true}) {
+    IdleJob job;
+    Options options = SmallOptions();
+    options.min_bytes = PagedMemory::kBytes;
+    options.warmups = 2;
+    options.checks = 0;
+    options.touch = touch;
+    BenchmarkResult result;
+    ASSERT_TRUE(RunBenchmark(
+                    job, options, {job.send.data(), job.receive.data()},
+                    [](const std::string&) { return Status(); }, &result)
+                    .ok());
+    // Out of place and in place: the first call, warm-ups, timed calls.
+    EXPECT_EQ(job.inputs_written, touch ? 2 * (1 + 2 + 3) : 0);
+    EXPECT_EQ(job.outputs_read, touch ? 2 * (1 + 2 + 3) : 0);
+  }
 }
 
 TEST(Benchmark, TextThatCannotBePrintedEndsTheRun) {

@@ -110,26 +110,14 @@ def parse_placement(text):
     return match[1]
 
 
-def by_placement(rounds):
-    """({placement: its rounds}, number of rounds in which it changed).
-
-    Each of `rounds` is (placements seen before, between and after its samples,
-    the samples).
-    """
-    kept, dropped = {}, 0
-    for placements, samples in rounds:
-        if len(set(placements)) == 1:
-            kept.setdefault(placements[0], []).append(samples)
-        else:
-            dropped += 1
-    return kept, dropped
-
-
 def parse_peer(text):
-    """{place: slowest rank's times in us}, as the programs in peers/ print."""
+    """{place: slowest rank's times in us}, as floor and the programs in peers/
+    print."""
     samples = {}
     for place in PLACES:
-        line = re.search(rf"^{place} wrong 0 .* samples (.*)$", text, re.M)
+        # "unchecked": bench/floor, where nothing can be right.
+        line = re.search(rf"^{place} wrong (?:0|unchecked) .* samples (.*)$",
+                         text, re.M)
         if line:
             samples[place] = [float(word) for word in line[1].split()]
     if not samples:
@@ -153,3 +141,17 @@ def interval(values):
     while k < count // 2 and outside(k + 1) <= 0.025:
         k += 1
     return ordered[k - 1], ordered[-k], max(0, 1 - 2 * outside(k))
+
+
+def percent(confidence):
+    """As it is said of an interval: whole, and 95 for all above."""
+    return math.floor(100 * min(confidence, 0.95))
+
+
+def save(document, path):
+    """As JSON; nothing where `path` is None."""
+    if path:
+        # A run that is cut off must not leave half a file.
+        temporary = path.with_name(path.name + ".part")
+        temporary.write_text(json.dumps(document, indent=1) + "\n")
+        temporary.replace(path)

@@ -33,6 +33,8 @@ Json Parameters(const Options& options) {
       {"average", static_cast<int>(options.average)},
       {"blocking", options.blocking},
       {"registered_buffers", static_cast<int>(options.buffers)},
+      {"huge_pages", options.huge_pages},
+      {"touch", options.touch},
       {"seed", options.seed},
   };
 }

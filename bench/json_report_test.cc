@@ -33,6 +33,7 @@ MeasuredSize OneSize() {
 TEST(JsonReport, HoldsParametersFactsSamplesAndSummary) {
   Options options;
   options.iterations = 2;
+  options.touch = true;
   Report report;
   report.facts.version = "1.2.3";
   report.facts.places = {{"h\xff", 5, "soft0"}};
@@ -49,6 +50,8 @@ TEST(JsonReport, HoldsParametersFactsSamplesAndSummary) {
   EXPECT_EQ(json["environment"]["RINGPIPE_DEPTH"], "8");
   EXPECT_EQ(json["chunking"]["depth"], 8);
   EXPECT_EQ(json["parameters"]["iterations"], 2);
+  EXPECT_EQ(json["parameters"]["touch"], true);
+  EXPECT_EQ(json["parameters"]["huge_pages"], false);
   EXPECT_TRUE(json["parameters"]["step_factor"].is_null());
   EXPECT_EQ(json["ranks"][0]["device"], "soft0");
   EXPECT_EQ(json["stages"]["send"]["waited"], 0.5);

@@ -9,6 +9,7 @@
 #include "base/deadline.h"
 #include "bench/input_data.h"
 #include "bench/options.h"
+#include "bench/peers/touch.h"
 #include "bench/verification.h"
 
 namespace ringpipe {
@@ -122,8 +123,14 @@ class SeriesRun {
     }
     RINGPIPE_RETURN_IF_ERROR(job_.Barrier());
     const auto start = Clock::now();
+    if (plan_.touch) {
+      RewriteInput(Input(), Bytes());
+    }
     RINGPIPE_RETURN_IF_ERROR(job_.AllReduce(Input(), plan_.receive, plan_.count,
                                             plan_.type, plan_.op));
+    if (plan_.touch) {
+      ReadOutput(plan_.receive, Bytes());
+    }
     const double us =
         std::chrono::duration<double, std::micro>(Clock::now() - start).count();
     done_ += 1;

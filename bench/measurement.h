@@ -27,6 +27,9 @@ struct SeriesPlan {
   std::optional<int> iterations;  // nullopt: as options.h says
   int warmups = 1;
   int checks = 1;
+  // Calls, and their times, include writing the input before the allreduce (the
+  // same values again) and reading the output after it.
+  bool touch = false;
   std::uint64_t seed = 1;
 };
 

@@ -95,6 +95,11 @@ void AddOptions(CLI::App& app, Options& options, Texts& texts) {
                  "1: buffers from Communicator::Allocate; 2: any memory, given "
                  "to Communicator::Register; 0: any memory [0]")
       ->check(CLI::Range(0, 2));
+  app.add_flag("--huge_pages", options.huge_pages,
+               "ask the system for huge pages for the buffers (not with -R 1)");
+  app.add_flag("--touch", options.touch,
+               "in every call's time, write the input before the call and "
+               "read the output after it, as a program does");
   app.add_option("-J,--json,--output_file", options.json_path,
                  "write every sample to this file, as JSON; -: to standard "
                  "output, and the table to standard error");
@@ -284,6 +289,11 @@ Result<Options> ParseOptions(int argc, const char* const* argv,
   options.buffers = static_cast<BufferKind>(texts.registered);
   RINGPIPE_RETURN_IF_ERROR(ParseSizes(texts, options));
   RINGPIPE_RETURN_IF_ERROR(ParseTypeAndOp(texts, options));
+  if (options.huge_pages && options.buffers == BufferKind::kAllocated) {
+    return Invalid(
+        "--huge_pages is for the benchmark's own memory, and with -R 1 "
+        "(--local_register) the library allocates it; use -R 0 or -R 2");
+  }
   if (!options.json_path.empty() && !options.JsonToStandardOutput() &&
       !invocation_directory.empty()) {
     options.json_path =

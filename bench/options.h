@@ -50,6 +50,11 @@ struct Options {
   // -J, as an absolute path or relative to the working directory; empty: none;
   // "-": standard output, and the table goes to standard error.
   std::string json_path;
+  // --huge_pages: private memory asks for huge pages.
+  bool huge_pages = false;
+  // --touch: a timed call begins with writing the input and ends with reading
+  // the output.
+  bool touch = false;
   std::uint64_t seed = 1;
   // --ranks; 0: one process of a job that some launcher has started.
   int ranks = 0;

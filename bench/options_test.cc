@@ -59,6 +59,17 @@ TEST(Options, ShortAndLongFormsMeanTheSame) {
   }
 }
 
+TEST(Options, TouchAndHugePagesAreOffUnlessAskedFor) {
+  const auto plain = Parse({});
+  ASSERT_TRUE(plain.ok());
+  EXPECT_FALSE(plain.value().touch);
+  EXPECT_FALSE(plain.value().huge_pages);
+  const auto both = Parse({"--touch", "--huge_pages", "-R", "2"});
+  ASSERT_TRUE(both.ok()) << both.status().message();
+  EXPECT_TRUE(both.value().touch);
+  EXPECT_TRUE(both.value().huge_pages);
+}
+
 TEST(Options, SizesGoUpBySteps) {
   const auto options = Parse({"-b", "0", "-e", "10", "-i", "4"});
   ASSERT_TRUE(options.ok());
@@ -119,7 +130,8 @@ TEST(Options, HelpNamesEveryOptionOfNcclTestsAndNoInternalOne) {
   for (const char* option :
        {"--minbytes", "--maxbytes", "--stepbytes", "--stepfactor", "--iters",
         "--warmup_iters", "--datatype", "--op", "--check", "--average",
-        "--blocking", "--local_register", "--json", "--ranks", "--version"}) {
+        "--blocking", "--local_register", "--json", "--ranks", "--version",
+        "--touch", "--huge_pages"}) {
     EXPECT_NE(options.value().help.find(option), std::string::npos) << option;
   }
   EXPECT_EQ(options.value().help.find("error-fd"), std::string::npos);
@@ -149,6 +161,8 @@ TEST(Options, BadInputIsAnErrorThatSaysWhatIsAllowed) {
            Row{{"-a", "4"}, "3"},
            Row{{"-z", "2"}, "1"},
            Row{{"-R", "3"}, "2"},
+           Row{{"-R", "1", "--huge_pages"}, "use -R 0 or -R 2"},
+           Row{{"--touch=maybe"}, "touch"},
            Row{{"--ranks", "0"}, "1024"},
            Row{{"--ranks", "1025"}, "1024"},
            Row{{"--seed", "x"}, "seed"},

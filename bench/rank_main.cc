@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cstdint>
 #include <cstdio>
 #include <map>
 #include <memory>
@@ -30,7 +31,10 @@
 namespace ringpipe {
 namespace {
 
-// Private memory, page-aligned, given back to the system at the end.
+constexpr std::size_t kHugePage = 2 << 20;
+
+// Private memory, aligned to a page, huge or not, given back to the system at
+// the end.
 class PrivateMemory {
  public:
   PrivateMemory() = default;
@@ -42,8 +46,8 @@ class PrivateMemory {
   PrivateMemory(const PrivateMemory&) = delete;
   PrivateMemory& operator=(const PrivateMemory&) = delete;
 
-  Result<void*> Allocate(std::size_t bytes) {
-    bytes_ = std::max<std::size_t>(bytes, 1);
+  Result<void*> Allocate(std::size_t bytes, bool huge_pages) {
+    bytes_ = std::max<std::size_t>(bytes, 1) + (huge_pages ? kHugePage : 0);
     data_ = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE,
                  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (data_ == MAP_FAILED) {
@@ -51,7 +55,17 @@ class PrivateMemory {
                          "a buffer of " + FormatByteSize(bytes) + " bytes",
                          errno);
     }
-    return data_;
+    if (!huge_pages) {
+      return data_;
+    }
+    const auto begin = reinterpret_cast<std::uintptr_t>(data_);
+    void* const aligned = reinterpret_cast<void*>((begin + kHugePage - 1) /
+                                                  kHugePage * kHugePage);
+    if (madvise(aligned, bytes_ - kHugePage, MADV_HUGEPAGE) != 0) {
+      return ErrnoStatus(StatusCode::kUnavailable,
+                         "huge pages for a buffer (MADV_HUGEPAGE)", errno);
+    }
+    return aligned;
   }
 
  private:
@@ -178,8 +192,10 @@ class Rank {
           communicator_.Allocate(std::max<std::size_t>(bytes, 1)));
       return {};
     }
-    RINGPIPE_ASSIGN_OR_RETURN(buffers_.send, send_.Allocate(bytes));
-    RINGPIPE_ASSIGN_OR_RETURN(buffers_.receive, receive_.Allocate(bytes));
+    RINGPIPE_ASSIGN_OR_RETURN(buffers_.send,
+                              send_.Allocate(bytes, options_.huge_pages));
+    RINGPIPE_ASSIGN_OR_RETURN(buffers_.receive,
+                              receive_.Allocate(bytes, options_.huge_pages));
     if (options_.buffers == BufferKind::kRegistered && bytes > 0) {
       RINGPIPE_RETURN_IF_ERROR(communicator_.Register(buffers_.send, bytes));
       RINGPIPE_RETURN_IF_ERROR(communicator_.Register(buffers_.receive, bytes));
@@ -220,6 +236,8 @@ class Rank {
         " validation: " + std::to_string(options_.checks) +
         " blocking: " + std::to_string(options_.blocking) +
         " registered: " + std::to_string(static_cast<int>(options_.buffers)) +
+        (options_.huge_pages ? " huge pages" : "") +
+        (options_.touch ? " touch" : "") +
         " seed: " + std::to_string(options_.seed) + "\n#\n";
     return table_.Write(text + DescribePlaces());
   }

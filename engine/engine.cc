@@ -293,7 +293,8 @@ void Engine::ChooseRegistration() {
   registered_sends_from_ = environment_.registration == "always"
                                ? 0
                                : std::numeric_limits<std::uint64_t>::max();
-  if (environment_.registration != "auto" || registers_for_nothing_) {
+  if (environment_.registration != "auto" || registers_for_nothing_ ||
+      domains_.empty()) {
     return;
   }
   const auto cost =
@@ -334,22 +335,43 @@ Status Engine::Agree(Deadline deadline) {
   return CheckAgreement(ranks);
 }
 
-Status Engine::ConnectAll(Deadline deadline) {
+// For each way by which this rank reaches others: its name, and the address for
+// each rank.
+std::string Engine::Addresses() const {
+  ByteWriter addresses;
   for (const auto& transport : executor_->transports()) {
-    ByteWriter mine;
+    addresses.String(transport->way());
     for (int peer = 0; peer < size(); ++peer) {
-      mine.String(transport->AddressFor(peer));
+      addresses.String(transport->AddressFor(peer));
     }
-    RINGPIPE_ASSIGN_OR_RETURN(const std::vector<std::string> all,
-                              bootstrap_->AllGather(mine.bytes(), deadline));
+  }
+  return addresses.Take();
+}
+
+// Of what a peer's Addresses said: that for this rank by `way`; empty: none.
+std::string Engine::AddressIn(const std::string& addresses,
+                              std::string_view way) const {
+  ByteReader reader(addresses);
+  std::string own;
+  while (reader.ok() && !reader.finished()) {
+    const bool found = reader.String(addresses.size()) == way;
+    for (int rank = 0; rank < size(); ++rank) {
+      const std::string_view address = reader.String(addresses.size());
+      if (found && rank == launch_.rank) {
+        own = address;
+      }
+    }
+  }
+  return own;
+}
+
+Status Engine::ConnectAll(Deadline deadline) {
+  RINGPIPE_ASSIGN_OR_RETURN(const std::vector<std::string> all,
+                            bootstrap_->AllGather(Addresses(), deadline));
+  for (const auto& transport : executor_->transports()) {
     std::vector<std::string> addresses;
     for (const std::string& text : all) {
-      // What the peer has for each rank, up to this one.
-      ByteReader reader(text);
-      for (int other = 0; other < rank(); ++other) {
-        reader.String(text.size());
-      }
-      addresses.emplace_back(reader.String(text.size()));
+      addresses.push_back(AddressIn(text, transport->way()));
     }
     RINGPIPE_RETURN_IF_ERROR(
         transport->Connect(addresses, deadline, abort_->fd()));

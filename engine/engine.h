@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <vector>
 
@@ -108,6 +109,9 @@ class Engine {
   void ChooseRegistration();
   bool RegistersSends(const CheckedCall& checked) const;
   Status Agree(Deadline deadline);
+  std::string Addresses() const;
+  std::string AddressIn(const std::string& addresses,
+                        std::string_view way) const;
   Status ConnectAll(Deadline deadline);
   void FindAccelerator();
   // At the first call on `accelerator`'s memory: lets it pin the slots. Other

@@ -10,6 +10,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/deadline.h"
@@ -112,6 +113,10 @@ class Connection {
 class Transport {
  public:
   virtual ~Transport() = default;
+
+  // "rails": the same for the same way on all ranks, which need not all have
+  // it.
+  virtual std::string_view way() const = 0;
 
   // --- To set up ---
 

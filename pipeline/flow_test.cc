@@ -134,7 +134,7 @@ TEST_F(FlowTest, SendsToOnePeerKeepScheduleOrderAndOthersDoNotWait) {
          1,
          {Transfer::ReceiveCopy(Scratch(0), 1), Transfer::Send(Scratch(0), 2),
           Transfer::Send(Input(0), 2), Transfer::Send(Input(0), 3)}},
-        1, 1, {false, true, false});
+        1, 1, {.input_registered = true});
   IssueAll();
   // The second send to rank 2 is ready, the first is not.
   EXPECT_EQ(flow_.NextSend(2), nullptr);
@@ -209,11 +209,13 @@ TEST_F(FlowTest, AResultThatIsSentOnFromUnregisteredMemoryStaysInItsSlotToo) {
 }
 
 TEST_F(FlowTest, AReductionIntoMemoryWaitsForTheSendFromIt) {
-  Start({1,
-         0,
-         {Transfer::Send(Input(0), 1),
-          Transfer::ReceiveReduce(Input(0), Output(0), 1)}},
-        1, 1, {true, true, true});
+  Start(
+      {1,
+       0,
+       {Transfer::Send(Input(0), 1),
+        Transfer::ReceiveReduce(Input(0), Output(0), 1)}},
+      1, 1,
+      {.in_place = true, .input_registered = true, .output_registered = true});
   IssueAll();
   Receive(1);
   EXPECT_TRUE(flow_.to_reduce().empty());
@@ -336,7 +338,7 @@ TEST_F(FlowTest, MemoryIsOverwrittenAfterTheSendFromItHasEnded) {
   Start({1,
          0,
          {Transfer::Send(Input(0), 1), Transfer::ReceiveCopy(Output(0), 1)}},
-        1, 1, {true, true, false});
+        1, 1, {.in_place = true, .input_registered = true});
   IssueAll();
   Receive(1);
   EXPECT_TRUE(flow_.to_copy_out().empty());
@@ -349,7 +351,11 @@ TEST_F(FlowTest, AMessageThatLandsInMemoryIsNotPostedBeforeTheSendFromIt) {
          0,
          {Transfer::Send(Input(0), 1), Transfer::ReceiveCopy(Output(0), 1),
           Transfer::Send(Output(0), 2)}},
-        1, 1, {true, true, true, false, /*direct_over_sent=*/true});
+        1, 1,
+        {.in_place = true,
+         .input_registered = true,
+         .output_registered = true,
+         .direct_over_sent = true});
   slots_ = SlotList(0);
   EXPECT_EQ(IssueAll(), Flow::Issued::kNothing);
   EXPECT_TRUE(flow_.HasReceives(1));
@@ -371,7 +377,11 @@ TEST_F(FlowTest, LaterReceivesWaitForOneWhoseMemoryIsNotFree) {
          0,
          {Transfer::Send(Input(0), 2), Transfer::ReceiveCopy(Output(0), 1),
           Transfer::ReceiveCopy(Output(1), 1)}},
-        1, 1, {true, true, true, false, /*direct_over_sent=*/true});
+        1, 1,
+        {.in_place = true,
+         .input_registered = true,
+         .output_registered = true,
+         .direct_over_sent = true});
   IssueAll();
   EXPECT_TRUE(PostAll(1).empty());
   Send(2);
@@ -380,8 +390,7 @@ TEST_F(FlowTest, LaterReceivesWaitForOneWhoseMemoryIsNotFree) {
 
 TEST_F(FlowTest, ASendThatRegistersItsSourceNeedsNoSlot) {
   slots_ = SlotList(0);
-  Start({1, 0, {Transfer::Send(Input(0), 1)}}, 1, 1,
-        {false, false, false, /*register_sends=*/true});
+  Start({1, 0, {Transfer::Send(Input(0), 1)}}, 1, 1, {.register_sends = true});
   EXPECT_EQ(IssueAll(), Flow::Issued::kNothing);
   EXPECT_EQ(flow_.NextSend(1), nullptr);
   flow_.Registered(flow_.to_register().pop());
@@ -394,7 +403,7 @@ TEST_F(FlowTest, ALocalCopyWaitsForWhatItReadsAndWhatItOverwrites) {
          0,
          {Transfer::ReceiveCopy(Output(0), 1), Transfer::Send(Input(1), 1),
           Transfer::LocalCopy(Output(0), Output(1))}},
-        1, 1, {true, true, false});
+        1, 1, {.in_place = true, .input_registered = true});
   IssueAll();
   Receive(1);
   flow_.CopiedOut(flow_.to_copy_out().pop(), slots_);

@@ -397,6 +397,7 @@ class TestNetwork::LooseTransport final : public Transport {
   }
   ~LooseTransport() override { Leave(); }
 
+  std::string_view way() const override { return "the test network"; }
   std::string AddressFor(int /*peer*/) const override { return {}; }
   Status Connect(std::span<const std::string> /*addresses*/,
                  Deadline /*deadline*/, int /*abort_fd*/) override {
@@ -404,7 +405,7 @@ class TestNetwork::LooseTransport final : public Transport {
   }
   Connection* connection(int peer) override { return connections_[peer].get(); }
   std::string DescribeRoute(int /*peer*/) const override {
-    return "the test network";
+    return std::string(way());
   }
 
   Result<bool> Poll(Connection::Events& events) override {

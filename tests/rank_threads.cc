@@ -40,6 +40,7 @@ std::shared_ptr<TransportFactory> NetworkOfTest(int size) {
 }  // namespace
 
 bool OverTestNetwork() { return Ways() == "test_network"; }
+bool OverHostMemory() { return Ways().starts_with("host"); }
 
 std::string NewJob() {
   static std::atomic<int> jobs = 0;
@@ -61,7 +62,7 @@ CommunicatorOptions RankOptions(int rank, int size, const std::string& job) {
   options.size = size;
   options.job_id = job;
   options.root = "unix:@" + job;
-  if (Ways().starts_with("host")) {
+  if (OverHostMemory()) {
     options.environment.host_memory = "auto";
   } else {
     options.environment.device = "soft";

@@ -25,6 +25,8 @@ CommunicatorOptions RankOptions(int rank, int size, const std::string& job);
 // Whether all ranks of RunRanks are connected by the test network, by
 // TEST_CONNECTIONS.
 bool OverTestNetwork();
+// Whether ranks share memory, at least some.
+bool OverHostMemory();
 
 // A name for RankOptions that is used once.
 std::string NewJob();

@@ -87,7 +87,7 @@ Status HostTransport::Connect(std::span<const std::string> addresses,
 }
 
 std::string HostTransport::DescribeRoute(int /*peer*/) const {
-  return "host memory";
+  return std::string(way());
 }
 
 Result<bool> HostTransport::Poll(Connection::Events& events) {

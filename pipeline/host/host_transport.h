@@ -34,6 +34,7 @@ class HostTransport final : public Transport {
       const Options& options, std::shared_ptr<Region> own);
   ~HostTransport() override;
 
+  std::string_view way() const override { return "host memory"; }
   std::string AddressFor(int peer) const override;
   // All ranks of the host at the same time.
   Status Connect(std::span<const std::string> addresses, Deadline deadline,

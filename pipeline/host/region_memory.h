@@ -1,11 +1,13 @@
 #ifndef RINGPIPE_PIPELINE_HOST_REGION_MEMORY_H_
 #define RINGPIPE_PIPELINE_HOST_REGION_MEMORY_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <memory>
 #include <utility>
 
 #include "base/memory_source.h"
+#include "base/pages.h"
 #include "pipeline/host/region.h"
 
 namespace ringpipe {
@@ -17,6 +19,7 @@ class RegionMemory final : public MemorySource {
       : region_(std::move(region)) {}
 
   Result<Allocation> Allocate(std::size_t bytes) override {
+    bytes = RoundUp(std::max<std::size_t>(bytes, 1), kPageBytes);
     RINGPIPE_ASSIGN_OR_RETURN(std::byte* const data, region_->Allocate(bytes));
     return Allocation(shared_from_this(), data, bytes);
   }

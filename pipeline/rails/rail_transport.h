@@ -53,6 +53,7 @@ class RailTransport final : public Transport {
   RailTransport(const RailTransport&) = delete;
   RailTransport& operator=(const RailTransport&) = delete;
 
+  std::string_view way() const override { return "rails"; }
   std::string AddressFor(int peer) const override;
   Status Connect(std::span<const std::string> addresses, Deadline deadline,
                  int abort_fd) override;

@@ -57,10 +57,10 @@ struct AlgorithmInfo {
   Collective collective = Collective::kAllReduce;
   // Of PlanOptions: no two ranks wait for each other with it.
   bool direct_over_sent = false;
-  // Takes the default's place for messages of up to so many bytes.
-  std::uint64_t short_bytes = 0;
   // Only where all ranks share memory; there it takes the default's place.
   bool one_host = false;
+  // Takes the default's place for messages of up to so many bytes.
+  std::uint64_t short_bytes = 0;
 };
 
 // Every algorithm; the first of a collective is its default. Static.

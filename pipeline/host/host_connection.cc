@@ -395,22 +395,23 @@ Status HostConnection::Take(Events& events, std::uint64_t number,
   if (target.data != nullptr && bytes > target.bytes) {
     return WrongLength(bytes, target.bytes);
   }
-  const std::byte* data = target.data;
-  if (message.in_target == 0 || target.data == nullptr) {
-    data = peers_->At(offset, bytes);
-    if (data == nullptr) {
-      return {StatusCode::kInternal,
-              "rank " + std::to_string(peer()) +
-                  " sent a message that lies outside of its memory"};
-    }
-    if (target.data == nullptr) {
-      return events.Arrived(instance, data, bytes);
-    }
-    std::memcpy(target.data, data, bytes);
-    Released(number);
+  if (message.in_target != 0 && target.data != nullptr) {
+    Close(number);
     return events.Arrived(instance, target.data, bytes);
   }
-  Close(number);
+  const std::byte* const data = peers_->At(offset, bytes);
+  if (data == nullptr) {
+    return {StatusCode::kInternal,
+            "rank " + std::to_string(peer()) +
+                " sent a message that lies outside of its memory"};
+  }
+  if (target.data == nullptr) {
+    return events.Arrived(instance, data, bytes);
+  }
+  if (bytes > 0) {
+    std::memcpy(target.data, data, bytes);
+  }
+  Released(number);
   return events.Arrived(instance, target.data, bytes);
 }
 

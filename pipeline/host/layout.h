@@ -78,10 +78,10 @@ struct alignas(64) RegionHeader {
   std::uint64_t magic;
   std::uint32_t rank;
   std::uint32_t size;
-  // Sleeps, or is about to: wake it by its eventfd.
-  alignas(64) std::atomic<std::uint32_t> asleep;
   // Nobody may write into the owner's memory any more.
-  alignas(64) std::atomic<std::uint32_t> revoked;
+  std::atomic<std::uint32_t> revoked;
+  // Sleeps, or is about to: wake it by its eventfd.
+  std::atomic<std::uint32_t> asleep;
   std::array<CallLine, 2> calls;
 
   static RegionHeader& Of(Region& region) {

@@ -29,7 +29,8 @@ def _rows(text):
     """
     rows = []
     for line in text.splitlines():
-        if re.fullmatch(r'\s*\d+\s+\d+(\s+[-\d.]+)+\s*', line):
+        # "inf" where it could not tell the rate of the processor's clock.
+        if re.fullmatch(r'\s*\d+\s+\d+(\s+(-?(inf|nan)|[-\d.]+))+\s*', line):
             rows.append([float(field) for field in line.split()])
     return rows
 

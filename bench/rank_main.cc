@@ -287,8 +287,13 @@ class Rank {
     facts.launcher = options_.error_fd >= 0 ? "--ranks" : launch.launcher;
     facts.processor = FindProcessor();
     facts.environment = ReportedVariables(environ);
+    // Ranks of one host have algorithms of their own.
+    const bool one_host =
+        communicator_.device().starts_with("host memory: all ranks");
     facts.chunking.algorithm =
-        AlgorithmFor(Collective::kAllReduce, options_.max_bytes).name;
+        AlgorithmFor(Collective::kAllReduce, options_.max_bytes,
+                     one_host ? job_.size() : 0)
+            .name;
     facts.chunking.subchunk_bytes = environment.subchunk_bytes;
     facts.chunking.depth = environment.depth;
     return {};

@@ -39,31 +39,83 @@ int CopiesForAll(int size, int depth) {
 }
 
 // In which only the root has copies for all, and its peers take them without
-// waiting for anything else.
+// waiting for anything else. But where a part arrives in memory that some
+// connections do not reach, it is copied for each of these: CopiesForAll.
 int ScatteredByRoot(int size, int depth) {
   return size == 1 ? 0 : size == 2 ? 1 : depth + 1;
 }
 
+// What one rank reads in a time that is short beside that of a few messages.
+constexpr std::uint64_t kShortOfAll = 32 * 1024;
+
 constexpr AlgorithmInfo kAlgorithms[] = {
-    {"ring", RingAllReduce, OneMoreThanDepth, Collective::kAllReduce,
-     /*direct_over_sent=*/true},
-    {"recursive_doubling", RecursiveDoublingAllReduce, OneMoreThanDepth,
-     Collective::kAllReduce, /*direct_over_sent=*/false,
-     /*one_host=*/false, /*short_bytes=*/4096},
-    {"ring", RingReduceScatter, OneMoreThanDepth, Collective::kReduceScatter},
-    {"ring", RingAllGather, OneMoreThanDepth, Collective::kAllGather},
-    {"ring", RingBroadcast, Depth, Collective::kBroadcast},
-    {"recursive_doubling", RecursiveDoublingAllReduce, OneMoreThanDepth,
-     Collective::kBarrier},
-    {"all_pairs", AllPairsAllReduce, CopiesForAll, Collective::kAllReduce,
-     /*direct_over_sent=*/true, /*one_host=*/true},
-    {"all_pairs", AllPairsReduceScatter, CopiesForAll,
-     Collective::kReduceScatter, /*direct_over_sent=*/true,
-     /*one_host=*/true},
-    {"all_pairs", AllPairsAllGather, CopiesForAll, Collective::kAllGather,
-     /*direct_over_sent=*/false, /*one_host=*/true},
-    {"all_pairs", AllPairsBroadcast, ScatteredByRoot, Collective::kBroadcast,
-     /*direct_over_sent=*/false, /*one_host=*/true},
+    {.name = "ring",
+     .algorithm = RingAllReduce,
+     .slots = OneMoreThanDepth,
+     .collective = Collective::kAllReduce,
+     .direct_over_sent = true},
+    {.name = "recursive_doubling",
+     .algorithm = RecursiveDoublingAllReduce,
+     .slots = OneMoreThanDepth,
+     .collective = Collective::kAllReduce,
+     .whole = true,
+     .short_bytes = 4096},
+    {.name = "ring",
+     .algorithm = RingReduceScatter,
+     .slots = OneMoreThanDepth,
+     .collective = Collective::kReduceScatter},
+    {.name = "ring",
+     .algorithm = RingAllGather,
+     .slots = OneMoreThanDepth,
+     .collective = Collective::kAllGather},
+    {.name = "ring",
+     .algorithm = RingBroadcast,
+     .slots = Depth,
+     .collective = Collective::kBroadcast,
+     .whole = true},
+    {.name = "recursive_doubling",
+     .algorithm = RecursiveDoublingAllReduce,
+     .slots = OneMoreThanDepth,
+     .collective = Collective::kBarrier,
+     .whole = true},
+    {.name = "all_pairs",
+     .algorithm = AllPairsAllReduce,
+     .slots = CopiesForAll,
+     .collective = Collective::kAllReduce,
+     .direct_over_sent = true,
+     .one_host = true},
+    {.name = "one_shot",
+     .algorithm = OneShotAllReduce,
+     .slots = CopiesForAll,
+     .collective = Collective::kAllReduce,
+     .whole = true,
+     .one_host = true,
+     .same_to_all = true,
+     .short_bytes = 4096},
+    {.name = "one_shot",
+     .algorithm = OneShotAllReduce,
+     .slots = CopiesForAll,
+     .collective = Collective::kBarrier,
+     .whole = true,
+     .one_host = true,
+     .same_to_all = true},
+    {.name = "all_pairs",
+     .algorithm = AllPairsReduceScatter,
+     .slots = CopiesForAll,
+     .collective = Collective::kReduceScatter,
+     .direct_over_sent = true,
+     .one_host = true},
+    {.name = "all_pairs",
+     .algorithm = AllPairsAllGather,
+     .slots = CopiesForAll,
+     .collective = Collective::kAllGather,
+     .one_host = true},
+    {.name = "all_pairs",
+     .algorithm = AllPairsBroadcast,
+     .slots = ScatteredByRoot,
+     .slots_of_unlike = CopiesForAll,
+     .collective = Collective::kBroadcast,
+     .one_host = true},
 };
 
 }  // namespace
@@ -86,16 +138,20 @@ const char* CollectiveName(Collective collective) {
 
 std::span<const AlgorithmInfo> Algorithms() { return kAlgorithms; }
 
-// The first that may be used, but a short message's own, or the one host's.
+// One for a single host before others, then one for short messages.
 const AlgorithmInfo& AlgorithmFor(Collective collective, std::uint64_t bytes,
-                                  bool one_host) {
+                                  int one_host) {
+  const auto preference = [](const AlgorithmInfo& info) {
+    return (info.one_host ? 2 : 0) + (info.short_bytes > 0 ? 1 : 0);
+  };
   const AlgorithmInfo* chosen = nullptr;
   for (const AlgorithmInfo& info : kAlgorithms) {
-    if (info.collective != collective || (info.one_host && !one_host)) {
-      continue;
-    }
-    if (chosen == nullptr || bytes <= info.short_bytes ||
-        (info.one_host && bytes > chosen->short_bytes)) {
+    const bool fits = info.short_bytes == 0 ||
+                      (bytes <= info.short_bytes &&
+                       (!info.same_to_all || bytes * one_host <= kShortOfAll));
+    if (info.collective == collective && fits &&
+        (one_host > 0 || !info.one_host) &&
+        (chosen == nullptr || preference(info) > preference(*chosen))) {
       chosen = &info;
     }
   }
@@ -257,6 +313,33 @@ Schedule AllPairsAllReduce(int rank, int size, int /*root*/) {
   Schedule schedule = {size, 1, {}};
   ScatterAndReduce(schedule, rank, others);
   Gather(schedule, Output(rank), others);
+  return schedule;
+}
+
+Schedule OneShotAllReduce(int rank, int size, int /*root*/) {
+  if (size == 1) {
+    return {1, 0, {Transfer::LocalCopy(Input(0), Output(0))}};
+  }
+  Schedule schedule = {1, 1, {}};
+  for (const int peer : Others(rank, size)) {
+    schedule.transfers.push_back(Transfer::Send(Input(0), peer));
+  }
+  // In the order of the ranks, so that all end with the same bits.
+  Place sum = Input(0);
+  if (rank != 0) {
+    sum = Scratch(0);
+    schedule.transfers.push_back(Transfer::ReceiveCopy(sum, 0));
+  }
+  for (int next = 1; next < size; ++next) {
+    const bool last = next == size - 1;
+    const Place target = last ? Output(0) : Scratch(0);
+    Transfer transfer = next == rank
+                            ? Transfer::LocalReduce(sum, Input(0), target)
+                            : Transfer::ReceiveReduce(sum, target, next);
+    transfer.finish = last;
+    schedule.transfers.push_back(transfer);
+    sum = target;
+  }
   return schedule;
 }
 

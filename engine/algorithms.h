@@ -54,12 +54,20 @@ struct AlgorithmInfo {
   // The smallest number of slots a rank with which the algorithm cannot
   // deadlock, whichever memory is registered, with `depth` sub-chunks a round.
   int (*slots)(int size, int depth) = nullptr;
+  // The same where connections are not all alike; nullptr: no more.
+  int (*slots_of_unlike)(int size, int depth) = nullptr;
   Collective collective = Collective::kAllReduce;
+  // The message is one chunk; otherwise there is one for each rank.
+  bool whole = false;
   // Of PlanOptions: no two ranks wait for each other with it.
   bool direct_over_sent = false;
   // Only where all ranks share memory; there it takes the default's place.
   bool one_host = false;
-  // Takes the default's place for messages of up to so many bytes.
+  // Of PlanOptions: every rank's first message to each of its peers is the
+  // same.
+  bool same_to_all = false;
+  // Takes the default's place for messages of up to so many bytes, and where
+  // all ranks read all inputs, for 32 KiB of these together.
   std::uint64_t short_bytes = 0;
 };
 
@@ -67,9 +75,9 @@ struct AlgorithmInfo {
 std::span<const AlgorithmInfo> Algorithms();
 
 // What a call uses whose whole message has so many bytes; `one_host`: between
-// ranks that share memory. Of Algorithms().
+// so many ranks that all share memory, 0 if they do not. Of Algorithms().
 const AlgorithmInfo& AlgorithmFor(Collective collective, std::uint64_t bytes,
-                                  bool one_host = false);
+                                  int one_host = 0);
 
 // Allreduce around a ring, bandwidth-optimal: p-1 steps that reduce, after
 // which each rank has one chunk's result, and p-1 that hand the results around.
@@ -108,7 +116,11 @@ Schedule RecursiveDoublingAllReduce(int rank, int size, int root);
 // all. Two synchronisations a call, whatever the number of ranks.
 Schedule AllPairsAllReduce(int rank, int size, int root);
 
-// The first half of the above.
+// For short messages and, empty, as a barrier: every rank gives each other its
+// whole input, and reduces all of them in the order of the ranks. One step.
+Schedule OneShotAllReduce(int rank, int size, int root);
+
+// The first half of AllPairsAllReduce.
 Schedule AllPairsReduceScatter(int rank, int size, int root);
 
 // The second half.

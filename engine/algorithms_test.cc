@@ -66,7 +66,9 @@ std::vector<std::vector<Abilities>> RandomAbilities(int size,
       abilities[a][b] = abilities[b][a] = {
           .reads_peer = random() % 2 == 0,
           .writes_peer = random() % 2 == 0,
-          .eager_bytes = static_cast<std::uint32_t>(64 * (random() % 3))};
+          .shares_memory = random() % 2 == 0,
+          .eager_bytes = static_cast<std::uint32_t>(64 * (random() % 3)),
+          .eager_to_all = random() % 2 == 0};
     }
   }
   return abilities;
@@ -77,6 +79,8 @@ PlanOptions RandomOptions(std::mt19937_64& random) {
   options.in_place = random() % 2 == 0;
   options.input_registered = random() % 2 == 0;
   options.output_registered = random() % 2 == 0;
+  options.input_shared = random() % 2 == 0;
+  options.output_shared = random() % 2 == 0;
   options.register_sends = random() % 2 == 0;
   options.on_host = random() % 4 != 0;
   return options;
@@ -167,7 +171,10 @@ TEST_P(AlgorithmsTest, IsProvenForMixedConnectionsAndDifferentBuffers) {
       options.promise = PromiseOf(GetParam().collective);
       options.root = size / 2;
       options.depth = 1 + static_cast<int>(random() % 3);
-      options.slots = GetParam().slots(size, options.depth);
+      const auto slots = GetParam().slots_of_unlike != nullptr
+                             ? GetParam().slots_of_unlike
+                             : GetParam().slots;
+      options.slots = slots(size, options.depth);
       options.order = static_cast<CheckOptions::Order>(random() % 3);
       options.seed = seed;
       options.subchunks = random() % 2;
@@ -178,6 +185,7 @@ TEST_P(AlgorithmsTest, IsProvenForMixedConnectionsAndDifferentBuffers) {
       for (int rank = 0; rank < size; ++rank) {
         PlanOptions plan = RandomOptions(random);
         plan.direct_over_sent = GetParam().direct_over_sent;
+        plan.same_to_all = GetParam().same_to_all;
         plan.message_bytes = message_bytes;
         plan.abilities = abilities[rank];
         plans.push_back(Compile(schedules[rank], rank, size, plan).value());
@@ -254,6 +262,30 @@ TEST(AlgorithmsTest, EveryCollectiveHasADefault) {
 TEST(AlgorithmsTest, AShortAllReduceHasAnAlgorithmOfItsOwn) {
   EXPECT_EQ(AlgorithmFor(Collective::kAllReduce, 4096).algorithm,
             &RecursiveDoublingAllReduce);
+}
+
+TEST(AlgorithmsTest, TheTableSaysHowManyChunksThereAre) {
+  for (const AlgorithmInfo& info : Algorithms()) {
+    for (int size = 1; size <= 9; ++size) {
+      EXPECT_EQ(info.algorithm(0, size, 0).chunks, info.whole ? 1 : size)
+          << info.name << ", " << CollectiveName(info.collective);
+    }
+  }
+}
+
+TEST(AlgorithmsTest, RanksOfOneHostHaveTheirOwn) {
+  const auto allreduce = [](std::uint64_t bytes, int ranks) {
+    return AlgorithmFor(Collective::kAllReduce, bytes, ranks).algorithm;
+  };
+  EXPECT_EQ(allreduce(1 << 20, 8), &AllPairsAllReduce);
+  EXPECT_EQ(allreduce(4096, 8), &OneShotAllReduce);
+  EXPECT_EQ(allreduce(4097, 8), &AllPairsAllReduce);
+  // All inputs together are too much for one rank to read.
+  EXPECT_EQ(allreduce(4096, 9), &AllPairsAllReduce);
+  EXPECT_EQ(allreduce(256, 128), &OneShotAllReduce);
+  EXPECT_EQ(allreduce(264, 128), &AllPairsAllReduce);
+  EXPECT_EQ(AlgorithmFor(Collective::kBarrier, 0, 128).algorithm,
+            &OneShotAllReduce);
 }
 
 }  // namespace

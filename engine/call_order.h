@@ -32,15 +32,8 @@ class CallOrder {
   // stack.
   class Caller {
    public:
-    explicit Caller(CallOrder& order) : order_(order) {
-      const std::lock_guard<std::mutex> lock(order_.mutex_);
-      ++order_.callers_;
-    }
-    ~Caller() {
-      const std::lock_guard<std::mutex> lock(order_.mutex_);
-      --order_.callers_;
-      order_.changed_.notify_all();
-    }
+    explicit Caller(CallOrder& order) : order_(order) { ++order_.callers_; }
+    ~Caller() { --order_.callers_; }
     Caller(const Caller&) = delete;
     Caller& operator=(const Caller&) = delete;
 
@@ -108,7 +101,6 @@ class CallOrder {
   std::uint64_t next_sequence_ = 0;
   std::uint64_t turn_ = 0;  // of the call that runs, or runs next
   std::deque<Queued> queue_;
-  int callers_ = 0;
   bool closed_ = false;
   bool stopping_ = false;
   // The minima of a sliding window: calls after which none expires earlier, so
@@ -116,6 +108,7 @@ class CallOrder {
   std::vector<Expiry> expiries_;
   std::size_t first_expiry_ = 0;  // those before have ended
 
+  std::atomic<int> callers_ = 0;
   std::atomic<Clock::time_point> earliest_deadline_ = Clock::time_point::max();
   std::thread worker_;
 };

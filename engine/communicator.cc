@@ -100,7 +100,7 @@ class Communicator::State {
   }
 
   Deadline DeadlineFor(Timeout timeout) const {
-    return Deadline::After(timeout.value_or(
+    return Deadline::AfterRoughly(timeout.value_or(
         std::chrono::milliseconds(engine_->environment().timeout_ms)));
   }
 

@@ -13,6 +13,7 @@
 #include "engine/culprit.h"
 #include "engine/registration_cost.h"
 #include "pipeline/host/host_transport.h"
+#include "pipeline/host/process_memory.h"
 #include "pipeline/host/region_memory.h"
 #include "pipeline/host_accelerator.h"
 #include "pipeline/rails/rail_transport.h"
@@ -24,6 +25,8 @@ namespace {
 // Where a whole buffer can be registered for next to nothing: below this a copy
 // into a slot is cheaper still.
 constexpr std::size_t kTemporaryRegistrationBytes = 256 * 1024;
+// Where peers reach private memory by the kernel: below this slots are as fast.
+constexpr std::size_t kReachedBytes = 4 << 20;
 // How long rank 0 may take to say where all ranks are; it waits 250 ms for
 // them.
 constexpr std::chrono::milliseconds kAnswerPatience(400);
@@ -31,17 +34,13 @@ constexpr std::chrono::milliseconds kAnswerPatience(400);
 // wire.
 constexpr std::uint64_t kLeastSubchunkBytes = 16 * 1024;
 
-// Whether a rank would share its memory with those of its host: before the
-// name of the host, when it says where it is.
-constexpr char kSharesMemory[] = "+";
-constexpr char kKeepsMemory[] = "-";
+// What a rank's slots take at most where RINGPIPE_DEPTH can be lowered for it.
+constexpr std::int64_t kMostSlotBytes = 32 << 20;
 
 // All ranks compute the same from the same call.
-std::uint64_t SubchunkElements(const Environment& environment,
+std::uint64_t SubchunkElements(std::uint64_t most, std::uint64_t depth,
                                std::uint64_t elements, int chunks,
                                std::size_t element_bytes) {
-  const std::uint64_t most = environment.subchunk_bytes;
-  const std::uint64_t depth = environment.depth;
   const std::uint64_t chunk_bytes =
       (elements / chunks + (elements % chunks != 0)) * element_bytes;
   const std::uint64_t even = (chunk_bytes / depth + 63) / 64 * 64;
@@ -55,9 +54,24 @@ int SlotsNeeded(int size, int depth, bool one_host) {
   for (const AlgorithmInfo& info : Algorithms()) {
     if (one_host || !info.one_host) {
       needed = std::max(needed, info.slots(size, depth));
+      if (info.slots_of_unlike != nullptr) {
+        needed = std::max(needed, info.slots_of_unlike(size, depth));
+      }
     }
   }
   return needed;
+}
+
+// Sub-chunks a round: fewer where, with many ranks on one host, the slots for
+// their copies would take too much memory.
+int DepthFor(const Environment& environment, int size, bool one_host) {
+  int depth = static_cast<int>(environment.depth);
+  while (one_host && depth > 1 &&
+         SlotsNeeded(size, depth, one_host) * environment.subchunk_bytes >
+             kMostSlotBytes) {
+    --depth;
+  }
+  return depth;
 }
 
 std::string DescribeOperation(const Digest& digest) {
@@ -73,6 +87,14 @@ bool IsOfOneRank(StatusCode code) {
          code == StatusCode::kResourceExhausted ||
          code == StatusCode::kPermissionDenied ||
          code == StatusCode::kDeviceError || code == StatusCode::kInternal;
+}
+
+// Whether another rank has told it: "rank 3: no power".
+bool HasTeller(std::string_view message) {
+  constexpr std::string_view kRank = "rank ";
+  const std::size_t end = message.find_first_not_of("0123456789", kRank.size());
+  return message.starts_with(kRank) && end > kRank.size() &&
+         message.substr(std::min(end, message.size())).starts_with(": ");
 }
 
 }  // namespace
@@ -111,7 +133,8 @@ Result<std::unique_ptr<Engine>> Engine::Create(const Environment& environment,
 }
 
 Status Engine::SetUp(Deadline deadline) {
-  RINGPIPE_RETURN_IF_ERROR(OpenDevices(deadline));
+  RINGPIPE_RETURN_IF_ERROR(MeetNeighbours(deadline));
+  RINGPIPE_RETURN_IF_ERROR(OpenDevices());
   RINGPIPE_RETURN_IF_ERROR(CreateExecutor());
   FindAccelerator();
   RINGPIPE_RETURN_IF_ERROR(Agree(deadline));
@@ -139,7 +162,7 @@ Status Engine::Join(Deadline deadline) {
   return Status::Ok();
 }
 
-Status Engine::OpenDevices(Deadline deadline) {
+Status Engine::OpenDevices() {
   verbs::soft::Options soft = verbs::soft::Options::From(environment_);
   // Different on each rank, all from one seed.
   const auto seed =
@@ -148,23 +171,8 @@ Status Engine::OpenDevices(Deadline deadline) {
   // The job's own, so that devices of different jobs never meet.
   soft.key = bootstrap_->job_key();
   const auto soft_library = verbs::soft::CreateSoftLibrary(soft, logger_);
-  RINGPIPE_ASSIGN_OR_RETURN(std::string host, HostIdentity(environment_));
-  const bool shares =
-      environment_.host_memory == "auto" && environment_.device != "soft";
   RINGPIPE_ASSIGN_OR_RETURN(
-      std::vector<std::string> hosts,
-      bootstrap_->AllGather((shares ? kSharesMemory : kKeepsMemory) + host,
-                            deadline));
-  RINGPIPE_RETURN_IF_ERROR(MeetNeighbours(hosts));
-  for (std::string& other : hosts) {
-    other.erase(0, 1);
-  }
-  local_peers_ =
-      in_memory_[rank()]
-          ? 0
-          : static_cast<int>(std::count(hosts.begin(), hosts.end(), host)) - 1;
-  RINGPIPE_ASSIGN_OR_RETURN(
-      rails_, OpenRails(environment_, rank(), hosts, in_memory_,
+      rails_, OpenRails(environment_, rank(), hosts_.of_rank, hosts_.in_memory,
                         verbs::LoadSystemLibrary(), soft_library));
   registers_for_nothing_ = !rails_.devices.empty();
   for (const auto& device : rails_.devices) {
@@ -178,18 +186,20 @@ Status Engine::OpenDevices(Deadline deadline) {
   return Status::Ok();
 }
 
-Status Engine::MeetNeighbours(const std::vector<std::string>& hosts) {
-  const std::string& own = hosts[rank()];
-  for (const std::string& other : hosts) {
-    in_memory_.push_back(other == own && own[0] == kSharesMemory[0]);
+Status Engine::MeetNeighbours(Deadline deadline) {
+  RINGPIPE_ASSIGN_OR_RETURN(const Residence own, Residence::Own(environment_));
+  RINGPIPE_ASSIGN_OR_RETURN(const std::vector<std::string> all,
+                            bootstrap_->AllGather(own.Serialize(), deadline));
+  std::vector<Residence> ranks;
+  for (const std::string& text : all) {
+    RINGPIPE_ASSIGN_OR_RETURN(Residence residence, Residence::Parse(text));
+    ranks.push_back(std::move(residence));
   }
-  if (std::count(in_memory_.begin(), in_memory_.end(), true) < 2) {
-    in_memory_.assign(hosts.size(), false);
-    return Status::Ok();
+  RINGPIPE_ASSIGN_OR_RETURN(hosts_, FindHosts(ranks, rank()));
+  if (hosts_.in_memory[rank()]) {
+    RINGPIPE_ASSIGN_OR_RETURN(region_,
+                              HostTransport::CreateRegion(rank(), size()));
   }
-  one_host_ = std::count(in_memory_.begin(), in_memory_.end(), false) == 0;
-  RINGPIPE_ASSIGN_OR_RETURN(region_,
-                            HostTransport::CreateRegion(rank(), size()));
   return Status::Ok();
 }
 
@@ -200,17 +210,17 @@ std::shared_ptr<MemorySource> Engine::memory_source() const {
 }
 
 Status Engine::CreateExecutor() {
-  const int depth = static_cast<int>(environment_.depth);
-  const int needed = SlotsNeeded(size(), depth, one_host_);
+  depth_ = DepthFor(environment_, size(), hosts_.all_in_memory);
+  const int needed = SlotsNeeded(size(), depth_, hosts_.all_in_memory);
   // Twice what a round needs, so that rounds follow each other without a gap.
-  int slots = std::max(needed, 4 * depth + 2);
+  int slots = std::max(needed, 4 * depth_ + 2);
   if (environment_.slots > 0) {
     slots = static_cast<int>(environment_.slots);
     if (slots < needed) {
       return {StatusCode::kInvalidArgument,
               "RINGPIPE_SLOTS=" + std::to_string(environment_.slots) + ": " +
                   std::to_string(size()) +
-                  " ranks at RINGPIPE_DEPTH=" + std::to_string(depth) +
+                  " ranks at RINGPIPE_DEPTH=" + std::to_string(depth_) +
                   " need at least " + std::to_string(needed) +
                   " slots, or they could block each other"};
     }
@@ -222,6 +232,7 @@ Status Engine::CreateExecutor() {
   options.subchunk_bytes = environment_.subchunk_bytes;
   options.slots = slots;
   options.spin = std::chrono::microseconds(environment_.spin_us);
+  options.crowded = hosts_.crowded;
   options.abort = abort_.get();
   options.whereabouts = &whereabouts_;
   options.explain_timeout = [this](const Status& timeout) {
@@ -236,7 +247,6 @@ Status Engine::CreateExecutor() {
   RINGPIPE_ASSIGN_OR_RETURN(executor_,
                             Executor::Create(domains_, *memory_source(),
                                              std::move(transports), options));
-  CopySlotCounters();
   return Status::Ok();
 }
 
@@ -247,6 +257,7 @@ Result<std::vector<std::unique_ptr<Transport>>> Engine::CreateTransports(
   options.rank = rank();
   options.size = size();
   options.rails_of_peer = rails_.of_peer;
+  options.reasons = rails_.reason;
   if (transport_ != nullptr) {
     transports.push_back(transport_->Create(rank(), check_));
     for (int peer = 0; peer < size(); ++peer) {
@@ -259,13 +270,14 @@ Result<std::vector<std::unique_ptr<Transport>>> Engine::CreateTransports(
     HostTransport::Options host;
     host.rank = rank();
     host.size = size();
+    host.crowded = hosts_.crowded;
     host.job_key = bootstrap_->job_key();
     host.check = &check_;
     for (int peer = 0; peer < size(); ++peer) {
       host.local.push_back(
-          in_memory_[peer] &&
+          hosts_.in_memory[peer] &&
           (transports.empty() || transports[0]->connection(peer) == nullptr));
-      if (in_memory_[peer]) {
+      if (hosts_.in_memory[peer]) {
         options.rails_of_peer[peer].clear();
       }
     }
@@ -276,7 +288,7 @@ Result<std::vector<std::unique_ptr<Transport>>> Engine::CreateTransports(
   if (domains_.empty()) {
     return transports;
   }
-  options.local_peers = local_peers_;
+  options.local_peers = region_ == nullptr ? hosts_.ranks_here - 1 : 0;
   options.receives = slots;
   options.timeout = environment_.qp_timeout;
   options.retry_count = environment_.qp_retry;
@@ -297,9 +309,8 @@ void Engine::ChooseRegistration() {
       domains_.empty()) {
     return;
   }
-  const auto cost =
-      MeasureRegistrationCost(domains_, environment_.subchunk_bytes,
-                              static_cast<int>(2 * environment_.depth));
+  const auto cost = MeasureRegistrationCost(
+      domains_, environment_.subchunk_bytes, 2 * depth_);
   if (!cost.ok()) {
     logger_.Info("sub-chunks of memory that is not registered are copied: " +
                  cost.status().ToString());
@@ -315,7 +326,8 @@ void Engine::ChooseRegistration() {
 
 bool Engine::RegistersSends(const CheckedCall& checked) const {
   // Of the shortest chunks that an algorithm may make.
-  return SubchunkElements(environment_, checked.buffers.elements, size(),
+  return SubchunkElements(environment_.subchunk_bytes, depth_,
+                          checked.buffers.elements, size(),
                           SizeOf(checked.call.type)) *
              SizeOf(checked.call.type) >=
          registered_sends_from_;
@@ -375,16 +387,19 @@ Status Engine::ConnectAll(Deadline deadline) {
     }
     RINGPIPE_RETURN_IF_ERROR(
         transport->Connect(addresses, deadline, abort_->fd()));
+  }
+  // Nobody sends before every receiver is ready.
+  RINGPIPE_RETURN_IF_ERROR(bootstrap_->Barrier(deadline));
+  for (const auto& transport : executor_->transports()) {
+    reaches_private_ |= transport->ReachesPrivateMemory();
     for (int peer = 0; peer < size(); ++peer) {
       if (transport->connection(peer) != nullptr) {
         logger_.Info("rank " + std::to_string(peer) + " by way of " +
-                     transport->DescribeRoute(peer) + ": " +
-                     rails_.reason[peer]);
+                     transport->DescribeRoute(peer));
       }
     }
   }
-  // Nobody sends before every receiver is ready.
-  return bootstrap_->Barrier(deadline);
+  return Status::Ok();
 }
 
 void Engine::FindAccelerator() {
@@ -471,30 +486,23 @@ void Engine::Fail(const Status& reason) noexcept {
 void Engine::TellOthers(const Status& reason) {
   Status told = OutOfMemory();
   try {
-    told = IsOfOneRank(reason.code())
+    told = IsOfOneRank(reason.code()) && !HasTeller(reason.message())
                ? reason.WithContext("rank " + std::to_string(rank()))
                : reason;
   } catch (const std::bad_alloc&) {
     // Without the name.
+  }
+  if (executor_ != nullptr) {
+    executor_->TellPeers(told);
   }
   static_cast<void>(bootstrap_->Abort(told));
 }
 
 std::string Engine::device() const {
   const std::string rails = rails_.Describe();
-  return region_ == nullptr ? rails
-         : rails.empty()    ? "host memory"
-                            : "host memory; " + rails;
-}
-
-void Engine::CopySlotCounters() {
-  const std::lock_guard<std::mutex> lock(counters_mutex_);
-  slot_counters_ = executor_->slot_counters();
-}
-
-SlotCounters Engine::slot_counters() const {
-  const std::lock_guard<std::mutex> lock(counters_mutex_);
-  return slot_counters_;
+  return region_ == nullptr     ? rails
+         : hosts_.all_in_memory ? "host memory: all ranks are on this host"
+                                : "host memory: ranks of this host; " + rails;
 }
 
 // --- A call ------------------------------------------------------------------
@@ -536,6 +544,7 @@ Result<Engine::CheckedCall> Engine::Check(const Call& call) const {
 Result<const Plan*> Engine::FindPlan(const AlgorithmInfo& algorithm, int root,
                                      PlanOptions options) {
   options.direct_over_sent = algorithm.direct_over_sent;
+  options.same_to_all = algorithm.same_to_all;
   options.abilities = executor_->abilities();
   const PlanKey key(
       &algorithm, root, options.in_place, options.input_registered,
@@ -567,6 +576,12 @@ std::uint32_t Engine::EagerLimit(const Operation& operation) const {
   return limit;
 }
 
+// Whether peers had better reach private memory than have it copied to slots.
+bool Engine::PaysToReach(const void* begin, std::size_t bytes) const {
+  return reaches_private_ && environment_.registration != "never" &&
+         bytes >= kReachedBytes && HasHugePages(begin, bytes);
+}
+
 Result<UserBuffer> Engine::FindMemory(std::uintptr_t base, const void* begin,
                                       std::size_t bytes, bool written,
                                       Registration* temporary) {
@@ -577,7 +592,12 @@ Result<UserBuffer> Engine::FindMemory(std::uintptr_t base, const void* begin,
   }
   buffer.shared =
       region_ != nullptr && region_->OffsetOf(begin, bytes).has_value();
-  if (const auto found = memory_->Find(begin, bytes)) {
+  if (!buffer.shared && PaysToReach(begin, bytes)) {
+    buffer.shared = true;
+    buffer.reached = {static_cast<const std::byte*>(begin), bytes};
+  }
+  if (const auto found =
+          domains_.empty() ? std::nullopt : memory_->Find(begin, bytes)) {
     buffer.registered = found->writable || !written;
     buffer.lkeys = found->lkeys;
   } else if (temporary != nullptr && registers_for_nothing_ &&
@@ -610,22 +630,22 @@ Status Engine::Run(const CheckedCall& checked, const Turn& turn) {
     // The other ranks have made this call, or will: they must not wait.
     Fail(status);
   }
-  CopySlotCounters();
   return status;
 }
 
 Operation Engine::MakeOperation(const CheckedCall& checked, const Turn& turn,
-                                const AlgorithmInfo& algorithm,
-                                int chunks) const {
+                                const AlgorithmInfo& algorithm) const {
   const Call& call = checked.call;
-  const std::uint64_t subchunk_elements = SubchunkElements(
-      environment_, checked.buffers.elements, chunks, SizeOf(call.type));
+  const int chunks = algorithm.whole ? 1 : size();
+  const std::uint64_t subchunk_elements =
+      SubchunkElements(environment_.subchunk_bytes, depth_,
+                       checked.buffers.elements, chunks, SizeOf(call.type));
   Operation operation;
   operation.name = &DescribeOperation;
   operation.accelerator = checked.accelerator;
   operation.type = call.type;
   operation.op = call.op;
-  operation.depth = static_cast<int>(environment_.depth);
+  operation.depth = depth_;
   operation.chunking =
       Chunking(checked.buffers.elements, chunks, subchunk_elements);
   operation.deadline = turn.deadline;
@@ -658,8 +678,10 @@ Status Engine::Execute(const CheckedCall& checked, const Turn& turn) {
       const UserBuffer output,
       FindMemory(buffers.output_base, call.receive,
                  host ? buffers.receive_bytes : 0, /*written=*/true, nullptr));
-  const AlgorithmInfo& algorithm = AlgorithmFor(
-      call.collective, buffers.elements * SizeOf(call.type), one_host_);
+  const AlgorithmInfo& algorithm =
+      AlgorithmFor(call.collective, buffers.elements * SizeOf(call.type),
+                   hosts_.all_in_memory ? size() : 0);
+  Operation operation = MakeOperation(checked, turn, algorithm);
   PlanOptions options;
   options.in_place = buffers.in_place;
   options.input_registered = input.registered;
@@ -668,13 +690,9 @@ Status Engine::Execute(const CheckedCall& checked, const Turn& turn) {
   options.output_shared = output.shared;
   options.register_sends = host && RegistersSends(checked);
   options.on_host = host;
+  options.message_bytes = EagerLimit(operation);
   RINGPIPE_ASSIGN_OR_RETURN(const Plan* plan,
                             FindPlan(algorithm, call.root, options));
-  Operation operation = MakeOperation(checked, turn, algorithm, plan->chunks);
-  options.message_bytes = EagerLimit(operation);
-  if (options.message_bytes > 0) {
-    RINGPIPE_ASSIGN_OR_RETURN(plan, FindPlan(algorithm, call.root, options));
-  }
   operation.plan = plan;
   operation.input = input;
   operation.output = output;

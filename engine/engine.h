@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -21,6 +20,7 @@
 #include "cuda/accelerator.h"
 #include "engine/algorithms.h"
 #include "engine/call.h"
+#include "engine/hosts.h"
 #include "engine/rails.h"
 #include "memory_pool/registered_memory.h"
 #include "memory_pool/registration.h"
@@ -91,7 +91,7 @@ class Engine {
   std::vector<StageCounters> stage_counters() const {
     return executor_->stage_counters();
   }
-  SlotCounters slot_counters() const;
+  SlotCounters slot_counters() const { return executor_->slot_counters(); }
 
  private:
   Engine(const Environment& environment, const Launch& launch,
@@ -100,9 +100,8 @@ class Engine {
   Status Join(Deadline deadline);
   // All that follows the join.
   Status SetUp(Deadline deadline);
-  Status OpenDevices(Deadline deadline);
-  // Who is on this host, and wants to be reached through its memory.
-  Status MeetNeighbours(const std::vector<std::string>& hosts);
+  Status MeetNeighbours(Deadline deadline);
+  Status OpenDevices();
   std::shared_ptr<MemorySource> memory_source() const;
   Status CreateExecutor();
   Result<std::vector<std::unique_ptr<Transport>>> CreateTransports(int slots);
@@ -124,16 +123,16 @@ class Engine {
   // The same, with the rank for which all wait in the end.
   Status ExplainTimeout(const Status& timeout);
   Status Execute(const CheckedCall& checked, const Turn& turn);
-  // All but the memory and the plan, which has `chunks`.
+  // All but the memory and the plan.
   Operation MakeOperation(const CheckedCall& checked, const Turn& turn,
-                          const AlgorithmInfo& algorithm, int chunks) const;
-  void CopySlotCounters();
+                          const AlgorithmInfo& algorithm) const;
   Result<Accelerator*> ChooseAccelerator(const Call& call,
                                          const CallBuffers& buffers) const;
   Result<const Plan*> FindPlan(const AlgorithmInfo& algorithm, int root,
                                PlanOptions options);
   // PlanOptions::message_bytes.
   std::uint32_t EagerLimit(const Operation& operation) const;
+  bool PaysToReach(const void* begin, std::size_t bytes) const;
   // The keys of user memory: of RegisteredMemory; or, where the devices
   // register for nothing, of `temporary`, for the length of one call. Memory
   // that is to be `written` counts as registered only where that is allowed.
@@ -150,11 +149,9 @@ class Engine {
   WhereaboutsRecord whereabouts_;
   std::unique_ptr<Bootstrap> bootstrap_;
   RankRails rails_;
-  // By rank: whether it is reached through host memory; this one where any is.
-  std::vector<bool> in_memory_;
-  bool one_host_ = false;                        // all are
-  std::shared_ptr<Region> region_;               // where any is; else null
-  int local_peers_ = 0;                          // on this host, by rails
+  Hosts hosts_;
+  int depth_ = 1;                   // sub-chunks a round
+  std::shared_ptr<Region> region_;  // where hosts_.in_memory has any; else null
   RegisteredMemory::ProtectionDomains domains_;  // by rail
   std::unique_ptr<RegisteredMemory> memory_;
   std::unique_ptr<Accelerator> host_;
@@ -164,6 +161,7 @@ class Engine {
   CallCheck check_;
   std::unique_ptr<Executor> executor_;
 
+  bool reaches_private_ = false;  // Transport::ReachesPrivateMemory
   // Whether registering costs next to nothing, because no rail pins memory.
   bool registers_for_nothing_ = false;
   // A send from memory that is not registered registers its sub-chunk for
@@ -174,9 +172,6 @@ class Engine {
   using PlanKey = std::tuple<const AlgorithmInfo*, int, bool, bool, bool, bool,
                              bool, bool, bool, std::uint32_t>;
   std::map<PlanKey, Plan> plans_;
-
-  mutable std::mutex counters_mutex_;
-  SlotCounters slot_counters_;  // as of the last call; guarded by the mutex
 };
 
 }  // namespace ringpipe

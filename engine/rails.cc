@@ -1,10 +1,6 @@
 #include "engine/rails.h"
 
-#include <sys/stat.h>
-
 #include <algorithm>
-#include <cerrno>
-#include <fstream>
 #include <utility>
 
 #include "memory_pool/registration.h"
@@ -29,32 +25,6 @@ RankRails Software(std::shared_ptr<verbs::Device> device, std::size_t size) {
 }
 
 }  // namespace
-
-Result<std::string> HostIdentity(const Environment& environment,
-                                 const std::string& proc) {
-  if (!environment.host_id.empty()) {
-    return "RINGPIPE_HOST_ID=" + environment.host_id;
-  }
-  const std::string boot_id = proc + "/sys/kernel/random/boot_id";
-  const std::string network = proc + "/self/ns/net";
-  errno = 0;
-  std::ifstream file(boot_id);
-  std::string boot;
-  struct stat net = {};
-  const bool has_boot = std::getline(file, boot) && !boot.empty();
-  if (!has_boot || stat(network.c_str(), &net) != 0) {
-    // To guess would take ranks of different hosts for neighbours.
-    return ErrnoStatus(StatusCode::kUnavailable,
-                       "cannot read " + (has_boot ? network : boot_id) +
-                           ", which tells this host from others (mount /proc, "
-                           "or set RINGPIPE_HOST_ID to the host's name on all "
-                           "of its ranks)",
-                       errno != 0   ? errno
-                       : file.bad() ? ENOMEM
-                                    : ENODATA);
-  }
-  return boot + " net:" + std::to_string(net.st_ino);
-}
 
 const std::shared_ptr<verbs::Device>& RankRails::allocator() const {
   const auto software =
@@ -94,7 +64,7 @@ Result<RankRails> OpenRails(
   RankRails rails;
   if (std::count(in_memory.begin(), in_memory.end(), false) == 0) {
     rails.of_peer.resize(hosts.size());
-    rails.reason.assign(hosts.size(), "the same host");
+    rails.reason.resize(hosts.size());
     return rails;
   }
   const std::string& host = hosts[rank];

@@ -13,12 +13,6 @@
 
 namespace ringpipe {
 
-// What tells one host from another: RINGPIPE_HOST_ID where it is set, otherwise
-// the kernel's boot id and the network namespace, of which `proc` tells.
-// kUnavailable where it does not.
-Result<std::string> HostIdentity(const Environment& environment,
-                                 const std::string& proc = "/proc");
-
 struct RankRails {
   std::vector<std::shared_ptr<verbs::Device>> devices;
   // By rank, indices into `devices`; none for a rank that is reached another

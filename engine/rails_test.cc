@@ -88,21 +88,5 @@ TEST_F(RailsTest, ADeviceThatIsNotThereIsAnErrorAlsoOnOneHost) {
   EXPECT_EQ(Open("mlx5_7").status().code(), StatusCode::kUnavailable);
 }
 
-TEST(HostIdentityTest, IsNotGuessedWhereTheKernelDoesNotTellIt) {
-  const auto identity = HostIdentity(Environment(), "/nowhere");
-  EXPECT_EQ(identity.status().code(), StatusCode::kUnavailable);
-  EXPECT_NE(identity.status().message().find("RINGPIPE_HOST_ID"),
-            std::string::npos);
-}
-
-TEST(HostIdentityTest, IsTheSameForOneProcessAndOverridden) {
-  Environment environment;
-  const std::string own = *HostIdentity(environment);
-  EXPECT_EQ(*HostIdentity(environment), own);
-  environment.host_id = "rack7";
-  EXPECT_NE(*HostIdentity(environment), own);
-  EXPECT_NE(HostIdentity(environment)->find("rack7"), std::string::npos);
-}
-
 }  // namespace
 }  // namespace ringpipe

@@ -18,6 +18,8 @@ struct Abilities {
   // The largest message that may be eager: it needs no receive, and its source
   // neither a slot nor registration.
   std::uint32_t eager_bytes = 0;
+  // All peers of the same rank must get the same eager message.
+  bool eager_to_all = false;
 };
 
 }  // namespace ringpipe

@@ -118,6 +118,8 @@ Status CheckPlaces(const std::vector<Plan>& plans, const Contract& contract) {
       const Transfer& transfer = step.transfer;
       for (const auto& [used, place] :
            {std::pair(transfer.reads(), transfer.source),
+            std::pair(transfer.kind == Transfer::Kind::kLocalReduce,
+                      transfer.operand),
             std::pair(transfer.writes(), transfer.target)}) {
         if (used && place.buffer != Buffer::kScratch &&
             !contract.Has(rank, place)) {

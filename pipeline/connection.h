@@ -27,6 +27,7 @@ struct Memory {
   std::byte* data = nullptr;
   std::uint32_t bytes = 0;
   const RailKeys* lkeys = nullptr;  // where the rails may use it
+  bool slot = false;                // and no user's memory
 };
 
 // Ordered streams of messages, one each way, between this rank and one peer.
@@ -129,11 +130,20 @@ class Transport {
                          Deadline deadline, int abort_fd) = 0;
   // nullptr for this rank itself and for peers that are reached another way.
   virtual Connection* connection(int peer) = 0;
-  // "mlx5_0 (GID ...) to GID ... at 100 Gbit/s": how `peer` is reached.
+  // "mlx5_0 (GID ...) to GID ... at 100 Gbit/s: the only active port": how
+  // `peer` is reached, and why, once all ranks have connected.
   virtual std::string DescribeRoute(int peer) const = 0;
 
   // --- To run ---
 
+  // Whether its connections reach memory that is not shared as if it were; once
+  // all ranks have connected. Only worth it for large buffers.
+  virtual bool ReachesPrivateMemory() const { return false; }
+
+  // This rank begins a call, whose connections have begun it: none of this
+  // transport's, perhaps. `buffers`: the user's memory that it uses.
+  virtual void Begin(std::uint64_t /*sequence*/,
+                     std::span<const std::span<const std::byte>> /*buffers*/) {}
   // Takes what has happened. Returns whether anything has: whatever Push could
   // not pass on yet, and the peer's agreement, wait for that alone. The first
   // error of `events` or of a connection is returned, and ends the transport's
@@ -150,6 +160,9 @@ class Transport {
   // on, and the ranks that it concerns. Others are added to `notices`.
   virtual Status CheckAsyncEvents(std::vector<std::string>* notices) = 0;
 
+  // Why this rank ends the communicator: for peers that can read it without
+  // anybody's help. The first reason counts. Any thread.
+  virtual void Tell(const Status& /*reason*/) {}
   // Ends all connections: true once nobody uses memory of Expect and Send any
   // more, false at `deadline`.
   virtual bool Flush(Deadline deadline) = 0;

@@ -4,6 +4,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <new>
 #include <utility>
@@ -22,6 +23,11 @@ constexpr std::chrono::milliseconds kHoldBack(1);
 // error is that a peer was silent: the reason would have come in that time.
 constexpr int kReasonPatienceMs = 300;
 
+// Of a short call, between two looks at the clock.
+constexpr unsigned kPollsPerClock = 32;
+// About a microsecond.
+constexpr unsigned kPollsBeforeYield = 40;
+
 }  // namespace
 
 Result<std::unique_ptr<Executor>> Executor::Create(
@@ -39,6 +45,7 @@ Result<std::unique_ptr<Executor>> Executor::Create(
       state.pool,
       SlotPool::Create(state.rails, source, slot_bytes, options.slots));
   state.slot_bytes.assign(options.slots, 0);
+  executor->slots_ = options.slots;
   state.connections.assign(options.size, nullptr);
   executor->abilities_.assign(options.size, {});
   for (const auto& transport : executor->transports_) {
@@ -48,12 +55,10 @@ Result<std::unique_ptr<Executor>> Executor::Create(
         executor->abilities_[peer] = connection->abilities();
       }
     }
-    const auto descriptors = transport->descriptors();
-    executor->descriptors_.insert(executor->descriptors_.end(),
-                                  descriptors.begin(), descriptors.end());
   }
   state.active.reserve(options.size);
-  executor->descriptors_.push_back({options.abort->fd(), POLLIN, 0});
+  static const Plan kNothing;
+  state.flow.Start(kNothing, 0, 1, options.size);
   return executor;
 }
 
@@ -69,12 +74,16 @@ Status Executor::Run(const Operation& operation) {
   Status status;
   try {
     Begin(operation);
-    status = Loop();
+    status = is_short_ ? short_run_.Run(*this, *this) : Status::Ok();
+    status = status.ok() ? Loop() : status;
   } catch (const std::bad_alloc&) {
     status = OutOfMemory();
   }
   if (!status.ok()) {
     status = EndWithError(status);
+  }
+  if (!is_short_) {
+    CountSlots();
   }
   if (options_.whereabouts != nullptr) {
     options_.whereabouts->Move(Whereabouts::Place::kOutside);
@@ -86,14 +95,20 @@ void Executor::Begin(const Operation& operation) {
   state_.operation = &operation;
   options_.check->Begin(operation.digest);
   const Plan& plan = *operation.plan;
-  state_.flow.Start(plan, operation.chunking.subchunks(), operation.depth,
-                    state_.size);
-  copy_in_.Begin();
-  reduce_.Begin();
-  copy_out_.Begin();
-  register_.Begin();
-  if (state_.received.size() < state_.instances()) {
-    state_.received.resize(state_.instances());
+  is_short_ = ShortRun::Takes(operation);
+  if (!is_short_) {
+    state_.flow.Start(plan, operation.chunking.subchunks(), operation.depth,
+                      state_.size);
+    copy_in_.Begin();
+    reduce_.Begin();
+    copy_out_.Begin();
+    register_.Begin();
+    if (state_.received.size() < state_.instances()) {
+      state_.received.resize(state_.instances());
+    }
+  }
+  if (descriptors_.empty()) {
+    CollectDescriptors();
   }
   state_.active.clear();
   for (const Plan::Peer& peer : plan.peers) {
@@ -102,10 +117,63 @@ void Executor::Begin(const Operation& operation) {
         {&operation.digest, peer.sends, peer.receives, peer.eager});
     state_.active.push_back(connection);
   }
+  const std::array buffers = {operation.input.reached,
+                              operation.output.reached};
+  for (const auto& transport : transports_) {
+    transport->Begin(operation.digest.sequence, buffers);
+  }
   idle_ = false;
-  idle_since_ = Clock::now();
+  idle_since_ = CoarseNow();
   next_probe_ = idle_since_ + kProbeInterval;
   RecordWhereabouts(/*waits=*/false);
+}
+
+// Once, as the transports are connected by then.
+void Executor::CollectDescriptors() {
+  for (const auto& transport : transports_) {
+    const auto descriptors = transport->descriptors();
+    descriptors_.insert(descriptors_.end(), descriptors.begin(),
+                        descriptors.end());
+  }
+  descriptors_.push_back({options_.abort->fd(), POLLIN, 0});
+}
+
+Status Executor::Arrived(Instance instance, const std::byte* data,
+                         std::uint32_t bytes) {
+  if (is_short_) {
+    short_run_.Arrived(instance, data, bytes);
+    return Status::Ok();
+  }
+  return receive_.Arrived(instance, data, bytes);
+}
+
+// As one turn of the loop, which spares itself the clock as long as little time
+// has passed.
+Status Executor::LetHappen() {
+  RINGPIPE_ASSIGN_OR_RETURN(const bool happened, Poll());
+  if (happened) {
+    if (idle_) {
+      GoOn(Clock::now());
+    }
+    for (Connection* connection : state_.active) {
+      RINGPIPE_RETURN_IF_ERROR(connection->Push(*this).status());
+    }
+    short_polls_ = 0;
+    return Status::Ok();
+  }
+  // The rank that it waits for may have been put on the same core.
+  if (options_.crowded || short_polls_ >= kPollsBeforeYield) {
+    sched_yield();
+  }
+  if (++short_polls_ % kPollsPerClock != 0) {
+    return Status::Ok();
+  }
+  if (options_.abort->raised()) {
+    return options_.abort->reason();
+  }
+  const Clock::time_point now = Clock::now();
+  RINGPIPE_RETURN_IF_ERROR(CheckDeadline(now));
+  return Wait(now);
 }
 
 Status Executor::Loop() {
@@ -119,15 +187,20 @@ Status Executor::Loop() {
     if (!happened) {
       RINGPIPE_RETURN_IF_ERROR(Wait(now));
     } else if (idle_) {
-      idle_ = false;
-      idle_for_->Waited(now - idle_since_);
-      idle_since_ = now;
-      if (recorded_as_waiting_) {
-        RecordWhereabouts(/*waits=*/false);
-      }
+      GoOn(now);
     }
   }
   return Status::Ok();
+}
+
+// After a time in which nothing happened.
+void Executor::GoOn(Clock::time_point now) {
+  idle_ = false;
+  idle_for_->Waited(now - idle_since_);
+  idle_since_ = now;
+  if (recorded_as_waiting_) {
+    RecordWhereabouts(/*waits=*/false);
+  }
 }
 
 bool Executor::Finished() const {
@@ -191,7 +264,7 @@ Status Executor::Wait(Clock::time_point now) {
     RINGPIPE_RETURN_IF_ERROR(Announce());
   }
   if (accelerating || now - idle_since_ < options_.spin) {
-    if (++idle_polls_ % 16 == 0) {
+    if (options_.crowded || ++idle_polls_ % 16 == 0) {
       sched_yield();
     }
     return Status::Ok();
@@ -297,8 +370,15 @@ Status Executor::Probe() {
 
 bool Executor::WaitsFor(const Connection& connection) const {
   const int peer = connection.peer();
-  return !connection.agreed() || state_.flow.HasReceives(peer) ||
-         state_.flow.HasSends(peer);
+  return !connection.agreed() || HasReceives(peer) || HasSends(peer);
+}
+
+bool Executor::HasReceives(int peer) const {
+  return is_short_ ? short_run_.Receives(peer) : state_.flow.HasReceives(peer);
+}
+
+bool Executor::HasSends(int peer) const {
+  return is_short_ ? short_run_.Sends(peer) : state_.flow.HasSends(peer);
 }
 
 Deadline Executor::EarliestDeadline() const {
@@ -324,22 +404,25 @@ Status Executor::CheckDeadline(Clock::time_point now) {
 }
 
 void Executor::RecordWhereabouts(bool waits) {
+  recorded_as_waiting_ = waits;
   if (options_.whereabouts == nullptr) {
+    return;
+  }
+  const std::uint64_t calls = state_.operation->digest.sequence + 1;
+  if (!waits) {
+    options_.whereabouts->BeginCall(calls, idle_since_);
     return;
   }
   Whereabouts here;
   here.place = Whereabouts::Place::kInCall;
-  here.calls = state_.operation->digest.sequence + 1;
+  here.calls = calls;
   here.since = idle_since_;
-  if (waits) {
-    for (const Connection* connection : state_.active) {
-      if (WaitsFor(*connection) || connection->sending()) {
-        here.WaitFor(connection->peer());
-      }
+  for (const Connection* connection : state_.active) {
+    if (WaitsFor(*connection) || connection->sending()) {
+      here.WaitFor(connection->peer());
     }
   }
-  recorded_as_waiting_ = waits;
-  options_.whereabouts->Set(here);
+  options_.whereabouts->Wait(here);
 }
 
 // Which stage the pipeline stands still for.
@@ -354,7 +437,7 @@ StageMeter& Executor::WaitedFor() {
     return copy_out_.meter();
   }
   for (const Connection* connection : state_.active) {
-    if (state_.flow.HasReceives(connection->peer())) {
+    if (HasReceives(connection->peer())) {
       return receive_.meter();
     }
   }
@@ -368,9 +451,9 @@ std::string Executor::DescribeWait() {
     const std::string rank = "rank " + std::to_string(peer);
     if (!connection->agreed()) {
       text += (text.empty() ? "" : ", ") + rank + " to make the same call";
-    } else if (state_.flow.HasReceives(peer)) {
+    } else if (HasReceives(peer)) {
       text += (text.empty() ? "" : ", ") + std::string("data from ") + rank;
-    } else if (state_.flow.HasSends(peer)) {
+    } else if (HasSends(peer)) {
       text += (text.empty() ? "" : ", ") + rank + " to receive";
     } else if (connection->sending()) {
       text += (text.empty() ? "" : ", ") + rank + " to acknowledge";
@@ -456,8 +539,10 @@ bool Executor::TakeBackMemory() {
   operation.accelerator->Drain();
   // Memory that is not registered is out of the devices' reach, whatever they
   // still do to the slots.
-  return released && (flushed || !(operation.input.registered ||
-                                   operation.output.registered));
+  return released &&
+         (flushed ||
+          !(operation.input.registered || operation.output.registered ||
+            operation.input.shared || operation.output.shared));
 }
 
 // --- Counters ---------------------------------------------------------------
@@ -470,7 +555,16 @@ std::vector<StageCounters> Executor::stage_counters() const {
 }
 
 SlotCounters Executor::slot_counters() const {
-  return state_.pool->list().counters();
+  return {slots_, slots_in_use_.load(std::memory_order_relaxed),
+          slots_high_water_.load(std::memory_order_relaxed),
+          slot_waits_.load(std::memory_order_relaxed)};
+}
+
+void Executor::CountSlots() {
+  const SlotCounters& now = state_.slots().counters();
+  slots_in_use_.store(now.in_use, std::memory_order_relaxed);
+  slots_high_water_.store(now.high_water, std::memory_order_relaxed);
+  slot_waits_.store(now.waits, std::memory_order_relaxed);
 }
 
 }  // namespace ringpipe

@@ -3,6 +3,7 @@
 
 #include <poll.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -18,6 +19,7 @@
 #include "pipeline/connection.h"
 #include "pipeline/operation.h"
 #include "pipeline/pipeline_state.h"
+#include "pipeline/short_run.h"
 #include "pipeline/stages.h"
 #include "pipeline/whereabouts.h"
 
@@ -33,8 +35,8 @@ namespace ringpipe {
 // spins for a bounded time and then sleeps in poll() on the transports'
 // descriptors and the abort signal, until the deadline.
 //
-// One thread at a time, except stage_counters.
-class Executor final : private Connection::Events {
+// One thread at a time, except stage_counters and slot_counters.
+class Executor final : private Connection::Events, private ShortRun::Driver {
  public:
   struct Options {
     int rank = 0;
@@ -42,6 +44,8 @@ class Executor final : private Connection::Events {
     std::size_t subchunk_bytes = 0;  // of the largest sub-chunk
     int slots = 0;
     std::chrono::nanoseconds spin{0};
+    // The host has more ranks than cores: who waits lets another one run.
+    bool crowded = false;
     AbortSignal* abort = nullptr;  // outlives the executor
     CallCheck* check = nullptr;    // the transports' too; outlives them
     // Kept up to date, for others to read; outlives the executor. May be null.
@@ -76,6 +80,14 @@ class Executor final : private Connection::Events {
   // Memory for accelerators to prepare.
   const SlotPool& pool() const { return *state_.pool; }
 
+  // Tells peers why this rank ends the communicator, as far as a transport can.
+  // Any thread.
+  void TellPeers(const Status& reason) {
+    for (const auto& transport : transports_) {
+      transport->Tell(reason);
+    }
+  }
+
   // Runs one collective to its end. Every error is final: the abort signal is
   // raised with it, and every later Run returns the signal's reason. When Run
   // returns, nothing touches the operation's memory any more; where that could
@@ -83,12 +95,14 @@ class Executor final : private Connection::Events {
   Status Run(const Operation& operation);
 
   std::vector<StageCounters> stage_counters() const;
+  // As of the last call that used slots.
   SlotCounters slot_counters() const;
 
  private:
   explicit Executor(const Options& options) : options_(options) {}
 
   void Begin(const Operation& operation);
+  void CollectDescriptors();
   Status Loop();
   bool Finished() const;
 
@@ -97,11 +111,11 @@ class Executor final : private Connection::Events {
   Result<bool> Issue();
   Result<bool> Poll();
   Status Arrived(Instance instance, const std::byte* data,
-                 std::uint32_t bytes) override {
-    return receive_.Arrived(instance, data, bytes);
-  }
+                 std::uint32_t bytes) override;
   Status Sent(Instance instance) override { return send_.Sent(instance); }
 
+  Status LetHappen() override;
+  void GoOn(Clock::time_point now);
   // Nothing can be done: spins or sleeps.
   Status Wait(Clock::time_point now);
   bool HoldsMessages();
@@ -117,17 +131,27 @@ class Executor final : private Connection::Events {
   // For whereabouts: in a call, and standing still where `waits`.
   void RecordWhereabouts(bool waits);
   StageMeter& WaitedFor();
+  // Whether the call has still to receive from the peer, or to send to it.
+  bool HasReceives(int peer) const;
+  bool HasSends(int peer) const;
   // Whether the call stands still for the peer, as far as can be seen.
   bool WaitsFor(const Connection& connection) const;
   std::string DescribeWait();
   Status EndWithError(const Status& found);
   Status TellError(const Status& found);
   bool TakeBackMemory();
+  void CountSlots();
 
   const Options options_;
   std::vector<std::unique_ptr<Transport>> transports_;
   std::vector<Abilities> abilities_;  // by rank
   PipelineState state_;
+
+  // SlotCounters.
+  std::uint64_t slots_ = 0;
+  std::atomic<std::uint64_t> slots_in_use_ = 0;
+  std::atomic<std::uint64_t> slots_high_water_ = 0;
+  std::atomic<std::uint64_t> slot_waits_ = 0;
 
   StageMeter acquire_meter_{"acquire"};
   CopyInStage copy_in_{state_};
@@ -136,6 +160,11 @@ class Executor final : private Connection::Events {
   ReceiveStage receive_{state_};
   ReduceStage reduce_{state_};
   CopyOutStage copy_out_{state_};
+
+  ShortRun short_run_{
+      state_,
+      {send_.meter(), receive_.meter(), reduce_.meter(), copy_out_.meter()}};
+  bool is_short_ = false;  // the running call
 
   bool recorded_as_waiting_ = false;
   Flow::Issued issued_ = Flow::Issued::kNothing;
@@ -147,6 +176,7 @@ class Executor final : private Connection::Events {
   StageMeter* idle_for_ = nullptr;
   bool only_polls_ = false;  // nothing goes on but by an event of a transport
   unsigned idle_polls_ = 0;
+  unsigned short_polls_ = 0;
   Clock::time_point next_probe_;
 };
 

@@ -91,6 +91,7 @@ std::vector<Status> AllReduce(
     PlanOptions options = options_of(rank);
     options.abilities = job.executor(rank).abilities();
     options.direct_over_sent = info.direct_over_sent;
+    options.same_to_all = info.same_to_all;
     // Where ranks share memory, what is registered stands for what is shared.
     MemorySource* const shared = job.shared_memory(rank);
     options.input_shared = shared != nullptr && options.input_registered;

@@ -128,6 +128,7 @@ void Flow::MayRead(Instance instance) {
       }
       break;
     case Kind::kReceiveReduce:
+    case Kind::kLocalReduce:
       MayReduce(instance);
       break;
     case Kind::kLocalCopy:
@@ -141,8 +142,11 @@ void Flow::MayRead(Instance instance) {
 // Both operands may be there, and the target writable.
 void Flow::MayReduce(Instance instance) {
   const Cell& state = cell(instance);
-  const bool writable = !step(instance).in_memory || state.write_waits == 0;
-  if (state.arrived && state.read_waits == 0 && writable && !state.joined) {
+  const Step& at = step(instance);
+  const bool writable = !at.in_memory || state.write_waits == 0;
+  const bool arrived = state.arrived || !at.transfer.receives();
+  if (state.issued && arrived && state.read_waits == 0 && writable &&
+      !state.joined) {
     to_reduce_.push(instance);
   }
 }
@@ -194,7 +198,7 @@ void Flow::MayWrite(Instance instance) {
     if (at.to_memory && state.ready) {
       to_copy_out_.push(instance);
     }
-  } else if (at.transfer.kind == Kind::kReceiveReduce) {
+  } else if (at.transfer.reduces()) {
     MayReduce(instance);
   } else if (at.arrival == Arrival::kAtPeer && state.arrived) {
     to_copy_out_.push(instance);
@@ -255,16 +259,17 @@ void Flow::Unreference(Instance holder, SlotList& slots) {
 }
 
 void Flow::UnreferenceSource(Instance instance, SlotList& slots) {
-  const int source = step(instance).source_step;
-  if (source >= 0) {
-    Unreference({instance.lane, static_cast<std::uint32_t>(source)}, slots);
+  for (const int source :
+       {step(instance).source_step, step(instance).operand_step}) {
+    if (source >= 0) {
+      Unreference({instance.lane, static_cast<std::uint32_t>(source)}, slots);
+    }
   }
 }
 
-int Flow::source_slot(Instance instance) const {
-  const int source = step(instance).source_step;
-  return source < 0 ? SlotList::kNone
-                    : slot({instance.lane, static_cast<std::uint32_t>(source)});
+int Flow::SlotOf(Instance instance, int holder) const {
+  return holder < 0 ? SlotList::kNone
+                    : slot({instance.lane, static_cast<std::uint32_t>(holder)});
 }
 
 const Instance* Flow::NextSend(int peer) {

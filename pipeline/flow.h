@@ -100,8 +100,14 @@ class Flow {
   }
   // The slot that the instance acquired, SlotList::kNone where it has none.
   int slot(Instance instance) const { return cell(instance).slot; }
-  // The slot from which the instance reads its source; kNone: user memory.
-  int source_slot(Instance instance) const;
+  // The slots from which the instance reads its source and its operand; kNone:
+  // user memory.
+  int source_slot(Instance instance) const {
+    return SlotOf(instance, step(instance).source_step);
+  }
+  int operand_slot(Instance instance) const {
+    return SlotOf(instance, step(instance).operand_step);
+  }
 
  private:
   // What is still open of one instance.
@@ -125,6 +131,7 @@ class Flow {
     return cells_[instance.lane * plan_->steps.size() + instance.step];
   }
 
+  int SlotOf(Instance instance, int holder) const;
   std::optional<Instance> SoleReader(Instance instance) const;
   void OpenLane(std::uint32_t lane, std::uint64_t subchunk);
   void Advance();

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <span>
 #include <string>
 
 #include "base/deadline.h"
@@ -22,6 +23,8 @@ struct UserBuffer {
   bool registered = false;
   RailKeys lkeys = {};  // where registered
   bool shared = false;  // with the ranks of this host
+  // As much of it as there is, where it is shared though it is private.
+  std::span<const std::byte> reached = {};
 };
 
 // One collective call on one rank, ready to run.

@@ -47,21 +47,27 @@ struct PipelineState {
 
   // Where the source of `instance` is, and how long it is.
   Memory SourceOf(Instance instance) const {
-    const int slot = flow.source_slot(instance);
-    if (slot != SlotList::kNone) {
-      return InSlot(slot);
-    }
-    return InMemory(flow.step(instance).transfer.source, instance);
+    return ValueOf(flow.source_slot(instance),
+                   flow.step(instance).transfer.source, instance);
+  }
+  Memory OperandOf(Instance instance) const {
+    return ValueOf(flow.operand_slot(instance),
+                   flow.step(instance).transfer.operand, instance);
+  }
+  Memory ValueOf(int slot, Place place, Instance instance) const {
+    return slot != SlotList::kNone ? InSlot(slot) : InMemory(place, instance);
   }
   Memory InSlot(int slot) const {
-    return {pool->data(slot), slot_bytes[slot], &pool->lkeys()};
+    return {pool->data(slot), slot_bytes[slot], &pool->lkeys(), true};
   }
   Memory InMemory(Place place, Instance instance) const {
+    return InMemory(place, flow.subchunk(instance));
+  }
+  Memory InMemory(Place place, std::uint64_t subchunk) const {
     const UserBuffer& buffer = place.buffer == Place::Buffer::kInput
                                    ? operation->input
                                    : operation->output;
-    const Extent extent =
-        operation->chunking.Subchunk(place.chunk, flow.subchunk(instance));
+    const Extent extent = operation->chunking.Subchunk(place.chunk, subchunk);
     const std::uint64_t bytes = SizeOf(operation->type);
     return {reinterpret_cast<std::byte*>(buffer.base + extent.begin * bytes),
             static_cast<std::uint32_t>(extent.count * bytes), &buffer.lkeys};

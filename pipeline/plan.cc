@@ -24,9 +24,12 @@ class Compiler {
       RINGPIPE_RETURN_IF_ERROR(Check(transfer));
       RINGPIPE_RETURN_IF_ERROR(Add(transfer));
     }
+    plan_.all_eager = options_.on_host && options_.message_bytes > 0;
     for (const auto& [rank, peer] : peers_) {
       plan_.peers.push_back(peer);
+      plan_.all_eager &= peer.eager;
     }
+    plan_.all_eager &= !later_messages_;
     return std::move(plan_);
   }
 
@@ -48,6 +51,8 @@ class Compiler {
   Status Check(const Transfer& transfer) const {
     for (const auto& [used, place] :
          {std::pair(transfer.reads(), transfer.source),
+          std::pair(transfer.kind == Transfer::Kind::kLocalReduce,
+                    transfer.operand),
           std::pair(transfer.writes(), transfer.target)}) {
       const int places = place.buffer == Buffer::kScratch ? schedule_.scratch
                                                           : schedule_.chunks;
@@ -58,9 +63,8 @@ class Compiler {
     if (transfer.writes() && transfer.target.buffer == Buffer::kInput) {
       return Bad(transfer, "writes the input");
     }
-    const bool has_peer = transfer.kind != Transfer::Kind::kLocalCopy;
-    if (has_peer && (transfer.peer < 0 || transfer.peer >= size_ ||
-                     transfer.peer == rank_)) {
+    if (transfer.has_peer() && (transfer.peer < 0 || transfer.peer >= size_ ||
+                                transfer.peer == rank_)) {
       return Bad(transfer, "names a peer that does not exist");
     }
     return Status::Ok();
@@ -103,9 +107,14 @@ class Compiler {
     const Place source = Canonical(transfer.source);
     const Place target = Canonical(transfer.target);
     const bool local = transfer.kind == Transfer::Kind::kLocalCopy;
-    if (transfer.reads() && source.buffer == Buffer::kScratch &&
-        history_[source].slot_of < 0) {
-      return Bad(transfer, "reads scratch that was never written");
+    const bool reduces_locally = transfer.kind == Transfer::Kind::kLocalReduce;
+    const Place operand =
+        reduces_locally ? Canonical(transfer.operand) : source;
+    for (const Place read : {source, operand}) {
+      if (transfer.reads() && read.buffer == Buffer::kScratch &&
+          history_[read].slot_of < 0) {
+        return Bad(transfer, "reads scratch that was never written");
+      }
     }
     if (local && source == target) {
       return Status::Ok();  // in place: it is there already
@@ -119,10 +128,14 @@ class Compiler {
     const int index = static_cast<int>(plan_.steps.size());
     plan_.steps.emplace_back().transfer = transfer;
     ends_after_send_.push_back(transfer.kind == Transfer::Kind::kSend);
-    const bool first = !local && AddToPeer(transfer);
+    const bool first = transfer.has_peer() && AddToPeer(transfer);
     if (transfer.reads()) {
       OrderOperands(plan_.steps.back(), source);
-      Read(index, source, first);
+      plan_.steps[index].source_step = Read(index, source);
+      ChooseSource(index, first);
+    }
+    if (reduces_locally) {
+      plan_.steps[index].operand_step = Read(index, operand);
     }
     if (transfer.writes()) {
       Write(index, target);
@@ -134,11 +147,14 @@ class Compiler {
   bool AddToPeer(const Transfer& transfer) {
     Plan::Peer& peer = peers_[transfer.peer];
     peer.rank = transfer.peer;
-    peer.eager =
-        options_.message_bytes > 0 &&
-        options_.message_bytes <= AbilitiesOf(transfer.peer).eager_bytes;
-    return !std::exchange(transfer.receives() ? peer.receives : peer.sends,
-                          true);
+    const Abilities& abilities = AbilitiesOf(transfer.peer);
+    peer.eager = options_.message_bytes > 0 &&
+                 options_.message_bytes <= abilities.eager_bytes &&
+                 (options_.same_to_all || !abilities.eager_to_all);
+    const bool later =
+        std::exchange(transfer.receives() ? peer.receives : peer.sends, true);
+    later_messages_ |= later;
+    return !later;
   }
 
   Abilities AbilitiesOf(int peer) const {
@@ -176,23 +192,28 @@ class Compiler {
     return false;
   }
 
-  void Read(int index, Place place, bool first) {
-    Step& step = plan_.steps[index];
+  // Returns in whose slot the value is.
+  int Read(int index, Place place) {
     History& history = history_[place];
     if (history.slot_of >= 0) {
-      step.source_step = history.slot_of;
       Step& holder = plan_.steps[history.slot_of];
       ++holder.readers;
       holder.on_value.push_back({index, false});
-      ++step.read_waits;
-      return;
+      ++plan_.steps[index].read_waits;
+      return history.slot_of;
     }
     if (history.writer >= 0) {
       WaitFor(history.writer, index, /*write=*/false);
     }
     history.memory_readers.push_back(index);
+    return -1;
+  }
+
+  // How a send gets its source from user memory.
+  void ChooseSource(int index, bool first) {
+    Step& step = plan_.steps[index];
     const int peer = step.transfer.peer;
-    if (step.transfer.kind == Transfer::Kind::kSend &&
+    if (step.transfer.kind == Transfer::Kind::kSend && step.source_step < 0 &&
         !Reaches(peer, step.transfer.source)) {
       step.eager = first && options_.on_host && peers_[peer].eager;
       step.registers = !step.eager && options_.register_sends &&
@@ -254,7 +275,9 @@ class Compiler {
       step.takes_slot =
           step.arrival == Step::Arrival::kInSlot || !step.in_memory;
     } else {
-      step.in_memory = true;
+      step.in_memory = step.transfer.kind == Transfer::Kind::kLocalCopy ||
+                       (options_.on_host && !SentLaterFromSlot(place));
+      step.takes_slot = !step.in_memory;
     }
     // A place may be overwritten only after every earlier use of its memory.
     if (history.writer >= 0) {
@@ -275,6 +298,7 @@ class Compiler {
   std::size_t next_ = 0;  // after the current transfer
   std::map<Place, History> history_;
   std::map<int, Plan::Peer> peers_;
+  bool later_messages_ = false;  // than the first each way
   // By step: whether it does not end before a send from user memory has.
   std::vector<bool> ends_after_send_;
   Plan plan_;

@@ -46,8 +46,9 @@ struct Step {
   // NaNs).
   bool received_first = false;
 
-  // The step in whose slot the source is; -1: in user memory.
+  // The step in whose slot the source is, and the operand; -1: in user memory.
   int source_step = -1;
+  int operand_step = -1;
   // The value goes to user memory: by way of the step's slot, or (in_memory)
   // straight there.
   bool to_memory = false;
@@ -83,6 +84,8 @@ struct Plan {
     bool eager = false;  // the first message each way
   };
   std::vector<Peer> peers;
+  // At most one message each way, eager, between host memory here and there.
+  bool all_eager = false;
 };
 
 // What a plan depends on besides the schedule. Other ranks' may differ, but
@@ -102,6 +105,8 @@ struct PlanOptions {
   // received before that send has ended, so that two ranks that exchange the
   // same places would wait for each other: a slot between breaks the circle.
   bool direct_over_sent = false;
+  // Each rank's first message of the schedule is the same to all its peers.
+  bool same_to_all = false;
   // The buffers are host memory: this rank's own instructions reach it.
   bool on_host = true;
   // Each transfer is one message of at most so many bytes; 0: more, or several.

@@ -24,6 +24,10 @@ std::string ToString(const Transfer& transfer) {
     case Transfer::Kind::kLocalCopy:
       return "copy " + ToString(transfer.source) + " -> " +
              ToString(transfer.target);
+    case Transfer::Kind::kLocalReduce:
+      return "reduce " + ToString(transfer.source) + " + " +
+             ToString(transfer.operand) + " -> " + ToString(transfer.target) +
+             (transfer.finish ? ", finish" : "");
   }
   return "no transfer";
 }

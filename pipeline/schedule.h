@@ -39,14 +39,16 @@ struct Transfer {
     kReceiveReduce,  // target = source OP received (see below)
     kReceiveCopy,    // target = received
     kLocalCopy,      // target = source
+    kLocalReduce,    // target = source OP operand
   };
   Kind kind = Kind::kSend;
   Place source = {};
   Place target = {};
   int peer = -1;
-  // kReceiveReduce: the contributions are complete, so the operation's
+  // Of a reduction: the contributions are complete, so the operation's
   // finishing step (the division of an average) follows.
   bool finish = false;
+  Place operand = {};  // kLocalReduce
 
   auto operator<=>(const Transfer&) const = default;
 
@@ -65,9 +67,19 @@ struct Transfer {
   static Transfer LocalCopy(Place source, Place target) {
     return {Kind::kLocalCopy, source, target, -1, false};
   }
+  static Transfer LocalReduce(Place source, Place operand, Place target) {
+    return {Kind::kLocalReduce, source, target, -1, false, operand};
+  }
+  static Transfer LocalReduceLast(Place source, Place operand, Place target) {
+    return {Kind::kLocalReduce, source, target, -1, true, operand};
+  }
 
   bool receives() const {
     return kind == Kind::kReceiveReduce || kind == Kind::kReceiveCopy;
+  }
+  bool has_peer() const { return kind == Kind::kSend || receives(); }
+  bool reduces() const {
+    return kind == Kind::kReceiveReduce || kind == Kind::kLocalReduce;
   }
   bool reads() const { return kind != Kind::kReceiveCopy; }
   bool writes() const { return kind != Kind::kSend; }

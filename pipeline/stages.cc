@@ -89,19 +89,19 @@ Result<bool> CopyOutStage::Advance() {
       state_.flow.to_copy_out(),
       [this](Instance instance) -> Result<Started> {
         const Step& step = state_.flow.step(instance);
-        const auto [target, bytes, lkeys] =
-            state_.InMemory(step.transfer.target, instance);
-        const bool receives = step.transfer.receives();
+        const Memory target = state_.InMemory(step.transfer.target, instance);
+        const bool copies = step.transfer.kind == Kind::kLocalCopy;
         const std::byte* const source =
-            !receives        ? state_.SourceOf(instance).data
+            copies           ? state_.SourceOf(instance).data
             : step.in_memory ? state_.received[state_.Index(instance)].data
                              : state_.pool->data(state_.flow.slot(instance));
         const bool within =
-            !receives && state_.flow.source_slot(instance) == SlotList::kNone;
-        return Started{
-            within ? state_.accelerator().CopyWithin(target, source, bytes)
-                   : state_.accelerator().CopyOut(target, source, bytes),
-            bytes};
+            copies && state_.flow.source_slot(instance) == SlotList::kNone;
+        return Started{within ? state_.accelerator().CopyWithin(
+                                    target.data, source, target.bytes)
+                              : state_.accelerator().CopyOut(
+                                    target.data, source, target.bytes),
+                       target.bytes};
       },
       [this](Instance instance) {
         Status released = state_.flow.step(instance).in_memory
@@ -129,8 +129,11 @@ Result<AcceleratorStage::Started> ReduceStage::Start(Instance instance) {
        next = count < received.size() ? state_.flow.JoinNext(last)
                                       : std::nullopt) {
     last = *next;
-    const PipelineState::Received& message =
-        state_.received[state_.Index(last)];
+    PipelineState::Received message = state_.received[state_.Index(last)];
+    if (!state_.flow.step(last).transfer.receives()) {
+      const Memory operand = state_.OperandOf(last);
+      message = {operand.data, operand.bytes};
+    }
     if (message.bytes != own.bytes) {
       return WrongLength(state_.flow.step(last).transfer.peer, message.bytes,
                          own.bytes);

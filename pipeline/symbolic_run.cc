@@ -399,7 +399,9 @@ class SymbolicRun {
     if (work.kind == Event::Kind::kBeginReduce) {
       value = ReadSource(rank, work.instances.front());
       for (const Instance instance : work.instances) {
-        Term received = ReadReceived(rank, instance);
+        Term received = rank.flow.step(instance).transfer.receives()
+                            ? ReadReceived(rank, instance)
+                            : ReadOperand(rank, instance);
         if (rank.flow.step(instance).received_first) {
           std::swap(value, received);
         }
@@ -499,6 +501,15 @@ class SymbolicRun {
                ? rank.slot_values[slot]
                : memory_.At(rank.number,
                             rank.flow.step(instance).transfer.source,
+                            rank.flow.subchunk(instance));
+  }
+
+  Term ReadOperand(Rank& rank, Instance instance) {
+    const int slot = rank.flow.operand_slot(instance);
+    return slot != SlotList::kNone
+               ? rank.slot_values[slot]
+               : memory_.At(rank.number,
+                            rank.flow.step(instance).transfer.operand,
                             rank.flow.subchunk(instance));
   }
 

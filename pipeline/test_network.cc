@@ -122,7 +122,8 @@ void Stream::Deliver() {
   on_wire.pop_front();
   const Expected next = expected.front();
   expected.pop_front();
-  const auto [source, bytes, lkeys] = message.source;
+  const std::byte* const source = message.source.data;
+  const std::uint32_t bytes = message.source.bytes;
   if (next.target.data == nullptr) {
     arrived.push_back({next.instance, source, bytes});
     lent.push_back({next.instance, std::move(message)});

@@ -2,6 +2,7 @@
 #define RINGPIPE_PIPELINE_WHEREABOUTS_H_
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <mutex>
 
@@ -31,27 +32,55 @@ struct Whereabouts {
   }
 };
 
-// Those of this rank. Thread-safe; nobody waits long: who writes does so at the
-// ends of a call and before it sleeps.
+// Those of this rank. One thread at a time writes; any thread reads.
 class WhereaboutsRecord {
  public:
-  void Set(const Whereabouts& whereabouts) {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    now_ = whereabouts;
+  // Neither locks: they are in the way of each call.
+  void BeginCall(std::uint64_t calls, Clock::time_point since) {
+    Tell(calls, Whereabouts::Place::kInCall, since);
   }
   // The same number of calls, elsewhere.
   void Move(Whereabouts::Place place) {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    now_ = {.place = place, .calls = now_.calls, .since = Clock::now()};
+    Tell(state_.load(std::memory_order_relaxed) / kStates, place, CoarseNow());
   }
-  Whereabouts now() const {
+  // In a call that stands still.
+  void Wait(const Whereabouts& waiting) {
     const std::lock_guard<std::mutex> lock(mutex_);
-    return now_;
+    waiting_ = waiting;
+    state_.store(waiting.calls * kStates + kWaits, std::memory_order_release);
+  }
+
+  Whereabouts now() const {
+    for (;;) {
+      const std::uint64_t state = state_.load(std::memory_order_acquire);
+      if (state % kStates != kWaits) {
+        return {.place = static_cast<Whereabouts::Place>(state % kStates),
+                .calls = state / kStates,
+                .since = since_.load(std::memory_order_relaxed)};
+      }
+      const std::lock_guard<std::mutex> lock(mutex_);
+      if (state_.load(std::memory_order_relaxed) == state) {
+        return waiting_;
+      }
+    }
   }
 
  private:
+  // The number of calls, times kStates; and the place, or kWaits.
+  static constexpr std::uint64_t kStates = 4;
+  static constexpr std::uint64_t kWaits = 3;
+
+  void Tell(std::uint64_t calls, Whereabouts::Place place,
+            Clock::time_point since) {
+    since_.store(since, std::memory_order_relaxed);
+    state_.store(calls * kStates + static_cast<std::uint64_t>(place),
+                 std::memory_order_release);
+  }
+
+  std::atomic<std::uint64_t> state_ = 0;
+  std::atomic<Clock::time_point> since_ = Clock::now();
   mutable std::mutex mutex_;
-  Whereabouts now_ = {.since = Clock::now()};
+  Whereabouts waiting_;  // guarded by mutex_
 };
 
 }  // namespace ringpipe

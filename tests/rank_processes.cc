@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "gtest/gtest.h"
+#include "tests/connections.h"
 
 namespace ringpipe::testing {
 namespace {
@@ -38,7 +39,8 @@ std::vector<std::string> EnvironmentFor(const std::string& role, int rank,
   variables.push_back("RINGPIPE_SIZE=" + std::to_string(size));
   variables.push_back("RINGPIPE_ROOT=unix:@" + job);
   variables.push_back("RINGPIPE_JOB_ID=" + job);
-  variables.push_back("RINGPIPE_DEVICE=soft");
+  variables.emplace_back(OverHostMemory() ? "RINGPIPE_HOST_MEMORY=auto"
+                                          : "RINGPIPE_DEVICE=soft");
   return variables;
 }
 

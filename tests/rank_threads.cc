@@ -4,7 +4,6 @@
 
 #include <atomic>
 #include <cstdint>
-#include <cstdlib>
 #include <thread>
 #include <utility>
 
@@ -14,16 +13,8 @@
 namespace ringpipe::testing {
 namespace {
 
-// "rails", "test_network", "host_memory"; or "both" or "host_and_test_network":
-// some ranks are connected by the test network and some by rails, or through
-// host memory.
-std::string Ways() {
-  const char* const ways = std::getenv("TEST_CONNECTIONS");
-  return ways == nullptr ? "rails" : ways;
-}
-
 std::shared_ptr<TransportFactory> NetworkOfTest(int size) {
-  const std::string ways = Ways();
+  const std::string ways = Connections();
   if (ways == "rails" || ways == "host_memory") {
     return nullptr;
   }
@@ -38,9 +29,6 @@ std::shared_ptr<TransportFactory> NetworkOfTest(int size) {
 }
 
 }  // namespace
-
-bool OverTestNetwork() { return Ways() == "test_network"; }
-bool OverHostMemory() { return Ways().starts_with("host"); }
 
 std::string NewJob() {
   static std::atomic<int> jobs = 0;

@@ -12,6 +12,7 @@
 #include "base/environment.h"
 #include "base/status.h"
 #include "engine/communicator.h"
+#include "tests/connections.h"
 
 namespace ringpipe::testing {
 
@@ -21,12 +22,6 @@ using RankBody = std::function<Status(Communicator&)>;
 // Options for `rank` of a job that no other test meets: the software device,
 // short timeouts, silent.
 CommunicatorOptions RankOptions(int rank, int size, const std::string& job);
-
-// Whether all ranks of RunRanks are connected by the test network, by
-// TEST_CONNECTIONS.
-bool OverTestNetwork();
-// Whether ranks share memory, at least some.
-bool OverHostMemory();
 
 // A name for RankOptions that is used once.
 std::string NewJob();

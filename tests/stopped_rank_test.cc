@@ -46,10 +46,27 @@ constexpr milliseconds kMostLateness(3000);
 
 enum class Memory {
   kAllocated,   // by the communicator: mapped by peers, which copy into it
-  kRegistered,  // the user's own: peers write it by process_vm_writev
+  kRegistered,  // the user's own: peers write it by process_vm_writev; over
+                // host memory not at all
   kPrivate,     // the user's own, not registered, RINGPIPE_REGISTRATION=never:
                 // everything goes through slots
+  kHuge,  // the user's own, of huge pages: over host memory peers write it
+          // by process_vm_writev
 };
+
+// Whole huge pages, if it is to have such; nullptr: not to be had.
+void* MapPrivate(std::size_t bytes, int advice) {
+  constexpr std::size_t kHugePage = 2 << 20;
+  void* mapped = mmap(nullptr, bytes + kHugePage, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  std::size_t room = bytes + kHugePage;
+  if (mapped == MAP_FAILED ||
+      std::align(kHugePage, bytes, mapped, room) == nullptr) {
+    return nullptr;
+  }
+  madvise(mapped, bytes, advice);
+  return mapped;
+}
 
 // A rank's buffer of kElements in such memory.
 class RankBuffer {
@@ -61,9 +78,8 @@ class RankBuffer {
       auto allocated = communicator.Allocate(kBytes);
       data_ = allocated.ok() ? static_cast<float*>(*allocated) : nullptr;
     } else {
-      void* const mapped = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE,
-                                MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-      data_ = mapped != MAP_FAILED ? static_cast<float*>(mapped) : nullptr;
+      data_ = static_cast<float*>(MapPrivate(
+          kBytes, memory == Memory::kHuge ? MADV_HUGEPAGE : MADV_NOHUGEPAGE));
     }
     if (data_ == nullptr || (memory == Memory::kRegistered &&
                              !communicator.Register(data_, kBytes).ok())) {
@@ -90,6 +106,7 @@ class RankBuffer {
       case Memory::kRegistered:
         return communicator_.Deregister(data_);
       case Memory::kPrivate:
+      case Memory::kHuge:
         break;
     }
     return Status::Ok();
@@ -171,7 +188,8 @@ Status RunUntilStopped(Communicator& communicator, RankBuffer& send,
   }
   Print(status.ok() ? "running" : status.ToString());
   if (kInCopy && !first) {
-    verbs::soft::StopInNextCopyFrom(send.data() + kElements / 2);
+    // Not where it is looked whether the pages are huge.
+    verbs::soft::StopInNextCopyFrom(send.data() + kElements / 4);
   }
   if (kStop == Stop::kBetweenCalls && !first) {
     // A call may end before its last short message is out.
@@ -185,10 +203,13 @@ Status RunUntilStopped(Communicator& communicator, RankBuffer& send,
   return status;
 }
 
-// What rank 1 copies from must be the user's own memory, not a slot.
+// What rank 1 copies from must be the user's own memory, not a slot; over host
+// memory that which it shares, or it would first be copied to a slot.
 template <Memory kMemory, Stop kStop>
 Memory MemoryOf(const Communicator& communicator) {
-  return kStop == Stop::kInCopy && communicator.rank() != 0
+  const bool shared = OverHostMemory() && (kMemory == Memory::kAllocated ||
+                                           kMemory == Memory::kHuge);
+  return kStop == Stop::kInCopy && communicator.rank() != 0 && !shared
              ? Memory::kRegistered
              : kMemory;
 }
@@ -253,7 +274,9 @@ class StoppedRankTest : public ::testing::TestWithParam<const char*> {
     if (IsPinned(error)) {
       // As the error says, and again: rank 1 stands in the middle of a copy.
       const std::string release = ranks[0].ReadLine(kStartTime);
-      EXPECT_NE(release.find("did not let go"), std::string::npos) << release;
+      EXPECT_TRUE(release.find("did not let go") != std::string::npos ||
+                  std::string(GetParam()) == "huge")
+          << release;
       EXPECT_EQ(release.find("given away"), std::string::npos) << release;
     }
     EXPECT_EQ(ranks[0].ReadLine(kStartTime), "overwritten");
@@ -317,11 +340,21 @@ INSTANTIATE_TEST_SUITE_P(Memory, StoppedBetweenCallsTest,
                          ::testing::Values("allocated", "registered",
                                            "private"));
 
+// Over host memory there is one more.
+std::vector<const char*> KindsOfMemory() {
+  std::vector<const char*> kinds = {"allocated", "registered", "private"};
+  if (OverHostMemory()) {
+    kinds.push_back("huge");
+  }
+  return kinds;
+}
+
 class StoppedInACopyTest : public StoppedRankTest {};
 
 // The copy cannot be taken back, so the error has to say that the memory is not
 // the caller's yet. And it stays allocated: the rest of the copy arrives there.
-// Where the copy was into a slot, the caller has nothing to fear.
+// Where the copy was into a slot, the caller has nothing to fear. Over host
+// memory it is not the copy that is taken back, but the memory from the peer.
 TEST_P(StoppedInACopyTest, HasTheErrorSayThatTheBufferMustNotBeReused) {
   std::vector<RankProcess> ranks =
       StartRanks("stop in copy " + std::string(GetParam()), 2, NewJob());
@@ -332,14 +365,15 @@ TEST_P(StoppedInACopyTest, HasTheErrorSayThatTheBufferMustNotBeReused) {
   const std::string error = Expire(ranks);
   EXPECT_LT(steady_clock::now() - start,
             LivenessBound(kShortTimeout + kMostLateness));
-  const bool reachable = std::string(GetParam()) != "private";
+  const std::string memory = GetParam();
+  const bool reachable =
+      OverHostMemory() ? memory == "huge" : memory != "private";
   EXPECT_EQ(IsPinned(error), reachable) << error;
   EXPECT_EQ(GoOn(ranks), reachable ? "changed" : "unchanged");
 }
 
 INSTANTIATE_TEST_SUITE_P(Memory, StoppedInACopyTest,
-                         ::testing::Values("allocated", "registered",
-                                           "private"));
+                         ::testing::ValuesIn(KindsOfMemory()));
 
 class StoppedInACopyDestructionTest : public StoppedRankTest {};
 
@@ -393,6 +427,8 @@ int main(int argc, char** argv) {
         &OverwriteAfterTimeout<Memory::kRegistered, Stop::kInCopy>},
        {"stop in copy private",
         &OverwriteAfterTimeout<Memory::kPrivate, Stop::kInCopy>},
+       {"stop in copy huge",
+        &OverwriteAfterTimeout<Memory::kHuge, Stop::kInCopy>},
        {"leave stopped in copy allocated",
         &LeaveAStoppedPeer<Memory::kAllocated>},
        {"leave stopped in copy registered",

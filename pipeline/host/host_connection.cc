@@ -9,7 +9,7 @@
 #include <string>
 #include <utility>
 
-#include "pipeline/host/streaming_copy.h"
+#include "pipeline/host/cache_lines.h"
 
 namespace ringpipe {
 namespace {
@@ -17,6 +17,9 @@ namespace {
 // From here on a message that is written into the peer's memory goes past the
 // caches: it would push more out of them than it finds again.
 constexpr std::uint32_t kStreamingBytes = 32 * 1024;
+
+// Of a message that stays where it is; a larger one is no sub-chunk.
+constexpr std::uint32_t kMostMessageBytes = 64 << 20;
 
 std::size_t At(std::uint64_t number) { return number % kWindow; }
 
@@ -35,22 +38,37 @@ std::uint64_t CallLines::CheckOf(const Digest& digest) {
   return check;
 }
 
-void CallLines::Begin(const Digest& digest) {
-  if (call_ == digest.sequence + 1) {
-    return;  // another connection has begun it
+void CallLines::GoTo(std::uint64_t sequence) {
+  if (call_ != sequence + 1) {
+    call_ = sequence + 1;
+    published_ = has_payload_ = false;
+    readers_.clear();
   }
-  digest_ = digest;
-  call_ = digest.sequence + 1;
-  check_ = CheckOf(digest);
-  published_ = has_payload_ = false;
-  readers_.clear();
+}
+
+void CallLines::AddReader(int peer, const Digest& digest) {
+  GoTo(digest.sequence);
+  if (readers_.empty()) {
+    digest_ = digest;
+    check_ = CheckOf(digest);
+  }
+  readers_.push_back(peer);
+}
+
+// Whoever was a reader of the call before, and is none of this one, may wait
+// until this rank is done with what it said there.
+void CallLines::Begin(std::uint64_t sequence) {
+  GoTo(sequence);
+  own_.begun.store(call_, kPublishes);
+  const Place& before = places_[(call_ + 1) % 2];
+  if (before.call + 1 == call_ && before.readers != readers_) {
+    Notify(before.readers);
+  }
 }
 
 bool CallLines::HasBegun(int peer, std::uint64_t call) {
-  for (const CallLine& line : peers_[peer]->calls) {
-    seen_[peer] =
-        std::max(seen_[peer], line.call.load(std::memory_order_acquire));
-  }
+  seen_[peer] = std::max(
+      seen_[peer], peers_[peer].header().begun.load(std::memory_order_acquire));
   return seen_[peer] >= call;
 }
 
@@ -75,7 +93,8 @@ void CallLines::Publish(const Memory* payload) {
                   payload->data, payload->bytes);
     }
     if (published_) {
-      line.payload.store(word, std::memory_order_release);
+      line.payload.store(word, kPublishes);
+      Notify(readers_);
     }
   }
   if (std::exchange(published_, true)) {
@@ -84,37 +103,59 @@ void CallLines::Publish(const Memory* payload) {
   Place& place = places_[call_ % 2];
   place.call = call_;
   place.readers = readers_;
-  line.check = check_;
+  line.check.store(check_, std::memory_order_relaxed);
   line.digest = digest_;
   line.payload.store(word, std::memory_order_relaxed);
-  line.call.store(call_, std::memory_order_release);
+  line.call.store(call_, kPublishes);
+  Notify(readers_);
+}
+
+void CallLines::Notify(const std::vector<int>& ranks) const {
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  for (const int rank : ranks) {
+    peers_[rank].Notify();
+  }
 }
 
 // --- One call ----------------------------------------------------------------
 
 HostConnection::HostConnection(int rank, int peer, std::shared_ptr<Region> own,
-                               CallLines& lines, const CallCheck& check)
+                               CallLines& lines, const CallCheck& check,
+                               bool claims)
     : Connection(peer),
       rank_(rank),
+      claims_(claims),
       lines_(lines),
       check_(check),
       own_(std::move(own)),
       in_(&RegionHeader::Of(*own_).inbox(peer)) {}
 
-void HostConnection::Attach(std::shared_ptr<Region> peers,
-                            FileDescriptor wake) {
-  peers_ = std::move(peers);
-  wake_ = std::move(wake);
-  peers_header_ = &RegionHeader::Of(*peers_);
-  out_ = &peers_header_->inbox(rank_);
+void HostConnection::Attach(RegionPeer peer, std::string_view name) {
+  ends_ = std::move(peer);
+  peers_process_ = ProcessMemory(ends_.pid, ends_.pidfd.get());
+  RegionHeader& header = RegionHeader::Of(*ends_.region);
+  peers_end_ = Sleeper(header, ends_.wake.get());
+  lines_.Attach(this->peer(), peers_end_);
+  out_ = &header.inbox(rank_);
+  peers_grant_at_ = header.grant_at;
+  peers_name_ = name;
+  // Only a process that is told from others, and is the right one.
+  reaches_peer_ = (ends_.pidfd || ends_.pid == getpid()) && ReadGrant();
+  out_->reaches_private.store(reaches_peer_ ? 1 : 0, std::memory_order_relaxed);
+}
+
+// What the peer says of itself counts only against it.
+bool HostConnection::reaches_private() const {
+  return reaches_peer_ &&
+         in_->reaches_private.load(std::memory_order_relaxed) != 0;
 }
 
 void HostConnection::Begin(const Call& call) {
-  lines_.Begin(*call.digest);
-  lines_.AddReader(peer());
+  lines_.AddReader(peer(), *call.digest);
   agreed_ = said_ = stalled_ = false;
   sends_eagerly_ = call.eager && call.sends;
   expects_eager_ = call.eager && call.receives;
+  eager_.number = 0;
 }
 
 bool HostConnection::CanExpect() const {
@@ -128,15 +169,31 @@ void HostConnection::Expect(Instance instance, const Memory& target) {
     return;
   }
   const std::uint64_t number = ++expects_;
-  expected_[At(number)] = {instance, target, number};
+  Expected& expected = expected_[At(number)];
+  expected.instance = instance;
+  expected.target = target;
+  expected.number = number;
   Inbox::Target& place = out_->targets[At(number)];
-  place.offset =
-      target.data == nullptr
-          ? Inbox::kNowhere
-          : own_->OffsetOf(target.data, target.bytes).value_or(Inbox::kNowhere);
-  place.bytes = target.bytes;
-  place.number.store(number, std::memory_order_release);
+  const auto [space, address] = AddressOf(target);
+  place.space.store(space == Space::kSlot ? Space::kRegion : space,
+                    std::memory_order_relaxed);
+  place.address.store(address, std::memory_order_relaxed);
+  place.bytes.store(target.bytes, std::memory_order_relaxed);
+  place.number.store(number, kPublishes);
   unnotified_ = true;
+}
+
+// Memory of this rank's, as the peer reaches it.
+std::pair<Space, std::uint64_t> HostConnection::AddressOf(
+    const Memory& memory) const {
+  if (memory.data == nullptr) {
+    return {Space::kNone, 0};
+  }
+  const auto offset = own_->OffsetOf(memory.data, memory.bytes);
+  return offset.has_value()
+             ? std::pair(memory.slot ? Space::kSlot : Space::kRegion, *offset)
+             : std::pair(Space::kProcess,
+                         reinterpret_cast<std::uint64_t>(memory.data));
 }
 
 const Inbox::Target* HostConnection::PeersTarget() const {
@@ -165,61 +222,75 @@ Result<bool> HostConnection::Send(Instance instance, const Memory& source) {
   if (std::exchange(sends_eagerly_, false)) {
     lines_.Publish(&source);
     said_ = true;
-    NotifyPeer();
     return true;
   }
-  const Inbox::Target* const target = PeersTarget();
-  if (target != nullptr && target->offset != Inbox::kNowhere) {
-    return Write(*target, source);
+  // Before both have said the same, a target may be of another call.
+  const Inbox::Target* const target = agreed_ ? PeersTarget() : nullptr;
+  const Space wanted_in = target == nullptr
+                              ? Space::kNone
+                              : target->space.load(std::memory_order_relaxed);
+  if (wanted_in == Space::kRegion ||
+      (wanted_in == Space::kProcess && reaches_private())) {
+    return Write(wanted_in, *target, source);
   }
-  const auto offset = source.bytes == 0
-                          ? std::optional<std::uint64_t>(0)
-                          : own_->OffsetOf(source.data, source.bytes);
-  if (!offset.has_value()) {
+  const auto [space, address] = AddressOf(source);
+  if (space == Space::kProcess && source.bytes > 0 && !reaches_private()) {
     return Status(StatusCode::kInternal,
                   "a message to rank " + std::to_string(peer()) +
                       " lies in memory that the ranks do not share");
   }
   sends_[At(sent_ + 1)] = {instance, sent_ + 1};
   ++sending_;
-  Say(*offset, source.bytes, /*in_target=*/false);
+  Say(space, address, source.bytes);
   return false;
 }
 
 // Announced, so that the peer knows when nobody writes any more, and not begun
 // once it has said that nobody may.
-Result<bool> HostConnection::Write(const Inbox::Target& target,
+Result<bool> HostConnection::Write(Space space, const Inbox::Target& target,
                                    const Memory& source) {
-  std::byte* const to = peers_->At(target.offset, source.bytes);
-  if (to == nullptr || source.bytes > target.bytes) {
+  const std::uint64_t address = target.address.load(std::memory_order_relaxed);
+  std::byte* const shared = space == Space::kRegion
+                                ? ends_.region->At(address, source.bytes)
+                                : nullptr;
+  if (source.bytes > target.bytes.load(std::memory_order_relaxed) ||
+      (space == Space::kRegion && shared == nullptr)) {
     return Status(StatusCode::kInternal,
                   "rank " + std::to_string(peer()) +
                       " wants a message where it has no room for it");
   }
+  if (space == Space::kProcess) {
+    RINGPIPE_RETURN_IF_ERROR(CheckGrant(address, source.bytes));
+  }
   out_->writing.store(1, std::memory_order_seq_cst);
-  if (peers_header_->revoked.load(std::memory_order_seq_cst) != 0) {
-    out_->writing.store(0, std::memory_order_release);
-    return Status(StatusCode::kPeerLost, "rank " + std::to_string(peer()) +
-                                             " has ended the communicator");
+  const bool ended =
+      peers_end_.header().revoked.load(std::memory_order_seq_cst) != 0;
+  bool written = !ended;
+  if (ended || source.bytes == 0) {
+    // Nothing to write.
+  } else if (space == Space::kProcess) {
+    written = peers_process_.Write(address, source.data, source.bytes);
+  } else if (source.bytes >= kStreamingBytes) {
+    StreamingCopy(shared, source.data, source.bytes);
+  } else {
+    std::memcpy(shared, source.data, source.bytes);
   }
-  if (source.bytes >= kStreamingBytes) {
-    StreamingCopy(to, source.data, source.bytes);
-  } else if (source.bytes > 0) {
-    std::memcpy(to, source.data, source.bytes);
+  out_->writing.store(0, kPublishes);
+  if (!written) {
+    return ended ? HasEnded() : CannotReach();
   }
-  out_->writing.store(0, std::memory_order_release);
-  Say(0, source.bytes, /*in_target=*/true);
+  Say(Space::kTarget, 0, source.bytes);
   return true;
 }
 
-void HostConnection::Say(std::uint64_t offset, std::uint32_t bytes,
-                         bool in_target) {
+void HostConnection::Say(Space space, std::uint64_t address,
+                         std::uint32_t bytes) {
   const std::uint64_t number = ++sent_;
   Inbox::Message& message = out_->messages[At(number)];
-  message.offset = offset;
-  message.bytes = bytes;
-  message.in_target = in_target ? 1 : 0;
-  message.number.store(number, std::memory_order_release);
+  message.space.store(space, std::memory_order_relaxed);
+  message.address.store(address, std::memory_order_relaxed);
+  message.bytes.store(bytes, std::memory_order_relaxed);
+  message.number.store(number, kPublishes);
   NotifyPeer();
 }
 
@@ -230,19 +301,62 @@ Status HostConnection::Release(Instance instance) {
   }
   for (std::uint64_t number = oldest_expected_ + 1; number <= taken_;
        ++number) {
-    const Expected& expected = expected_[At(number)];
-    if (expected.number == number && expected.instance == instance) {
-      Released(number);
+    Expected& expected = expected_[At(number)];
+    if (expected.number != number || expected.instance != instance) {
+      continue;
+    }
+    if (!expected.copy.empty()) {  // the peer's was given back at once
+      spare_copies_.push_back(std::move(expected.copy));
+      expected.copy.clear();
+      Close(number);
       return Status::Ok();
     }
+    RINGPIPE_RETURN_IF_ERROR(CheckWhatWasRead());
+    if (!expected.slot.empty()) {
+      ClaimLines(expected.slot.data(), expected.slot.size());
+    }
+    Released(number);
+    return Status::Ok();
   }
   return {StatusCode::kInternal, "a message was released twice"};
 }
 
+// What was read from the peer's memory is what it sent, unless the peer has
+// failed meanwhile and given that memory back to its user.
+Status HostConnection::CheckWhatWasRead() const {
+  std::atomic_thread_fence(std::memory_order_acquire);
+  return peers_end_.header().revoked.load(std::memory_order_relaxed) == 0
+             ? Status::Ok()
+             : HasEnded();
+}
+
+// Why, if it says so.
+Status HostConnection::HasEnded() const {
+  Status reason = PeersFailure();
+  return !reason.ok()
+             ? reason
+             : Status(StatusCode::kPeerLost, "rank " + std::to_string(peer()) +
+                                                 " has ended the communicator");
+}
+
+// Private memory of a process that lives, but not as it was.
+Status HostConnection::CannotReach() const {
+  RINGPIPE_RETURN_IF_ERROR(CheckWhatWasRead());
+  return {StatusCode::kPeerLost,
+          "the memory of rank " + std::to_string(peer()) + " (pid " +
+              std::to_string(ends_.pid) +
+              ") cannot be read or written any more: it has died, or its user "
+              "has unmapped a buffer that a call uses"};
+}
+
+void HostConnection::GiveBack(std::uint64_t number) {
+  out_->released[At(number)].store(number, kPublishes);
+  NotifyPeer();
+}
+
 void HostConnection::Released(std::uint64_t number) {
   Close(number);
-  out_->released[At(number)].store(number, std::memory_order_release);
-  NotifyPeer();
+  GiveBack(number);
 }
 
 void HostConnection::Close(std::uint64_t number) {
@@ -254,46 +368,74 @@ void HostConnection::Close(std::uint64_t number) {
 }
 
 Result<bool> HostConnection::Push(Events& /*events*/) {
-  bool happened = false;
-  if (!said_ && !sends_eagerly_ && lines_.CanPublish()) {
-    RINGPIPE_RETURN_IF_ERROR(Announce());
-    happened = true;
-  }
-  if (unnotified_) {
+  const bool told = TellsCallAlone() && TellCall();
+  const bool notifies = unnotified_;
+  if (notifies) {
     NotifyPeer();
-    happened = true;
   }
-  return happened;
+  return told || notifies;
 }
 
 Status HostConnection::Announce() {
-  if (lines_.CanPublish()) {
-    lines_.Publish(nullptr);
-    said_ = true;
-    NotifyPeer();
-  }
+  TellCall();
   return Status::Ok();
 }
 
-// The fence: either this end sees that the peer sleeps, or the peer, which
-// looks once more before it does, sees what was written.
+// Without an eager message, which may follow. Returns whether it could.
+bool HostConnection::TellCall() {
+  if (!lines_.CanPublish()) {
+    return false;
+  }
+  lines_.Publish(nullptr);
+  said_ = true;
+  return true;
+}
+
 void HostConnection::NotifyPeer() {
   unnotified_ = false;
   std::atomic_thread_fence(std::memory_order_seq_cst);
-  if (peers_header_->asleep.load(std::memory_order_relaxed) != 0) {
-    Wake();
-  }
+  peers_end_.Notify();
 }
 
-void HostConnection::Wake() {
-  if (peers_header_->asleep.exchange(0) != 0) {
-    const std::uint64_t one = 1;
-    static_cast<void>(!write(wake_.get(), &one, sizeof one));
-  }
-}
-
+// One that has died does not, whatever it said last.
 bool HostConnection::PeerWrites() const {
-  return in_->writing.load(std::memory_order_seq_cst) != 0;
+  return in_->writing.load(std::memory_order_seq_cst) != 0 &&
+         !peers_process_.is_dead();
+}
+
+// A peer's text is of its choice.
+Status HostConnection::PeersFailure() const {
+  const Failure& failure = peers_end_.header().failure;
+  if (failure.state.load(std::memory_order_acquire) != Failure::kThere) {
+    return Status::Ok();
+  }
+  const std::uint32_t code = failure.code.load(std::memory_order_relaxed);
+  const std::size_t bytes = std::min<std::size_t>(
+      failure.bytes.load(std::memory_order_relaxed), failure.text.size());
+  std::string text(failure.text.data(), bytes);
+  std::replace_if(
+      text.begin(), text.end(),
+      [](unsigned char c) { return c < ' ' || c > '~'; }, '?');
+  const bool known =
+      code > 0 && code <= static_cast<std::uint32_t>(StatusCode::kInternal);
+  return {known ? static_cast<StatusCode>(code) : StatusCode::kAborted, text};
+}
+
+Status HostConnection::TakeBack() {
+  if (ends_.pid == getpid()) {
+    return {StatusCode::kMemoryHeld, "a thread of this process writes to it"};
+  }
+  for (const Expected& expected : expected_) {
+    const Memory& target = expected.target;
+    if (expected.number == 0 || target.bytes == 0 || target.data == nullptr) {
+      continue;
+    }
+    if (AddressOf(target).first == Space::kProcess) {
+      return {StatusCode::kMemoryHeld, "private memory cannot be taken back"};
+    }
+    RINGPIPE_RETURN_IF_ERROR(own_->TakeBack(target.data, target.bytes));
+  }
+  return Status::Ok();
 }
 
 // --- What the peer has done --------------------------------------------------
@@ -316,18 +458,27 @@ Result<bool> HostConnection::Poll(Events& events) {
   if (stalled_) {
     RINGPIPE_ASSIGN_OR_RETURN(const bool can, CanSend());
     happened |= can;
-  } else if (!said_ && !sends_eagerly_) {
-    happened |= lines_.CanPublish();
   }
-  return happened;
+  return happened || (TellsCallAlone() && lines_.CanPublish());
 }
 
 Result<bool> HostConnection::PollCall() {
-  const CallLine& line = peers_header_->calls[lines_.call() % 2];
-  if (line.call.load(std::memory_order_acquire) != lines_.call()) {
+  const CallLine& line = peers_end_.header().calls[lines_.call() % 2];
+  const std::uint64_t call = line.call.load(std::memory_order_acquire);
+  if (call < lines_.call()) {
     return false;
   }
-  if (line.check != lines_.check()) {
+  if (call > lines_.call()) {  // it did not wait for this rank to read
+    return Status(
+        StatusCode::kMismatch,
+        "rank " + std::to_string(peer()) + " is at collective call number " +
+            std::to_string(call - 1) + ", without rank " +
+            std::to_string(rank_) + " at number " +
+            std::to_string(lines_.call() - 1) +
+            ": all ranks must make the same calls in the same order, with the "
+            "same RINGPIPE_ variables");
+  }
+  if (line.check.load(std::memory_order_relaxed) != lines_.check()) {
     const Digest theirs = line.digest;
     RINGPIPE_RETURN_IF_ERROR(check_.Compare(peer(), theirs).status());
     return Status(StatusCode::kInternal,
@@ -344,7 +495,7 @@ Result<bool> HostConnection::PollEager(Events& events) {
   if (eager_.number == 0 || eager_arrived_) {
     return false;
   }
-  const CallLine& line = peers_header_->calls[lines_.call() % 2];
+  const CallLine& line = peers_end_.header().calls[lines_.call() % 2];
   const std::uint32_t word = line.payload.load(std::memory_order_acquire);
   if (word == 0) {
     return false;
@@ -381,38 +532,105 @@ Result<bool> HostConnection::PollMessages(Events& events) {
   if (taken_ == before) {
     return false;
   }
-  out_->taken.store(taken_, std::memory_order_release);
+  out_->taken.store(taken_, kPublishes);
   NotifyPeer();
   return true;
 }
 
 Status HostConnection::Take(Events& events, std::uint64_t number,
                             const Inbox::Message& message) {
-  const Instance instance = expected_[At(number)].instance;
-  const Memory target = expected_[At(number)].target;
-  const std::uint64_t offset = message.offset;
-  const std::uint32_t bytes = message.bytes;
-  if (target.data != nullptr && bytes > target.bytes) {
-    return WrongLength(bytes, target.bytes);
+  const Expected& expected = expected_[At(number)];
+  const Memory& target = expected.target;
+  const std::uint64_t address = message.address.load(std::memory_order_relaxed);
+  const std::uint32_t bytes = message.bytes.load(std::memory_order_relaxed);
+  const Space space = message.space.load(std::memory_order_relaxed);
+  const std::uint32_t most =
+      target.data != nullptr ? target.bytes : kMostMessageBytes;
+  if (bytes > most) {
+    return WrongLength(bytes, most);
   }
-  if (message.in_target != 0 && target.data != nullptr) {
+  if (space == Space::kTarget && target.data != nullptr) {
     Close(number);
-    return events.Arrived(instance, target.data, bytes);
+    return events.Arrived(expected.instance, target.data, bytes);
   }
-  const std::byte* const data = peers_->At(offset, bytes);
+  if (space == Space::kProcess && bytes > 0) {
+    return TakeFromProcess(events, number, address, bytes);
+  }
+  return TakeFromRegion(events, number, space, address, bytes);
+}
+
+Status HostConnection::TakeFromRegion(Events& events, std::uint64_t number,
+                                      Space space, std::uint64_t offset,
+                                      std::uint32_t bytes) {
+  Expected& expected = expected_[At(number)];
+  const Memory& target = expected.target;
+  std::byte* const data = ends_.region->At(bytes == 0 ? 0 : offset, bytes);
   if (data == nullptr) {
     return {StatusCode::kInternal,
             "rank " + std::to_string(peer()) +
                 " sent a message that lies outside of its memory"};
   }
   if (target.data == nullptr) {
-    return events.Arrived(instance, data, bytes);
+    expected.slot = claims_ && space == Space::kSlot
+                        ? std::span<std::byte>(data, bytes)
+                        : std::span<std::byte>();
+    return events.Arrived(expected.instance, data, bytes);
   }
   if (bytes > 0) {
     std::memcpy(target.data, data, bytes);
   }
+  RINGPIPE_RETURN_IF_ERROR(CheckWhatWasRead());
   Released(number);
-  return events.Arrived(instance, target.data, bytes);
+  return events.Arrived(expected.instance, target.data, bytes);
+}
+
+bool HostConnection::ReadGrant() {
+  return peers_process_.Read(reinterpret_cast<std::byte*>(&grant_),
+                             peers_grant_at_, sizeof grant_) &&
+         std::string_view(grant_.name.data(), grant_.name.size()) ==
+             peers_name_;
+}
+
+// Whether the peer's user gave that memory to the running call: its own word,
+// which no other rank can have written.
+Status HostConnection::CheckGrant(std::uint64_t address, std::uint64_t bytes) {
+  if (!reaches_peer_ || (grant_.call != lines_.call() && !ReadGrant())) {
+    return CannotReach();
+  }
+  if (grant_.call != lines_.call() || !grant_.Covers(address, bytes)) {
+    return {StatusCode::kInternal,
+            "private memory of rank " + std::to_string(peer()) +
+                " was named that is none of its buffers"};
+  }
+  return Status::Ok();
+}
+
+// Copied at once; the peer has its memory back.
+Status HostConnection::TakeFromProcess(Events& events, std::uint64_t number,
+                                       std::uint64_t address,
+                                       std::uint32_t bytes) {
+  RINGPIPE_RETURN_IF_ERROR(CheckGrant(address, bytes));
+  Expected& expected = expected_[At(number)];
+  std::byte* to = expected.target.data;
+  if (to == nullptr) {
+    if (!spare_copies_.empty()) {
+      expected.copy = std::move(spare_copies_.back());
+      spare_copies_.pop_back();
+    }
+    if (expected.copy.size() < bytes) {
+      expected.copy.resize(bytes);
+    }
+    to = expected.copy.data();
+  }
+  if (!peers_process_.Read(to, address, bytes)) {
+    return CannotReach();
+  }
+  RINGPIPE_RETURN_IF_ERROR(CheckWhatWasRead());
+  if (expected.target.data != nullptr) {
+    Close(number);
+  }
+  GiveBack(number);
+  return events.Arrived(expected.instance, to, bytes);
 }
 
 Result<bool> HostConnection::PollReleased(Events& events) {

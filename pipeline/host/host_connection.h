@@ -6,13 +6,18 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <span>
+#include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
-#include "base/file_descriptor.h"
 #include "pipeline/connection.h"
 #include "pipeline/host/layout.h"
+#include "pipeline/host/process_memory.h"
 #include "pipeline/host/region.h"
+#include "pipeline/host/region_trade.h"
+#include "pipeline/host/sleeper.h"
 
 namespace ringpipe {
 
@@ -22,18 +27,19 @@ class CallLines {
   CallLines(RegionHeader& own, int size)
       : own_(own), peers_(size), seen_(size) {}
   // Before the first call.
-  void Attach(int peer, RegionHeader& header) { peers_[peer] = &header; }
+  void Attach(int peer, const Sleeper& end) { peers_[peer] = end; }
 
-  // This rank begins a call, with each of its readers.
-  void Begin(const Digest& digest);
-  void AddReader(int peer) { readers_.push_back(peer); }
+  // This rank begins a call, with each of its readers; and then, also where
+  // there are none, once.
+  void AddReader(int peer, const Digest& digest);
+  void Begin(std::uint64_t sequence);
   // Those of the running call.
   const std::vector<int>& readers() const { return readers_; }
 
   // Whether the line may be written: nobody has to read what stands there.
   bool CanPublish();
-  // With the eager message, or nullptr as long as there is none. Again for each
-  // reader, to no effect.
+  // With the eager message, or nullptr as long as there is none: to all
+  // readers, who are notified. Again for each of them, to no effect.
   void Publish(const Memory* payload);
 
   // The peer has begun the same call.
@@ -50,11 +56,13 @@ class CallLines {
   };
 
   static std::uint64_t CheckOf(const Digest& digest);
+  void GoTo(std::uint64_t sequence);
   bool HasBegun(int peer, std::uint64_t call);
+  void Notify(const std::vector<int>& ranks) const;
 
   RegionHeader& own_;
-  std::vector<RegionHeader*> peers_;  // by rank
-  std::vector<std::uint64_t> seen_;   // by rank: the latest call that it began
+  std::vector<Sleeper> peers_;       // by rank
+  std::vector<std::uint64_t> seen_;  // by rank: the latest call that it began
   std::array<Place, 2> places_;
   std::vector<int> readers_;
   Digest digest_;
@@ -66,19 +74,27 @@ class CallLines {
 
 class HostConnection final : public Connection {
  public:
-  // `lines` and `check` outlive the connection.
+  // `lines` and `check` outlive the connection. `claims`: the ranks have a core
+  // each, so that lines of slots go back and forth between cores.
   HostConnection(int rank, int peer, std::shared_ptr<Region> own,
-                 CallLines& lines, const CallCheck& check);
+                 CallLines& lines, const CallCheck& check, bool claims);
 
-  // The peer's end, and what wakes it. Before the first call.
-  void Attach(std::shared_ptr<Region> peers, FileDescriptor wake);
+  // The peer's end. Before the first call. `name`: Grant::name of the process
+  // whose it is to be.
+  void Attach(RegionPeer peer, std::string_view name);
+  bool attached() const { return out_ != nullptr; }
 
   Abilities abilities() const override { return kAbilities; }
-  static constexpr Abilities kAbilities = {
-      .reads_peer = true, .writes_peer = true, .shares_memory = true};
+  static constexpr Abilities kAbilities = {.reads_peer = true,
+                                           .writes_peer = true,
+                                           .shares_memory = true,
+                                           .eager_bytes = kHostEagerBytes,
+                                           .eager_to_all = true};
 
   void Begin(const Call& call) override;
-  bool agreed() const override { return agreed_; }
+  // A call does not end before this rank has said that it makes it: peers wait
+  // for that.
+  bool agreed() const override { return agreed_ && said_; }
   bool CanExpect() const override;
   Result<bool> CanSend() override;
   void Expect(Instance instance, const Memory& target) override;
@@ -94,10 +110,18 @@ class HostConnection final : public Connection {
 
   // Whether anything has happened.
   Result<bool> Poll(Events& events);
+  // Why the peer has ended the communicator, if it has.
+  Status PeersFailure() const;
+  const RegionPeer& peers_end() const { return ends_; }
+  // Whether both ends reach each other's private memory, once both are
+  // attached.
+  bool reaches_private() const;
   // Whether the peer may be writing into this rank's memory.
   bool PeerWrites() const;
-  // The peer, if it sleeps.
-  void Wake();
+  // Takes back what it might write, so that it no longer can.
+  Status TakeBack();
+  // Any thread.
+  const Sleeper& sleeper() const { return peers_end_; }
 
  private:
   // A message that the peer has to read, and its number; 0: none.
@@ -110,16 +134,28 @@ class HostConnection final : public Connection {
     Instance instance;
     Memory target;
     std::uint64_t number = 0;
+    // What it was copied to, where it lay in the peer's private memory.
+    std::vector<std::byte> copy = {};
+    // Where it lies in the peer's slot, to be claimed when it was read.
+    std::span<std::byte> slot = {};
   };
   static constexpr std::uint64_t kEager = 1;  // has no number of the stream
 
+  bool TellsCallAlone() const { return !said_ && !sends_eagerly_; }
+  bool TellCall();
   bool HasRoom() const;
+  std::pair<Space, std::uint64_t> AddressOf(const Memory& memory) const;
   const Inbox::Target* PeersTarget() const;
-  Result<bool> Write(const Inbox::Target& target, const Memory& source);
-  void Say(std::uint64_t offset, std::uint32_t bytes, bool in_target);
+  Result<bool> Write(Space space, const Inbox::Target& target,
+                     const Memory& source);
+  void Say(Space space, std::uint64_t address, std::uint32_t bytes);
+  void GiveBack(std::uint64_t number);
   void Released(std::uint64_t number);
   void Close(std::uint64_t number);
   void NotifyPeer();
+  Status CheckWhatWasRead() const;
+  Status HasEnded() const;
+  Status CannotReach() const;
 
   Result<bool> PollCall();
   Result<bool> PollEager(Events& events);
@@ -127,15 +163,26 @@ class HostConnection final : public Connection {
   Result<bool> PollReleased(Events& events);
   Status Take(Events& events, std::uint64_t number,
               const Inbox::Message& message);
+  Status TakeFromRegion(Events& events, std::uint64_t number, Space space,
+                        std::uint64_t offset, std::uint32_t bytes);
+  Status TakeFromProcess(Events& events, std::uint64_t number,
+                         std::uint64_t address, std::uint32_t bytes);
+  Status CheckGrant(std::uint64_t address, std::uint64_t bytes);
+  bool ReadGrant();
   Status WrongLength(std::uint64_t sent, std::uint64_t expected) const;
 
   const int rank_;
+  const bool claims_;
   CallLines& lines_;
   const CallCheck& check_;
   const std::shared_ptr<Region> own_;
-  std::shared_ptr<Region> peers_;
-  FileDescriptor wake_;
-  RegionHeader* peers_header_ = nullptr;
+  RegionPeer ends_;  // the peer's
+  ProcessMemory peers_process_;
+  std::uint64_t peers_grant_at_ = 0;
+  std::string peers_name_;
+  bool reaches_peer_ = false;  // its private memory
+  Grant grant_;                // as last read
+  Sleeper peers_end_;
   Inbox* const in_;       // the peer writes it
   Inbox* out_ = nullptr;  // this end writes it
 
@@ -159,6 +206,7 @@ class HostConnection final : public Connection {
   std::uint64_t expects_ = 0;
   std::uint64_t taken_ = 0;
   std::uint64_t oldest_expected_ = 0;  // up to there none is open
+  std::vector<std::vector<std::byte>> spare_copies_;
 };
 
 }  // namespace ringpipe

@@ -21,6 +21,8 @@ class HostTransport final : public Transport {
     int size = 1;
     // By rank: whom it connects; not this rank itself.
     std::vector<bool> local;
+    // The host has more ranks than cores.
+    bool crowded = false;
     // The job's secret, which every rank has from the bootstrap.
     std::string job_key;
     const CallCheck* check = nullptr;  // outlives the transport
@@ -42,30 +44,42 @@ class HostTransport final : public Transport {
   Connection* connection(int peer) override { return connections_[peer].get(); }
   std::string DescribeRoute(int peer) const override;
 
+  void Begin(std::uint64_t sequence,
+             std::span<const std::span<const std::byte>> buffers) override;
   Result<bool> Poll(Connection::Events& events) override;
   bool found_silence() const override { return false; }
 
   Status Arm() override;
-  std::span<const pollfd> descriptors() const override {
-    return std::span(&descriptor_, 1);
-  }
+  // Of what wakes this rank, and of the processes of its peers.
+  std::span<const pollfd> descriptors() const override { return descriptors_; }
   void ConsumeEvents() override;
-  Status CheckAsyncEvents(std::vector<std::string>* /*notices*/) override {
-    return Status::Ok();
-  }
+  // Of the peers: whether one has died or ended the communicator.
+  Status CheckAsyncEvents(std::vector<std::string>* notices) override;
 
+  bool ReachesPrivateMemory() const override;
+  void Tell(const Status& reason) override;
   bool Flush(Deadline deadline) override;
 
  private:
+  Status PeersFailure() const;
+  // The ends of a pair of sockets.
+  struct Wakes {
+    FileDescriptor own;     // what it gets wakes this rank, that sleeps
+    FileDescriptor others;  // the peers'
+  };
+
   HostTransport(const Options& options, std::shared_ptr<Region> own,
-                FileDescriptor wakes, std::unique_ptr<RegionExchange> exchange);
+                Wakes wakes, std::unique_ptr<RegionExchange> exchange);
 
   const Options options_;
   const std::shared_ptr<Region> own_;
   RegionHeader& header_;
-  const FileDescriptor wakes_;  // this rank, that sleeps
-  const pollfd descriptor_;
+  const Wakes wakes_;
+  std::vector<pollfd> descriptors_;  // wakes_.own, then processes
+  std::vector<int> processes_;  // whose: peers that are not of this process
   std::unique_ptr<RegionExchange> exchange_;  // until Connect
+  const std::string address_;
+  Grant grant_;
   CallLines lines_;
   // By rank.
   std::vector<std::unique_ptr<HostConnection>> connections_;

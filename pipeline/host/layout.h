@@ -1,6 +1,7 @@
 // What lies in the header of a rank's region. Each word is written by one rank:
 // the owner of the region or, in an inbox, the peer whose inbox it is. Whatever
-// a peer can write is read once, checked, then used.
+// a peer can write is atomic, so that it is read once, checked, then used; only
+// payloads are not, of which any bytes will do.
 //
 //     | RegionHeader | Inbox of rank 0 | ... | Inbox of rank size-1 |
 //
@@ -11,6 +12,7 @@
 #ifndef RINGPIPE_PIPELINE_HOST_LAYOUT_H_
 #define RINGPIPE_PIPELINE_HOST_LAYOUT_H_
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstddef>
@@ -20,6 +22,13 @@
 #include "pipeline/host/region.h"
 
 namespace ringpipe {
+
+// With which order a word is written that says of others that they are there.
+#ifdef RINGPIPE_PLANTED_RACE  // a mistake, for a test that has to find it
+inline constexpr auto kPublishes = std::memory_order_relaxed;
+#else
+inline constexpr auto kPublishes = std::memory_order_release;
+#endif
 
 inline constexpr std::uint64_t kWindow = 64;
 // The largest message that a first message brings along.
@@ -33,7 +42,7 @@ struct alignas(64) CallLine {
   static constexpr std::size_t kShort = 40;
 
   std::atomic<std::uint64_t> call;     // sequence + 1; written last
-  std::uint64_t check;                 // of the digest
+  std::atomic<std::uint64_t> check;    // of the digest
   std::atomic<std::uint32_t> payload;  // bytes + 1; 0: none yet
   std::uint32_t unused;
   std::array<std::byte, kShort> short_payload;  // in the same cache line
@@ -42,24 +51,33 @@ struct alignas(64) CallLine {
   std::array<std::byte, kHostEagerBytes> long_payload;
 };
 
+// What an address of a rank's is in.
+enum class Space : std::uint32_t {
+  kNone,
+  kRegion,   // an offset in its region
+  kSlot,     // the same, where a reader may write back what it has read
+  kProcess,  // an address in its process: private memory
+  kTarget,   // the receiver's own target, into which the sender has written
+};
+
 // What a peer writes for the owner.
 struct alignas(64) Inbox {
-  // The peer's message of this number: read it in the peer's region at
-  // `offset`, or it is in the owner's target already.
+  // The peer's message of this number: the owner reads it at the peer's
+  // `address`, unless it is in the owner's target already.
   struct alignas(32) Message {
     std::atomic<std::uint64_t> number;  // written last
-    std::uint64_t offset;
-    std::uint32_t bytes;
-    std::uint32_t in_target;
+    std::atomic<std::uint64_t> address;
+    std::atomic<std::uint32_t> bytes;
+    std::atomic<Space> space;
   };
-  // The owner's message of this number may be put into the peer's region at
-  // `offset`; kNowhere: the peer reads it where it lies.
+  // The owner's message of this number may be put to the peer's `address`;
+  // kNone: the peer reads it where it lies.
   struct alignas(32) Target {
     std::atomic<std::uint64_t> number;  // written last
-    std::uint64_t offset;
-    std::uint64_t bytes;
+    std::atomic<std::uint64_t> address;
+    std::atomic<std::uint32_t> bytes;
+    std::atomic<Space> space;
   };
-  static constexpr std::uint64_t kNowhere = ~std::uint64_t{0};
 
   std::array<Message, kWindow> messages;
   std::array<Target, kWindow> targets;
@@ -69,6 +87,40 @@ struct alignas(64) Inbox {
   alignas(64) std::atomic<std::uint64_t> taken;
   // Whether the peer is writing into the owner's memory.
   alignas(64) std::atomic<std::uint32_t> writing;
+  // Whether the peer reads and writes the owner's private memory.
+  std::atomic<std::uint32_t> reaches_private;
+};
+
+// Which private memory of a rank's its peers may read and write. It lies in
+// private memory too, where a peer that is allowed to reads it: in the region
+// any rank of the host could write what another one is to believe.
+struct Grant {
+  static constexpr std::size_t kNameBytes = 32;
+  struct Range {
+    std::uint64_t begin = 0;
+    std::uint64_t bytes = 0;
+  };
+
+  // A part of the address that it gave its peers: whose process it is.
+  std::array<char, kNameBytes> name = {};
+  std::uint64_t call = 0;  // sequence + 1
+  std::array<Range, 2> ranges;
+
+  bool Covers(std::uint64_t address, std::uint64_t bytes) const {
+    return std::any_of(ranges.begin(), ranges.end(), [&](const Range& range) {
+      const std::uint64_t offset = address - range.begin;
+      return bytes <= range.bytes && offset <= range.bytes - bytes;
+    });
+  }
+};
+
+// Why the owner has ended the communicator.
+struct Failure {
+  enum State : std::uint32_t { kNone, kBeingWritten, kThere };
+  std::atomic<std::uint32_t> state;
+  std::atomic<std::uint32_t> code;
+  std::atomic<std::uint32_t> bytes;
+  std::array<char, 500> text;
 };
 
 // Followed by the inboxes, by rank.
@@ -78,10 +130,16 @@ struct alignas(64) RegionHeader {
   std::uint64_t magic;
   std::uint32_t rank;
   std::uint32_t size;
+  // Of its Grant, in its private memory.
+  std::uint64_t grant_at;
+  // The call that the owner makes, or has made last: sequence + 1. It has read
+  // whatever was said of those before.
+  std::atomic<std::uint64_t> begun;
   // Nobody may write into the owner's memory any more.
   std::atomic<std::uint32_t> revoked;
-  // Sleeps, or is about to: wake it by its eventfd.
+  // Sleeps, or is about to: see Sleeper.
   std::atomic<std::uint32_t> asleep;
+  Failure failure;
   std::array<CallLine, 2> calls;
 
   static RegionHeader& Of(Region& region) {

@@ -2,6 +2,8 @@
 
 #include <errno.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <string>
@@ -144,6 +146,45 @@ void Region::Free(std::byte* data, std::size_t bytes) {
   FreePages(file_, offset, RangeAllocator::RangeBytes(bytes));
   std::lock_guard lock(mutex_);
   ranges_.Give(offset, bytes);
+}
+
+Status Region::TakeBack(std::byte* data, std::size_t bytes) {
+  const std::uint64_t offset = data - mapping_.data();
+  const std::uint64_t end = RoundUp(offset + bytes, kPageBytes);
+  std::lock_guard lock(mutex_);
+  for (std::uint64_t page = offset / kPageBytes * kPageBytes; page < end;
+       page += kPageBytes) {
+    // Never twice: that would lose what was stored since.
+    if (taken_back_.contains(page)) {
+      continue;
+    }
+    RINGPIPE_RETURN_IF_ERROR(TakeBackPage(page));
+    taken_back_.insert(page);
+  }
+  return Status::Ok();
+}
+
+// The same page, of which this process gets a copy when it next writes: there
+// is no moment in which a store could be lost. (ThreadSanitizer takes libc's
+// mmap for a write of all of it.)
+Status Region::TakeBackPage(std::uint64_t offset) {
+  std::byte* const page = mapping_.data() + offset;
+  if (syscall(SYS_mmap, page, kPageBytes, PROT_READ | PROT_WRITE,
+              MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE, file_.get(),
+              static_cast<off_t>(offset)) == -1) {
+    return ErrnoStatus(StatusCode::kResourceExhausted,
+                       "cannot take memory back from the ranks that it was "
+                       "shared with (mmap)",
+                       errno);
+  }
+  madvise(page, kPageBytes, MADV_DONTDUMP);
+  madvise(page, kPageBytes, MADV_DONTFORK);
+  // Writes the page, whatever it holds.
+  std::atomic_ref<std::uint64_t> word(*reinterpret_cast<std::uint64_t*>(page));
+  std::uint64_t value = word.load(std::memory_order_relaxed);
+  while (!word.compare_exchange_weak(value, value)) {
+  }
+  return Status::Ok();
 }
 
 // What is not within the limit as it was last known.

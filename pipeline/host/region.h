@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 
 #include "base/file_descriptor.h"
 #include "base/mapping_registry.h"
@@ -61,6 +62,14 @@ class Region {
   // Whoever still reads it reads zero.
   void Free(std::byte* data, std::size_t bytes);
 
+  // Takes the range from the peers, who may be writing to it: from when this
+  // returns, nothing that they write appears here. What other threads of this
+  // process store meanwhile, in the range or beside it, is not lost. Whole
+  // pages, for good: Free does not bring them back to the peers.
+  // kResourceExhausted where there is no memory for it; then they may still
+  // write. Owner only; not while a peer in this process uses the range.
+  Status TakeBack(std::byte* data, std::size_t bytes);
+
   // Where [data, data + bytes) lies; nullopt: not wholly in the memory that is
   // there. Gaps, such as what was freed, count as memory.
   std::optional<std::uint64_t> OffsetOf(const void* data,
@@ -94,6 +103,7 @@ class Region {
   Region(Role role, const FileIdentity& identity, FileDescriptor file,
          SharedMapping mapping, std::size_t header_bytes);
 
+  Status TakeBackPage(std::uint64_t offset);
   std::byte* AtEnd(std::uint64_t offset, std::uint64_t bytes);
   void RaiseLimit(std::uint64_t bytes);
 
@@ -106,7 +116,9 @@ class Region {
   // is what it has allocated, whatever length a peer gave the file.
   std::atomic<std::uint64_t> limit_;
   std::mutex mutex_;
-  RangeAllocator ranges_;  // guarded by mutex_; the owner's
+  // Guarded by mutex_; the owner's.
+  RangeAllocator ranges_;
+  std::set<std::uint64_t> taken_back_;  // pages
 };
 
 }  // namespace ringpipe

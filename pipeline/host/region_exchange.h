@@ -28,9 +28,9 @@ namespace ringpipe {
 class RegionExchange {
  public:
   // Listens from now on. `job_key`: what only ranks of the job know; `own`: the
-  // region that the others get; `wake`: an eventfd that they get with it, which
-  // outlives the exchange, or -1 on all ranks. Errors are of the system: no
-  // descriptor, no entropy.
+  // region that the others get; `wake`: a datagram socket that they get with
+  // it, which outlives the exchange, or -1 on all ranks. Errors are of the
+  // system: no descriptor, no entropy.
   static Result<std::unique_ptr<RegionExchange>> Create(
       int rank, std::string job_key, std::shared_ptr<Region> own,
       int wake = -1);

@@ -290,27 +290,31 @@ std::pair<Outcome, Outcome> TradeWakes(int first, int second) {
   return outcomes;
 }
 
-TEST(Wake, OfEachRankIsTheOthers) {
-  const FileDescriptor first(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  const FileDescriptor second(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  const auto [one, other] = TradeWakes(first.get(), second.get());
-  ASSERT_TRUE(one.ok() && other.ok());
-  EXPECT_FALSE(IsReadable(second, 0));
-  eventfd_write((*one)[1].wake.get(), 1);
-  EXPECT_TRUE(IsReadable(second, 0));
-  EXPECT_FALSE(IsReadable(first, 0));
-  eventfd_write((*other)[0].wake.get(), 1);
-  EXPECT_TRUE(IsReadable(first, 0));
+std::array<FileDescriptor, 2> SocketPair(int type) {
+  int ends[2] = {-1, -1};
+  EXPECT_EQ(socketpair(AF_UNIX, type | SOCK_CLOEXEC, 0, ends), 0);
+  return {FileDescriptor(ends[0]), FileDescriptor(ends[1])};
 }
 
-// To write to a pipe may raise SIGPIPE.
-TEST(Wake, ThatIsNoEventfdOrIsMissingIsRefused) {
-  const FileDescriptor wake(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  int ends[2];
-  ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
-  const FileDescriptor reads(ends[0]), writes(ends[1]);
-  for (const int bad : {writes.get(), -1}) {
-    EXPECT_EQ(TradeWakes(wake.get(), bad).first.status().code(),
+TEST(Wake, OfEachRankIsTheOthers) {
+  const auto first = SocketPair(SOCK_DGRAM);
+  const auto second = SocketPair(SOCK_DGRAM);
+  const auto [one, other] = TradeWakes(first[1].get(), second[1].get());
+  ASSERT_TRUE(one.ok() && other.ok());
+  EXPECT_FALSE(IsReadable(second[0], 0));
+  EXPECT_EQ(send((*one)[1].wake.get(), "", 1, MSG_DONTWAIT), 1);
+  EXPECT_TRUE(IsReadable(second[0], 0));
+  EXPECT_FALSE(IsReadable(first[0], 0));
+  EXPECT_EQ(send((*other)[0].wake.get(), "", 1, MSG_DONTWAIT), 1);
+  EXPECT_TRUE(IsReadable(first[0], 0));
+}
+
+TEST(Wake, ThatIsNoDatagramSocketOrIsMissingIsRefused) {
+  const auto wake = SocketPair(SOCK_DGRAM);
+  const auto stream = SocketPair(SOCK_STREAM);
+  const FileDescriptor event(eventfd(0, EFD_CLOEXEC));
+  for (const int bad : {event.get(), stream[0].get(), -1}) {
+    EXPECT_EQ(TradeWakes(wake[1].get(), bad).first.status().code(),
               StatusCode::kMismatch);
   }
 }

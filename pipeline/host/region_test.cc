@@ -8,6 +8,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -294,6 +296,51 @@ TEST(Region, IsNotPartOfCoreDumps) {
     }
   }
   FAIL() << "it is not among the mappings of the process";
+}
+
+// --- Memory that is taken back
+// -------------------------------------------------
+
+// A peer that goes on writing, and a thread that counts in a word beside it:
+// what the peer writes afterwards does not appear, and not one count is lost.
+TEST(Region, WhatIsTakenBackIsOutOfThePeersReach) {
+  const auto region = NewRegion();
+  constexpr std::size_t kBytes = 64 * kPageBytes;
+  std::byte* const data = region->Allocate(kBytes).value();
+  const std::uint64_t offset = *region->OffsetOf(data, kBytes);
+  PeerProcess peer([&](ValuePipe& pipe) {
+    const auto attached =
+        Region::Attach(Copy(region->fd()), kHeaderBytes).value();
+    std::byte* const target = attached->At(offset, kBytes);
+    std::memset(target + kPageBytes + 8, 1, kBytes - kPageBytes - 8);
+    pipe.Put(1);
+    for (;;) {
+      std::memset(target + kPageBytes + 8, 2, kBytes - kPageBytes - 8);
+      std::memset(target + kPageBytes + 8, 3, kBytes - kPageBytes - 8);
+    }
+    return true;
+  });
+  peer.pipe().Get<int>();
+  // The first word of the second page is not the peer's.
+  std::atomic_ref<std::uint64_t> word(
+      *reinterpret_cast<std::uint64_t*>(data + kPageBytes));
+  std::atomic<bool> stop = false;
+  std::uint64_t counted = 0;
+  std::thread counter([&] {
+    while (!stop) {
+      word.store(word.load() + 1);
+      ++counted;
+    }
+  });
+  ASSERT_TRUE(
+      region->TakeBack(data + kPageBytes + 8, kBytes - kPageBytes - 8).ok());
+  std::memset(data + kPageBytes + 8, 9, kBytes - kPageBytes - 8);
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  EXPECT_TRUE(
+      All(data + kPageBytes + 8, kBytes - kPageBytes - 8, std::byte{9}));
+  stop = true;
+  counter.join();
+  EXPECT_EQ(word.load(), counted);
 }
 
 }  // namespace

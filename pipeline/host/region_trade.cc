@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -30,11 +29,13 @@ bool OutOfDescriptors(int error) {
   return error == EMFILE || error == ENFILE || error == ENOMEM;
 }
 
-// Whether to write to it can do no worse than fail or wait: an eventfd or
-// another anonymous inode. A pipe might raise SIGPIPE, a file fill up.
+// Whether to send to it, without waiting, can do no worse than fail. A file
+// might fill up.
 bool IsHarmless(const FileDescriptor& wake) {
-  struct stat info;
-  return fstat(wake.get(), &info) == 0 && (info.st_mode & S_IFMT) == 0;
+  int type = 0;
+  socklen_t bytes = sizeof type;
+  return getsockopt(wake.get(), SOL_SOCKET, SO_TYPE, &type, &bytes) == 0 &&
+         type == SOCK_DGRAM;
 }
 
 }  // namespace

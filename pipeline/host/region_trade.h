@@ -10,7 +10,7 @@
 //                                    <-    region, with its descriptors
 //
 // The descriptors are those of the region and, where the ranks trade such, of
-// the eventfd that wakes its owner.
+// the socket that wakes its owner.
 //
 // hello, challenge and proofs are those of auth/handshake.h, with the job's key
 // as secret. Bound into them are both ranks and the acceptor's address, so that
@@ -44,8 +44,8 @@ struct RegionPeer {
   // Readable once the process is dead. None where it is this process, or where
   // the kernel has none.
   FileDescriptor pidfd;
-  // To write to, which wakes it; none where the ranks trade none. A rank that
-  // breaks the rules may have sent one to which a write blocks.
+  // A datagram to it wakes it; none where the ranks trade none. To be sent with
+  // MSG_DONTWAIT: a rank that breaks the rules may have sent another socket.
   FileDescriptor wake;
 };
 

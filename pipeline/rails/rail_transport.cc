@@ -517,7 +517,7 @@ std::string RailTransport::DescribeRoute(int peer) const {
               " Gbit/s";
     }
   }
-  return text;
+  return options_.reasons.empty() ? text : text + ": " + options_.reasons[peer];
 }
 
 }  // namespace ringpipe

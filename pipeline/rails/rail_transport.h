@@ -31,6 +31,8 @@ class RailTransport final : public Transport {
     int size = 1;
     // For each peer the rails by which it is reached; none: another way.
     std::vector<std::vector<int>> rails_of_peer;
+    // By rank: why so, for DescribeRoute; may be empty.
+    std::vector<std::string> reasons;
     // How many of the peers are on this host.
     int local_peers = 0;
     // Receives posted on each connection at a time, where that is not too many.

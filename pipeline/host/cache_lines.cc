@@ -1,4 +1,4 @@
-#include "pipeline/host/streaming_copy.h"
+#include "pipeline/host/cache_lines.h"
 
 #include <cstdint>
 #include <cstring>
@@ -41,6 +41,17 @@ void StreamingCopy(std::byte* target, const std::byte* source,
   if (bytes > 0) {
     std::memcpy(target, source, bytes);
   }
+}
+
+void ClaimLines([[maybe_unused]] std::byte* data,
+                [[maybe_unused]] std::size_t bytes) {
+#if !defined(__SANITIZE_THREAD__)  // to which it is a write
+  constexpr std::size_t kLine = 64;
+  for (std::size_t at = 0; at + sizeof(std::uint64_t) <= bytes; at += kLine) {
+    auto* const word = reinterpret_cast<volatile std::uint64_t*>(data + at);
+    *word = *word;
+  }
+#endif
 }
 
 }  // namespace ringpipe

@@ -1,0 +1,595 @@
+// Two ends of a connection in this process, driven by hand.
+#include "pipeline/host/host_connection.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cstring>
+#include <deque>
+#include <memory>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "pipeline/host/host_transport.h"
+#include "pipeline/host/region_memory.h"
+
+namespace ringpipe {
+namespace {
+
+constexpr std::uint32_t kBytes = 256;
+
+std::string Describe(const Digest& digest) {
+  return "call " + std::to_string(digest.count);
+}
+
+// What has happened at one end.
+struct Events final : Connection::Events {
+  struct Arrival {
+    Instance instance;
+    const std::byte* data;
+    std::uint32_t bytes;
+  };
+  Status Arrived(Instance instance, const std::byte* data,
+                 std::uint32_t bytes) override {
+    arrived.push_back({instance, data, bytes});
+    return Status::Ok();
+  }
+  Status Sent(Instance instance) override {
+    sent.push_back(instance);
+    return Status::Ok();
+  }
+  std::deque<Arrival> arrived;
+  std::deque<Instance> sent;
+};
+
+// One rank.
+struct End {
+  explicit End(int its_rank, int size)
+      : rank(its_rank), check(rank, &Describe) {
+    HostTransport::Options options;
+    options.rank = rank;
+    options.size = size;
+    options.local.assign(size, true);
+    options.job_key = "a job of tests";
+    options.check = &check;
+    region = HostTransport::CreateRegion(rank, size).value();
+    transport = HostTransport::Create(options, region).value();
+    memory = std::make_shared<RegionMemory>(region);
+    slots = memory->Allocate(std::size_t{kBytes} * kSlots).value();
+  }
+
+  HostConnection& to(int peer) {
+    return static_cast<HostConnection&>(*transport->connection(peer));
+  }
+  Memory Slot(std::uint32_t slot) const {
+    return {slots.data() + std::size_t{slot} * kBytes, kBytes, nullptr};
+  }
+  RegionHeader& header() { return RegionHeader::Of(*region); }
+  void Begin(std::uint64_t sequence, const std::vector<int>& peers,
+             std::uint64_t count = 0) {
+    digest = {.sequence = sequence, .count = count};
+    check.Begin(digest);
+    for (const int peer : peers) {
+      to(peer).Begin({&digest, true, true, false});
+    }
+    transport->Begin(sequence, reached);
+    for (const int peer : peers) {
+      EXPECT_TRUE(to(peer).Push(events).ok());
+    }
+  }
+  Result<bool> Poll() { return transport->Poll(events); }
+  bool IsWoken() const {
+    pollfd wakes = transport->descriptors()[0];
+    return poll(&wakes, 1, 0) == 1;
+  }
+
+  static constexpr std::uint32_t kSlots = 256;
+  const int rank;
+  CallCheck check;
+  Digest digest;
+  std::shared_ptr<Region> region;
+  std::unique_ptr<HostTransport> transport;
+  std::shared_ptr<RegionMemory> memory;
+  Allocation slots;
+  Events events;
+  std::vector<std::span<const std::byte>> reached;  // private memory
+};
+
+class HostConnectionTest : public ::testing::Test {
+ protected:
+  void SetUp() override { Connect(2); }
+
+  void Connect(int size) {
+    ends_.clear();
+    for (int rank = 0; rank < size; ++rank) {
+      ends_.push_back(std::make_unique<End>(rank, size));
+    }
+    std::vector<std::thread> threads;
+    for (const auto& end : ends_) {
+      threads.emplace_back([&] {
+        std::vector<std::string> addresses;
+        for (const auto& other : ends_) {
+          addresses.push_back(
+              other == end ? "" : other->transport->AddressFor(end->rank));
+        }
+        const Status status = end->transport->Connect(
+            addresses, Deadline::After(std::chrono::seconds(20)), -1);
+        EXPECT_TRUE(status.ok()) << status.ToString();
+      });
+    }
+    for (std::thread& thread : threads) {
+      thread.join();
+    }
+  }
+
+  End& a() { return *ends_[0]; }
+  End& b() { return *ends_[1]; }
+
+  void BeginBoth(std::uint64_t sequence) {
+    a().Begin(sequence, {1});
+    b().Begin(sequence, {0});
+    ASSERT_TRUE(a().Poll().ok());
+    ASSERT_TRUE(b().Poll().ok());
+    ASSERT_TRUE(a().to(1).agreed());
+    ASSERT_TRUE(b().to(0).agreed());
+  }
+
+  std::vector<std::unique_ptr<End>> ends_;
+};
+
+TEST_F(HostConnectionTest, AMessageIsReadWhereItLiesAndHeldUntilThen) {
+  BeginBoth(0);
+  b().to(0).Expect({0, 7}, {});
+  std::memset(a().Slot(3).data, 42, kBytes);
+  ASSERT_TRUE(a().to(1).CanSend().value());
+  EXPECT_FALSE(a().to(1).Send({1, 2}, a().Slot(3)).value());
+  EXPECT_TRUE(b().Poll().value());
+  ASSERT_EQ(b().events.arrived.size(), 1U);
+  EXPECT_EQ(b().events.arrived[0].instance, (Instance{0, 7}));
+  EXPECT_EQ(b().events.arrived[0].data, a().Slot(3).data);
+  EXPECT_EQ(b().events.arrived[0].bytes, kBytes);
+  a().Poll().value();
+  EXPECT_TRUE(a().events.sent.empty());
+  EXPECT_TRUE(a().to(1).sending());
+  EXPECT_TRUE(b().to(0).Release({0, 7}).ok());
+  EXPECT_TRUE(a().Poll().value());
+  EXPECT_EQ(a().events.sent.front(), (Instance{1, 2}));
+  EXPECT_FALSE(a().to(1).sending());
+  EXPECT_FALSE(b().to(0).Release({0, 7}).ok());
+}
+
+TEST_F(HostConnectionTest, AMessageGoesIntoItsTargetAndIsFreeAtOnce) {
+  BeginBoth(0);
+  b().to(0).Expect({0, 7}, b().Slot(5));
+  std::memset(a().Slot(3).data, 42, kBytes);
+  ASSERT_TRUE(a().to(1).CanSend().value());
+  EXPECT_TRUE(a().to(1).Send({1, 2}, a().Slot(3)).value());
+  std::memset(a().Slot(3).data, 0, kBytes);
+  EXPECT_TRUE(b().Poll().value());
+  ASSERT_EQ(b().events.arrived.size(), 1U);
+  EXPECT_EQ(b().events.arrived[0].data, b().Slot(5).data);
+  EXPECT_EQ(b().Slot(5).data[kBytes - 1], std::byte{42});
+}
+
+TEST_F(HostConnectionTest, NothingGoesBeforeItIsExpectedOnceThePeerHasBegun) {
+  BeginBoth(0);
+  EXPECT_FALSE(a().to(1).CanSend().value());
+  EXPECT_FALSE(a().Poll().value());
+  b().to(0).Expect({0, 0}, {});
+  EXPECT_TRUE(a().Poll().value());  // it may go on
+  EXPECT_TRUE(a().to(1).CanSend().value());
+}
+
+TEST_F(HostConnectionTest, BeforeThePeerHasBegunAMessageWaitsWhereItLies) {
+  a().Begin(0, {1});
+  ASSERT_TRUE(a().to(1).CanSend().value());
+  EXPECT_FALSE(a().to(1).Send({0, 0}, a().Slot(3)).value());
+  std::memset(a().Slot(3).data, 42, kBytes);
+  b().Begin(0, {0});
+  b().to(0).Expect({0, 1}, b().Slot(9));
+  EXPECT_TRUE(b().Poll().value());
+  ASSERT_EQ(b().events.arrived.size(), 1U);
+  EXPECT_EQ(b().Slot(9).data[0], std::byte{42});
+  EXPECT_TRUE(a().Poll().value());
+  EXPECT_EQ(a().events.sent.size(), 1U);
+}
+
+TEST_F(HostConnectionTest, AnotherCallIsAMismatchAtBothEnds) {
+  a().Begin(0, {1}, 10);
+  b().Begin(0, {0}, 11);
+  for (End* end : {&a(), &b()}) {
+    const auto polled = end->Poll();
+    EXPECT_EQ(polled.status().code(), StatusCode::kMismatch);
+    EXPECT_NE(polled.status().message().find("call 10"), std::string::npos);
+    EXPECT_NE(polled.status().message().find("call 11"), std::string::npos);
+  }
+}
+
+// Far more messages than places, some put into targets, some read where they
+// lie, some before the peer has begun; given back in any order. Each arrives
+// once, in order of the stream, with what was sent; each source is free once.
+TEST_F(HostConnectionTest, StreamsOutliveTheirWindow) {
+  std::mt19937 random(3);
+  std::uint32_t sent = 0;
+  std::uint32_t expected = 0;
+  std::uint32_t arrived = 0;
+  std::uint32_t freed = 0;
+  std::vector<Instance> held;
+  for (std::uint64_t call = 0; call < 40; ++call) {
+    const std::uint32_t end = sent + 1 + random() % 150;
+    const bool targets = random() % 2 == 0;
+    a().Begin(call, {1});
+    bool begun = false;
+    while (freed < end || arrived < end) {
+      const unsigned what = random() % 5;
+      if (what == 0 && sent < end && sent - freed < 200 &&
+          a().to(1).CanSend().value()) {
+        const Memory slot = a().Slot(sent % End::kSlots);
+        std::memcpy(slot.data, &sent, sizeof sent);
+        const Instance instance = {sent % 7, sent};
+        if (a().to(1).Send(instance, slot).value()) {
+          ++freed;
+          std::memset(slot.data, 0xA5, kBytes);
+        }
+        ++sent;
+      } else if (what == 1 && !begun) {
+        b().Begin(call, {0});
+        begun = true;
+      } else if (what == 1 && expected < end && b().to(0).CanExpect()) {
+        const bool target = targets || random() % 8 == 0;
+        b().to(0).Expect({expected % 7, expected},
+                         target ? b().Slot(expected % End::kSlots) : Memory());
+        ++expected;
+      } else if (what == 2 && begun) {
+        ASSERT_TRUE(b().Poll().ok());
+        for (const Events::Arrival& arrival : b().events.arrived) {
+          ASSERT_EQ(arrival.instance, (Instance{arrived % 7, arrived}));
+          std::uint32_t value = 0;
+          std::memcpy(&value, arrival.data, sizeof value);
+          ASSERT_EQ(value, arrived);
+          if (arrival.data != b().Slot(arrived % End::kSlots).data) {
+            held.push_back(arrival.instance);
+          }
+          ++arrived;
+        }
+        b().events.arrived.clear();
+      } else if (what == 3 && !held.empty()) {
+        std::swap(held[random() % held.size()], held.back());
+        ASSERT_TRUE(b().to(0).Release(held.back()).ok());
+        held.pop_back();
+      } else if (what == 4) {
+        ASSERT_TRUE(a().Poll().ok());
+        for (const Instance instance : a().events.sent) {
+          std::memset(a().Slot(instance.step % End::kSlots).data, 0xA5, kBytes);
+          ++freed;
+        }
+        a().events.sent.clear();
+      }
+      ASSERT_LE(freed, sent);
+    }
+    ASSERT_EQ(arrived, end);
+    if (!begun) {
+      b().Begin(call, {0});
+    }
+    ASSERT_TRUE(a().Poll().ok());
+    ASSERT_TRUE(b().Poll().ok());
+  }
+}
+
+// Rank 1 has not begun call 0, which names it, when rank 0 comes to call 2,
+// which does not: what rank 0 said of call 0 stays until rank 1 has read it.
+TEST_F(HostConnectionTest, WhatARankSaidStaysUntilAllHaveReadIt) {
+  Connect(3);
+  End& c = *ends_[2];
+  a().Begin(0, {1, 2});
+  c.Begin(0, {0});
+  for (const std::uint64_t call : {1U, 2U}) {
+    a().Begin(call, {2});
+    c.Begin(call, {0});
+  }
+  EXPECT_EQ(a().header().calls[1].call.load(), 1U);
+  EXPECT_FALSE(a().Poll().value() && c.to(0).agreed());
+  // It has heard of call 2, but has not said that it makes it.
+  EXPECT_FALSE(a().to(2).agreed());
+  b().Begin(0, {0});
+  EXPECT_TRUE(b().Poll().value());
+  EXPECT_TRUE(b().to(0).agreed());
+  ASSERT_TRUE(a().transport->Arm().ok());
+  EXPECT_FALSE(a().IsWoken());
+  b().Begin(1, {});  // it has begun a later call than 0, though with nobody
+  EXPECT_TRUE(a().IsWoken());
+  EXPECT_TRUE(a().Poll().value());
+  EXPECT_TRUE(a().to(2).Push(a().events).value());
+  EXPECT_EQ(a().header().calls[1].call.load(), 3U);
+}
+
+// --- What a peer writes is not believed --------------------------------------
+
+class HostilePeerTest : public HostConnectionTest {
+ protected:
+  void SetUp() override {
+    HostConnectionTest::SetUp();
+    BeginBoth(0);
+  }
+  // As b, for a.
+  Inbox& inbox() { return a().header().inbox(1); }
+  void ExpectNamed(const Status& status) {
+    EXPECT_EQ(status.code(), StatusCode::kInternal) << status.ToString();
+    EXPECT_NE(status.message().find("rank 1"), std::string::npos);
+  }
+};
+
+TEST_F(HostilePeerTest, AMessageOutsideOfItsMemoryIsAnError) {
+  for (const std::uint64_t offset :
+       {~std::uint64_t{0}, ~std::uint64_t{0} - 100, std::uint64_t{1} << 60}) {
+    SetUp();
+    a().to(1).Expect({0, 0}, {});
+    inbox().messages[1].address = offset;
+    inbox().messages[1].space = Space::kRegion;
+    inbox().messages[1].bytes = 4096;
+    inbox().messages[1].number = 1;
+    ExpectNamed(a().Poll().status());
+  }
+}
+
+TEST_F(HostilePeerTest, AMessageLongerThanItsTargetIsAnError) {
+  for (const Space space :
+       {Space::kRegion, Space::kProcess, Space::kTarget, Space::kNone}) {
+    SetUp();
+    a().to(1).Expect({0, 0}, a().Slot(0));
+    inbox().messages[1].bytes = kBytes + 1;
+    inbox().messages[1].space = space;
+    inbox().messages[1].number = 1;
+    ExpectNamed(a().Poll().status());
+  }
+}
+
+TEST_F(HostilePeerTest, ATargetOutsideOfItsMemoryIsAnError) {
+  inbox().targets[1].address = std::uint64_t{1} << 60;
+  inbox().targets[1].space = Space::kRegion;
+  inbox().targets[1].bytes = kBytes;
+  inbox().targets[1].number = 1;
+  ASSERT_TRUE(a().to(1).CanSend().value());
+  ExpectNamed(a().to(1).Send({0, 0}, a().Slot(0)).status());
+}
+
+TEST_F(HostilePeerTest, ATargetThatIsTooShortIsAnError) {
+  inbox().targets[1].address = 0;
+  inbox().targets[1].space = Space::kRegion;
+  inbox().targets[1].bytes = kBytes - 1;
+  inbox().targets[1].number = 1;
+  ASSERT_TRUE(a().to(1).CanSend().value());
+  ExpectNamed(a().to(1).Send({0, 0}, a().Slot(0)).status());
+}
+
+TEST_F(HostilePeerTest, NumbersThatWereNeverGivenChangeNothing) {
+  for (auto& word : inbox().released) {
+    word = 77;
+  }
+  inbox().taken = ~std::uint64_t{0};
+  for (auto& message : inbox().messages) {
+    message.number = 99;
+  }
+  EXPECT_FALSE(a().Poll().value());
+  EXPECT_FALSE(a().to(1).CanSend().value());
+  EXPECT_TRUE(a().events.sent.empty());
+}
+
+// At worst nobody wakes this rank any more, which looks twice a second.
+TEST_F(HostilePeerTest, WhatItDoesToTheSocketThatWakesBlocksNobody) {
+  const int wake = b().to(0).peers_end().wake.get();
+  fcntl(wake, F_SETFL, 0);
+  a().transport->ConsumeEvents();  // nothing is there
+  while (send(wake, "", 1, MSG_DONTWAIT) == 1) {
+  }
+  ASSERT_TRUE(a().transport->Arm().ok());
+  b().to(0).sleeper().Notify();
+  EXPECT_TRUE(a().IsWoken());
+  shutdown(wake, SHUT_RDWR);
+  for (int sleep = 0; sleep < 1000 && a().IsWoken(); ++sleep) {
+    a().transport->ConsumeEvents();
+  }
+  ASSERT_TRUE(a().transport->Arm().ok());
+  b().to(0).sleeper().Notify();
+  EXPECT_EQ(a().header().asleep.load(), 0U);
+}
+
+// --- Private memory ----------------------------------------------------------
+
+TEST_F(HostConnectionTest, PrivateMemoryIsCopiedByTheKernel) {
+  std::vector<std::byte> sent(kBytes, std::byte{42});
+  std::vector<std::byte> target(kBytes);
+  a().reached = {sent};
+  b().reached = {{}, target};
+  BeginBoth(0);
+  ASSERT_TRUE(a().transport->ReachesPrivateMemory());
+  // Read by the receiver, where it has no target; the source is free at once.
+  b().to(0).Expect({0, 0}, {});
+  ASSERT_TRUE(a().to(1).CanSend().value());
+  EXPECT_FALSE(a().to(1).Send({0, 0}, {sent.data(), kBytes, nullptr}).value());
+  ASSERT_TRUE(b().Poll().value());
+  ASSERT_TRUE(a().Poll().value());
+  EXPECT_EQ(a().events.sent.size(), 1U);
+  sent.assign(kBytes, std::byte{43});
+  EXPECT_EQ(b().events.arrived[0].data[kBytes - 1], std::byte{42});
+  EXPECT_TRUE(b().to(0).Release({0, 0}).ok());
+  EXPECT_FALSE(b().to(0).Release({0, 0}).ok());
+  // Written by the sender, where it has.
+  b().to(0).Expect({0, 1}, {target.data(), kBytes, nullptr});
+  ASSERT_TRUE(a().to(1).CanSend().value());
+  EXPECT_TRUE(a().to(1).Send({0, 1}, {sent.data(), kBytes, nullptr}).value());
+  EXPECT_EQ(target[kBytes - 1], std::byte{43});
+  ASSERT_TRUE(b().Poll().value());
+  EXPECT_EQ(b().events.arrived[1].data, target.data());
+}
+
+// As in a container that forbids it.
+TEST_F(HostConnectionTest, PrivateMemoryThatCannotBeReachedIsNotTouched) {
+  BeginBoth(0);
+  a().header().inbox(1).reaches_private = 0;
+  EXPECT_FALSE(a().transport->ReachesPrivateMemory());
+  std::vector<std::byte> target(kBytes);
+  b().to(0).Expect({0, 0}, {target.data(), kBytes, nullptr});
+  std::memset(a().Slot(0).data, 42, kBytes);
+  ASSERT_TRUE(a().to(1).CanSend().value());
+  EXPECT_FALSE(a().to(1).Send({0, 0}, a().Slot(0)).value());
+  EXPECT_EQ(target[0], std::byte{0});
+  ASSERT_TRUE(b().Poll().value());  // which copies it itself
+  EXPECT_EQ(target[0], std::byte{42});
+}
+
+TEST_F(HostConnectionTest, PrivateMemoryOfAWriterThatStaysIsNotTakenBack) {
+  BeginBoth(0);
+  std::vector<std::byte> target(kBytes);
+  b().to(0).Expect({0, 0}, {target.data(), kBytes, nullptr});
+  b().header().inbox(0).writing = 1;
+  const Deadline soon = Deadline::After(std::chrono::milliseconds(1));
+  EXPECT_FALSE(b().transport->Flush(soon));
+  EXPECT_FALSE(b().transport->Flush(soon));
+}
+
+TEST_F(HostConnectionTest, PrivateMemoryThatHasGoneIsAnErrorAtTheOtherEnd) {
+  auto* const nowhere = reinterpret_cast<std::byte*>(std::uintptr_t{4096});
+  a().reached = {{nowhere, kBytes}};
+  BeginBoth(0);
+  b().to(0).Expect({0, 0}, {});
+  ASSERT_TRUE(a().to(1).CanSend().value());
+  EXPECT_FALSE(a().to(1).Send({0, 0}, {nowhere, kBytes, nullptr}).value());
+  const Status status = b().Poll().status();
+  EXPECT_EQ(status.code(), StatusCode::kPeerLost);
+  EXPECT_NE(status.message().find("rank 0"), std::string::npos);
+}
+
+// A third rank of the host can write all that this one has of the second, but
+// not what the second's process says of itself.
+TEST_F(HostConnectionTest, PrivateMemoryThatItsOwnerDidNotNameIsNotTouched) {
+  std::vector<std::byte> secret(kBytes, std::byte{7});
+  std::vector<std::byte> named(kBytes);
+  b().reached = {{}, named};
+  BeginBoth(0);
+  Inbox& inbox = a().header().inbox(1);
+  const auto address = reinterpret_cast<std::uint64_t>(secret.data());
+  inbox.targets[1].address = address;
+  inbox.targets[1].bytes = kBytes;
+  inbox.targets[1].space = Space::kProcess;
+  inbox.targets[1].number = 1;
+  ASSERT_TRUE(a().to(1).CanSend().value());
+  EXPECT_EQ(a().to(1).Send({0, 0}, a().Slot(0)).status().code(),
+            StatusCode::kInternal);
+  EXPECT_EQ(secret[0], std::byte{7});
+  a().to(1).Expect({0, 0}, a().Slot(1));
+  inbox.messages[1].address = address;
+  inbox.messages[1].bytes = kBytes;
+  inbox.messages[1].space = Space::kProcess;
+  inbox.messages[1].number = 1;
+  EXPECT_EQ(a().Poll().status().code(), StatusCode::kInternal);
+  EXPECT_NE(a().Slot(1).data[0], std::byte{7});
+}
+
+// --- The end -----------------------------------------------------------------
+
+TEST_F(HostConnectionTest, AReasonReachesThePeerThroughMemoryAlone) {
+  BeginBoth(0);
+  EXPECT_TRUE(b().transport->CheckAsyncEvents(nullptr).ok());
+  a().transport->Tell({StatusCode::kDeviceError, "rank 0: no\npower"});
+  a().transport->Tell({StatusCode::kInternal, "another one, later"});
+  for (const Status& status :
+       {b().transport->CheckAsyncEvents(nullptr), b().transport->Arm()}) {
+    EXPECT_EQ(status.code(), StatusCode::kDeviceError);
+    EXPECT_EQ(status.message(), "rank 0: no?power");
+  }
+}
+
+TEST_F(HostConnectionTest, AReasonWakesWhoeverSleeps) {
+  BeginBoth(0);
+  ASSERT_TRUE(b().transport->Arm().ok());
+  EXPECT_FALSE(b().IsWoken());
+  a().transport->Tell({StatusCode::kInternal, std::string(10'000, 'x')});
+  EXPECT_TRUE(b().IsWoken());
+  b().transport->ConsumeEvents();
+  EXPECT_FALSE(b().IsWoken());
+  EXPECT_EQ(b().transport->CheckAsyncEvents(nullptr).message().size(), 500U);
+}
+
+TEST_F(HostConnectionTest, AfterFlushNobodyBeginsToWrite) {
+  BeginBoth(0);
+  b().to(0).Expect({0, 0}, b().Slot(0));
+  EXPECT_TRUE(
+      b().transport->Flush(Deadline::After(std::chrono::milliseconds(100))));
+  ASSERT_TRUE(a().to(1).CanSend().value());
+  const auto sent = a().to(1).Send({0, 0}, a().Slot(1));
+  EXPECT_EQ(sent.status().code(), StatusCode::kPeerLost);
+  EXPECT_EQ(b().Slot(0).data[0], std::byte{0});
+}
+
+// What lies in the peer's memory may be its user's again, once it has failed.
+TEST_F(HostConnectionTest, WhatIsReadOfAPeerThatHasFailedIsAnError) {
+  BeginBoth(0);
+  b().to(0).Expect({0, 0}, {});
+  b().to(0).Expect({0, 1}, {});
+  for (const std::uint32_t message : {0U, 1U}) {
+    ASSERT_TRUE(a().to(1).CanSend().value());
+    EXPECT_FALSE(a().to(1).Send({0, message}, a().Slot(message)).value());
+  }
+  ASSERT_TRUE(b().Poll().value());
+  EXPECT_TRUE(b().to(0).Release({0, 0}).ok());
+  a().transport->Tell({StatusCode::kDeviceError, "rank 0: no power"});
+  EXPECT_TRUE(a().transport->Flush(Deadline::After(std::chrono::seconds(20))));
+  EXPECT_EQ(b().to(0).Release({0, 1}).message(), "rank 0: no power");
+}
+
+TEST_F(HostConnectionTest, WhatIsCopiedFromAPeerThatHasFailedIsAnError) {
+  a().Begin(0, {1});
+  ASSERT_TRUE(a().to(1).CanSend().value());
+  EXPECT_FALSE(a().to(1).Send({0, 0}, a().Slot(3)).value());
+  b().Begin(0, {0});
+  b().to(0).Expect({0, 0}, b().Slot(0));
+  EXPECT_TRUE(a().transport->Flush(Deadline::After(std::chrono::seconds(20))));
+  EXPECT_EQ(b().Poll().status().code(), StatusCode::kPeerLost);
+  EXPECT_TRUE(b().events.arrived.empty());
+}
+
+// As long as the ranks may mean different calls, a target may be of another
+// one.
+TEST_F(HostConnectionTest, NoTargetIsWrittenBeforeBothHaveSaidTheSame) {
+  b().Begin(0, {0}, 11);
+  b().to(0).Expect({0, 0}, b().Slot(0));
+  a().Begin(0, {1}, 10);
+  std::memset(a().Slot(3).data, 42, kBytes);
+  ASSERT_TRUE(a().to(1).CanSend().value());
+  EXPECT_FALSE(a().to(1).Send({0, 0}, a().Slot(3)).value());
+  EXPECT_EQ(b().Poll().status().code(), StatusCode::kMismatch);
+  EXPECT_EQ(b().Slot(0).data[0], std::byte{0});
+}
+
+// The mapping of a thread that stands in a copy is this one's: nothing can be
+// taken back. (stopped_rank_test has a writer that is another process.)
+TEST_F(HostConnectionTest, AThreadThatGoesOnWritingHoldsTheMemory) {
+  BeginBoth(0);
+  b().to(0).Expect({0, 0}, b().Slot(0));
+  b().header().inbox(0).writing = 1;
+  const Deadline soon = Deadline::After(std::chrono::milliseconds(1));
+  EXPECT_FALSE(b().transport->Flush(Deadline::At(Clock::now())));
+  EXPECT_FALSE(b().transport->Flush(soon));
+}
+
+TEST_F(HostConnectionTest, FlushWaitsForWhoeverWrites) {
+  BeginBoth(0);
+  b().header().inbox(0).writing = 1;
+  std::thread writer([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    std::memset(b().Slot(0).data, 42, kBytes);
+    b().header().inbox(0).writing = 0;
+  });
+  EXPECT_TRUE(b().transport->Flush(Deadline::After(std::chrono::seconds(20))));
+  EXPECT_EQ(b().Slot(0).data[0], std::byte{42});
+  writer.join();
+}
+
+}  // namespace
+}  // namespace ringpipe

@@ -1,0 +1,40 @@
+#ifndef RINGPIPE_PIPELINE_HOST_PROCESS_MEMORY_H_
+#define RINGPIPE_PIPELINE_HOST_PROCESS_MEMORY_H_
+
+#include <sys/types.h>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace ringpipe {
+
+// The private memory of another process of this host, which the kernel copies
+// from and to: process_vm_readv(2). Where it does not allow that (ptrace(2),
+// "ptrace access mode checking"), nothing is copied. A value; any thread.
+class ProcessMemory {
+ public:
+  ProcessMemory() = default;
+  // `pidfd` guards each copy: the process's number may be another's once it is
+  // dead. It outlives this object.
+  ProcessMemory(pid_t pid, int pidfd) : pid_(pid), pidfd_(pidfd) {}
+
+  bool is_dead() const;
+
+  // Return whether all was copied.
+  bool Read(std::byte* to, std::uint64_t address, std::size_t bytes) const;
+  bool Write(std::uint64_t address, const std::byte* from,
+             std::size_t bytes) const;
+
+ private:
+  pid_t pid_ = 0;
+  int pidfd_ = -1;
+};
+
+// Whether [data, data + bytes) of this process has mostly huge pages, which the
+// kernel copies several times as fast. A look at a part of it; false where the
+// kernel (before Linux 6.7) does not say.
+bool HasHugePages(const void* data, std::size_t bytes);
+
+}  // namespace ringpipe
+
+#endif  // RINGPIPE_PIPELINE_HOST_PROCESS_MEMORY_H_

@@ -1,0 +1,103 @@
+// Ranks of several hosts, of which those of one host share memory; and ranks
+// that are a call apart.
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "engine/communicator.h"
+#include "gtest/gtest.h"
+#include "tests/rank_threads.h"
+
+namespace ringpipe::testing {
+namespace {
+
+constexpr std::chrono::seconds kTimeout(30);
+
+// Random calls, the same on all ranks: neighbours that share memory make some
+// in which they have nothing to do with each other.
+Status MakeCalls(Communicator& c, unsigned seed) {
+  std::mt19937 random(seed);
+  std::vector<std::int32_t> values(100'000);
+  for (int call = 0; call < 60; ++call) {
+    const int root = static_cast<int>(random() % c.size());
+    const std::size_t count = random() % 2 == 0 ? 2 : values.size();
+    switch (random() % 3) {
+      case 0:
+        RINGPIPE_RETURN_IF_ERROR(c.Barrier(kTimeout));
+        break;
+      case 1:
+        std::ranges::fill(values, c.rank() == root ? call : -1);
+        RINGPIPE_RETURN_IF_ERROR(c.Broadcast(values.data(), values.data(),
+                                             count, DataType::kInt32, root,
+                                             kTimeout));
+        EXPECT_EQ(std::count(values.begin(), values.begin() + count, call),
+                  count)
+            << "call " << call;
+        break;
+      default:
+        std::ranges::fill(values, 1);
+        RINGPIPE_RETURN_IF_ERROR(c.AllReduce(values.data(), values.data(),
+                                             count, DataType::kInt32,
+                                             ReduceOp::kSum, kTimeout));
+        EXPECT_EQ(std::count(values.begin(), values.begin() + count, c.size()),
+                  count)
+            << "call " << call;
+        break;
+    }
+  }
+  return Status::Ok();
+}
+
+class NeighboursTest : public ::testing::TestWithParam<std::string> {};
+
+// A letter a rank: its host.
+TEST_P(NeighboursTest, MakeAllCallsWhoeverHasToDoWithWhom) {
+  const std::string hosts = GetParam();
+  for (const unsigned seed : {1U, 2U}) {
+    ExpectRanks(
+        static_cast<int>(hosts.size()),
+        [seed](Communicator& c) { return MakeCalls(c, seed); },
+        [&hosts](int rank, CommunicatorOptions& options) {
+          options.environment.device = "";
+          options.environment.host_memory = "auto";
+          options.environment.host_id = hosts.substr(rank, 1);
+        });
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Hosts, NeighboursTest,
+                         ::testing::Values("aab", "abab", "aaabbb", "aaaabbbb",
+                                           "abcabc"));
+
+// One rank is ahead by a call, whose short message comes to the other one
+// before that begins it; and then nothing else comes for a while.
+TEST(EarlyMessageTest, IsSeenAtOnceByTheCallThatItIsFor) {
+  ExpectRanks(2, [](Communicator& c) -> Status {
+    auto shortest = std::chrono::steady_clock::duration::max();
+    for (int run = 0; run < 5; ++run) {
+      if (c.rank() == 0) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      }
+      float value = 1;
+      RINGPIPE_RETURN_IF_ERROR(c.AllReduce(
+          &value, &value, 1, DataType::kFloat32, ReduceOp::kSum, kTimeout));
+      if (c.rank() == 0) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      }
+      const auto start = std::chrono::steady_clock::now();
+      RINGPIPE_RETURN_IF_ERROR(c.Barrier(kTimeout));
+      shortest = std::min(shortest, std::chrono::steady_clock::now() - start);
+    }
+    if (c.rank() == 0) {
+      EXPECT_LT(shortest, std::chrono::milliseconds(100));
+    }
+    return Status::Ok();
+  });
+}
+
+}  // namespace
+}  // namespace ringpipe::testing

@@ -1,0 +1,242 @@
+// A rank of two to eight is killed, or stopped, at a random moment of calls of
+// all lengths, with both kinds of memory: the others end in time, each with the
+// rank's number in its error, and their users' memory stays as it is, whatever
+// the stopped one still does; or the error says that it does not.
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <random>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/liveness_bound.h"
+#include "engine/communicator.h"
+#include "gtest/gtest.h"
+#include "tests/holdings.h"
+#include "tests/rank_processes.h"
+#include "tests/rank_threads.h"
+
+namespace ringpipe::testing {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using std::chrono::steady_clock;
+
+constexpr seconds kStartTime(60);  // generous: sanitizers, a busy machine
+constexpr milliseconds kLatestEnd(60);
+constexpr seconds kKillBound(2);
+// More than any of these calls takes on a busy machine.
+constexpr milliseconds kStopTimeout(3000);
+// Past the deadline: where are all (0.4 s), and how long a writer is waited
+// for.
+constexpr milliseconds kMostLateness(2000);
+
+constexpr std::size_t kMostElements = std::size_t{3} << 20;
+constexpr float kOverwritten = -9.0F;
+
+// --- The role of all ranks
+
+std::span<float> PrivateMemory() {
+  void* const data =
+      mmap(nullptr, kMostElements * sizeof(float), PROT_READ | PROT_WRITE,
+           MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (data == MAP_FAILED) {
+    return {};
+  }
+  // Which peers reach by the kernel.
+  madvise(data, kMostElements * sizeof(float), MADV_HUGEPAGE);
+  return {static_cast<float*>(data), kMostElements};
+}
+
+std::span<float> AllocatedMemory(Communicator& communicator) {
+  const auto data = communicator.Allocate(kMostElements * sizeof(float));
+  return data.ok() ? std::span(static_cast<float*>(*data), kMostElements)
+                   : std::span<float>();
+}
+
+// In place and not, short and long.
+Status CallUntilError(Communicator& communicator, std::span<float> send,
+                      std::span<float> receive) {
+  constexpr std::array<std::size_t, 5> kElements = {2, 1000, 1 << 14, 1 << 18,
+                                                    kMostElements};
+  Status status;
+  for (std::size_t call = 0; status.ok(); ++call) {
+    status = communicator.AllReduce(
+        call % 2 == 0 ? send.data() : receive.data(), receive.data(),
+        kElements[call % kElements.size()], DataType::kFloat32, ReduceOp::kMax);
+  }
+  return status;
+}
+
+template <bool kAllocated>
+int RunUntilError() {
+  auto options = CommunicatorOptions::FromProcess();
+  auto created = options.ok()
+                     ? Communicator::Create(*options)
+                     : Result<std::unique_ptr<Communicator>>(options.status());
+  if (!created.ok()) {
+    Print(created.status().ToString());
+    return 1;
+  }
+  Communicator& communicator = **created;
+  const auto send =
+      kAllocated ? AllocatedMemory(communicator) : PrivateMemory();
+  const auto receive =
+      kAllocated ? AllocatedMemory(communicator) : PrivateMemory();
+  if (send.empty() || receive.empty()) {
+    Print("no memory");
+    return 1;
+  }
+  Print("running");
+  const Status status = CallUntilError(communicator, send, receive);
+  for (const auto memory : {send, receive}) {
+    std::ranges::fill(memory, kOverwritten);
+  }
+  Print(status.ToString());
+  AwaitGo();
+  const auto is_there = [](float value) { return value == kOverwritten; };
+  Print(std::ranges::all_of(send, is_there) &&
+                std::ranges::all_of(receive, is_there)
+            ? "unchanged"
+            : "changed");
+  return 0;
+}
+
+// --- Tests
+
+// "KILLS STOPS"
+std::array<int, 2> Runs() {
+  std::array<int, 2> runs = {10, 3};
+  if (const char* const text = std::getenv("TEST_RUNS")) {
+    std::sscanf(text, "%d %d", &runs[0], &runs[1]);
+  }
+  return runs;
+}
+
+class RandomEndTest : public ::testing::Test {
+ protected:
+  RandomEndTest() : random_(seed_) { RecordProperty("seed", int(seed_)); }
+
+  // Returns how many errors said that memory is held.
+  int EndOne(bool stop) {
+    const int size = 2 + static_cast<int>(random_() % 7);
+    const bool allocated = random_() % 2 == 0;
+    const std::string job = NewJob();
+    std::vector<std::string> variables;
+    if (stop) {
+      variables = {"RINGPIPE_TIMEOUT_MS=" +
+                   std::to_string(kStopTimeout.count())};
+    }
+    std::vector<RankProcess> ranks;
+    for (int rank = 0; rank < size; ++rank) {
+      ranks.emplace_back(allocated ? "allocated" : "private", rank, size, job,
+                         variables);
+    }
+    std::vector<pid_t> processes;
+    for (RankProcess& rank : ranks) {
+      EXPECT_EQ(rank.ReadLine(kStartTime), "running");
+      processes.push_back(rank.pid());
+    }
+    const Footprint footprint(processes);
+    const int victim = static_cast<int>(random_() % size);
+    std::this_thread::sleep_for(milliseconds(random_() % kLatestEnd.count()));
+    SCOPED_TRACE("seed " + std::to_string(seed_) + ", " + std::to_string(size) +
+                 " ranks, " + (allocated ? "allocated" : "private") +
+                 " memory, rank " + std::to_string(victim) +
+                 (stop ? " stopped" : " killed"));
+    ranks[victim].Signal(stop ? SIGSTOP : SIGKILL);
+    const int held = ExpectErrors(ranks, victim, stop);
+    for (int rank = 0; rank < size; ++rank) {
+      const int ended = ranks[rank].Wait(kStartTime);
+      EXPECT_TRUE((rank == victim && !stop) ||
+                  (WIFEXITED(ended) && WEXITSTATUS(ended) == 0))
+          << rank << ": " << ended;
+    }
+    ExpectNothingLeft(job, footprint);
+    return held;
+  }
+
+  // At the latest in a moment: the kernel closes what was on its way between
+  // two sockets when it gets to it.
+  static void ExpectNothingLeft(const std::string& job,
+                                const Footprint& footprint) {
+    const auto end = steady_clock::now() + LivenessBound(seconds(1));
+    while (!LeftOnTheMachine(job, footprint).empty() &&
+           steady_clock::now() < end) {
+    }
+    EXPECT_EQ(LeftOnTheMachine(job, footprint), std::vector<std::string>());
+  }
+
+  int ExpectErrors(std::vector<RankProcess>& ranks, int victim, bool stop) {
+    const auto start = steady_clock::now();
+    std::vector<std::string> errors(ranks.size());
+    for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+      if (static_cast<int>(rank) != victim) {
+        errors[rank] = ranks[rank].ReadLine(kStartTime);
+        EXPECT_NE(errors[rank].find("rank " + std::to_string(victim)),
+                  std::string::npos)
+            << "rank " << rank << ": " << errors[rank];
+      }
+    }
+    EXPECT_LT(steady_clock::now() - start,
+              stop ? LivenessBound(kStopTimeout + kMostLateness)
+                   : LivenessBound(kKillBound));
+    if (stop) {
+      // It finds out as well, and may write until then.
+      ranks[victim].Signal(SIGCONT);
+      EXPECT_NE(ranks[victim].ReadLine(kStartTime), "");
+      ranks[victim].Go();
+    }
+    int held = 0;
+    for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+      if (static_cast<int>(rank) == victim) {
+        continue;
+      }
+      ranks[rank].Go();
+      const std::string after = ranks[rank].ReadLine(kStartTime);
+      const bool is_held = errors[rank].starts_with("memory held");
+      EXPECT_TRUE(is_held || after == "unchanged") << errors[rank] << after;
+      EXPECT_TRUE(stop || !is_held) << "the dead write nothing";
+      held += is_held ? 1 : 0;
+    }
+    return held;
+  }
+
+  const unsigned seed_ = std::random_device()();
+  std::mt19937 random_;
+};
+
+TEST_F(RandomEndTest, OfAKilledRankIsSeenByAll) {
+  for (int run = 0; run < Runs()[0] && !HasFailure(); ++run) {
+    EndOne(/*stop=*/false);
+  }
+}
+
+TEST_F(RandomEndTest, OfAStoppedRankLeavesTheOthersTheirMemory) {
+  int held = 0;
+  for (int run = 0; run < Runs()[1] && !HasFailure(); ++run) {
+    held += EndOne(/*stop=*/true);
+  }
+  std::printf("%d errors said that memory is held\n", held);
+}
+
+}  // namespace
+}  // namespace ringpipe::testing
+
+int main(int argc, char** argv) {
+  using namespace ringpipe::testing;  // NOLINT(google-build-using-namespace)
+  return RunRoleOrTests(argc, argv,
+                        {{"private", &RunUntilError<false>},
+                         {"allocated", &RunUntilError<true>}});
+}

@@ -144,10 +144,10 @@ class Transport {
   // transport's, perhaps. `buffers`: the user's memory that it uses.
   virtual void Begin(std::uint64_t /*sequence*/,
                      std::span<const std::span<const std::byte>> /*buffers*/) {}
-  // Takes what has happened. Returns whether anything has: whatever Push could
-  // not pass on yet, and the peer's agreement, wait for that alone. The first
-  // error of `events` or of a connection is returned, and ends the transport's
-  // use.
+  // Takes what has happened. Returns whether anything has, but for answers to
+  // Probe: whatever Push could not pass on yet, and the peer's agreement, wait
+  // for that alone. The first error of `events` or of a connection is returned,
+  // and ends the transport's use.
   virtual Result<bool> Poll(Connection::Events& events) = 0;
   // Whether the error is that a peer did not answer: it has nothing to say.
   virtual bool found_silence() const = 0;

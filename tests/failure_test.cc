@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <chrono>
 #include <csignal>
+#include <cstdlib>
 #include <memory>
 #include <set>
 #include <string>
@@ -283,6 +284,14 @@ TEST(LeavingTest, WithoutDestroyingIsTheLossOfTheRankToWhoWaits) {
   EXPECT_NE(error.find("rank 1"), std::string::npos) << error;
 }
 
+// The number that follows `words` in `text`; 0 where they are not there.
+double SecondsAfter(const std::string& words, const std::string& text) {
+  const std::size_t at = text.find(words);
+  return at == std::string::npos
+             ? 0
+             : std::strtod(&text[at + words.size()], nullptr);
+}
+
 // Not the neighbour, which waits as well.
 TEST(ExpiredCallTest, NamesTheRankForWhichAllWait) {
   constexpr int kSize = 8;
@@ -298,6 +307,8 @@ TEST(ExpiredCallTest, NamesTheRankForWhichAllWait) {
       EXPECT_NE(error.find("timeout"), std::string::npos) << error;
       EXPECT_NE(error.find("; rank 5 does not answer"), std::string::npos)
           << error;
+      // From when it stopped, whatever its device has answered since.
+      EXPECT_GT(SecondsAfter("others wait for it for ", error), 1.2) << error;
     }
   }
 }

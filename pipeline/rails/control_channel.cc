@@ -109,9 +109,13 @@ Status ControlChannel::WriteCredit(std::uint64_t grants) {
   return Post(credit_, IBV_SEND_INLINE);
 }
 
-Status ControlChannel::Probe() { return Post(probe_, IBV_SEND_SIGNALED); }
+Status ControlChannel::Probe() {
+  Status posted = Post(probe_, IBV_SEND_SIGNALED);
+  probed_ = posted_;
+  return posted;
+}
 
-void ControlChannel::SendCompleted(std::uint32_t number) {
+bool ControlChannel::SendCompleted(std::uint32_t number) {
   completed_ = number + 1;
   for (std::optional<std::uint32_t>& user : used_by_) {
     if (user.has_value() && static_cast<std::int32_t>(number - *user) >= 0) {
@@ -120,6 +124,7 @@ void ControlChannel::SendCompleted(std::uint32_t number) {
   }
   // Errors complete requests that did not ask for it.
   signaled_ = completed_ == last_signaled_ ? 0 : std::max(signaled_ - 1, 0);
+  return completed_ != probed_;
 }
 
 Status ControlChannel::PostReceive(int buffer) {

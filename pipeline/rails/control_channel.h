@@ -69,7 +69,8 @@ class ControlChannel {
 
   // Whether something is outstanding that will complete, or fail.
   bool awaits_completion() const { return signaled_ > 0; }
-  void SendCompleted(std::uint32_t number);
+  // Returns whether it says more than that the peer's device is alive.
+  bool SendCompleted(std::uint32_t number);
 
   Status PostReceive(int buffer);
   void CountReceive() { --receives_posted_; }
@@ -108,6 +109,7 @@ class ControlChannel {
   std::uint32_t completed_ = 0;
   std::uint32_t last_signaled_ = 0;  // number + 1
   int signaled_ = 0;
+  std::uint32_t probed_ = 0;  // number + 1
   int receives_posted_ = 0;
 };
 

@@ -348,12 +348,13 @@ Result<bool> RailTransport::Poll(Connection::Events& events) {
     }
   }
   RINGPIPE_ASSIGN_OR_RETURN(const int count, PollQueues());
+  bool happened = false;
   Status status;
   for (int i = 0; i < count; ++i) {
     if (status.ok()) {
       // The others must not be lost: the end of the collective waits for them.
       try {
-        status = Handle(completions_[i], events);
+        status = Handle(completions_[i], events, happened);
       } catch (const std::bad_alloc&) {
         status = OutOfMemory();
       }
@@ -362,11 +363,11 @@ Result<bool> RailTransport::Poll(Connection::Events& events) {
     }
   }
   RINGPIPE_RETURN_IF_ERROR(status);
-  return count > 0;
+  return happened;
 }
 
 Status RailTransport::Handle(const ibv_wc& completion,
-                             Connection::Events& events) {
+                             Connection::Events& events, bool& happened) {
   if (completion.status != IBV_WC_SUCCESS) {
     Discard(completion);  // first: what follows may lack memory
     return FailureOf(completion);
@@ -375,19 +376,22 @@ Status RailTransport::Handle(const ibv_wc& completion,
   RailConnection& connection = *connections_[id.peer];
   if (id.channel == WorkId::kControl) {
     if (id.receive) {
+      happened = true;
       return connection.ControlReceived(static_cast<int>(id.number),
                                         completion.byte_len);
     }
-    connection.control().SendCompleted(id.number);
+    happened |= connection.control().SendCompleted(id.number);
     return Status::Ok();
   }
   DataChannel& channel = *connection.rails()[id.channel].channel;
   if (id.receive) {
+    happened = true;
     const auto [instance, data] = channel.ReceiveCompleted();
     return events.Arrived(instance, data, completion.byte_len);
   }
   Status status;
   channel.SendCompleted(id.number, [&](Instance instance) {
+    happened = true;
     const Status sent = events.Sent(instance);
     status = status.ok() ? sent : status;
   });

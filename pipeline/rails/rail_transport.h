@@ -104,7 +104,9 @@ class RailTransport final : public Transport {
   // Fills completions_ from all rails; returns how many. kDeviceError where a
   // completion queue has failed.
   Result<int> PollQueues();
-  Status Handle(const ibv_wc& completion, Connection::Events& events);
+  // Sets `happened` unless the completion only answers a probe.
+  Status Handle(const ibv_wc& completion, Connection::Events& events,
+                bool& happened);
   // A completion that nobody will handle, of a connection that has failed.
   void Discard(const ibv_wc& completion);
   // The error that a failed completion means.

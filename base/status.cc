@@ -41,16 +41,31 @@ std::string Status::ToString() const {
   if (ok()) {
     return "ok";
   }
-  return std::string(StatusCodeName(code_)) + ": " + message_;
+  return std::string(StatusCodeName(code())) + ": " + message();
+}
+
+const std::string& Status::message() const {
+  static const std::string nothing;
+  return ok() ? nothing : failure_->message;
 }
 
 Status Status::WithContext(const std::string& context) const {
-  return ok() ? *this : Status(code_, context + ": " + message_);
+  return ok() ? *this : Status(code(), context + ": " + message());
 }
 
-// Short enough for a std::string to hold in itself.
 Status OutOfMemory() {
-  return {StatusCode::kResourceExhausted, "out of memory"};
+  // Nobody owns it: it is there before memory runs out, and to the end of the
+  // process. Its message is short enough for a std::string to hold in itself.
+  union Lasting {
+    Lasting() : failure(StatusCode::kResourceExhausted, "out of memory") {}
+    ~Lasting() {}  // NOLINT(modernize-use-equals-default): of a union
+    Status::Failure failure;
+  };
+  static const Lasting lasting;
+  Status status;
+  status.failure_ = std::shared_ptr<const Status::Failure>(
+      std::shared_ptr<void>(), &lasting.failure);
+  return status;
 }
 
 void AbortOnMissingValue(const Status& status) {

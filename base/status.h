@@ -2,6 +2,7 @@
 #ifndef RINGPIPE_BASE_STATUS_H_
 #define RINGPIPE_BASE_STATUS_H_
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -40,18 +41,21 @@ enum class StatusCode : int {
 const char* StatusCodeName(StatusCode code);
 
 // What a call that can fail returns. A value; the message says what failed, on
-// which device or peer, and what the user can do.
+// which device or peer, and what the user can do. To make one that is ok, and
+// to look at it, costs next to nothing; no copy allocates.
 class [[nodiscard]] Status {
  public:
   Status() = default;  // ok
   Status(StatusCode code, std::string message)
-      : code_(code), message_(std::move(message)) {}
+      : failure_(code == StatusCode::kOk ? nullptr
+                                         : std::make_shared<const Failure>(
+                                               code, std::move(message))) {}
 
   static Status Ok() { return {}; }
 
-  bool ok() const { return code_ == StatusCode::kOk; }
-  StatusCode code() const { return code_; }
-  const std::string& message() const { return message_; }
+  bool ok() const { return failure_ == nullptr; }
+  StatusCode code() const { return ok() ? StatusCode::kOk : failure_->code; }
+  const std::string& message() const;
 
   // "peer lost: rank 3 ..."; "ok" for success.
   std::string ToString() const;
@@ -60,8 +64,15 @@ class [[nodiscard]] Status {
   Status WithContext(const std::string& context) const;
 
  private:
-  StatusCode code_ = StatusCode::kOk;
-  std::string message_;
+  struct Failure {
+    Failure(StatusCode its_code, std::string its_message)
+        : code(its_code), message(std::move(its_message)) {}
+    StatusCode code;
+    std::string message;
+  };
+  friend Status OutOfMemory();
+
+  std::shared_ptr<const Failure> failure_;  // null: ok
 };
 
 // A Status of `code` whose message is that of errno value `error` (of any sign,

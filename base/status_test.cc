@@ -26,6 +26,19 @@ TEST(ErrnoStatusTest, AnUnknownNumberIsPrinted) {
   EXPECT_EQ(MessageOf(-99'999), "posting: unknown error (-99999)");
 }
 
+TEST(StatusTest, IsOkOrSaysWhatItIs) {
+  EXPECT_TRUE(Status().ok());
+  EXPECT_EQ(Status().code(), StatusCode::kOk);
+  EXPECT_EQ(Status().message(), "");
+  EXPECT_EQ(Status().ToString(), "ok");
+  EXPECT_TRUE(Status(StatusCode::kOk, "").ok());
+  const Status failed(StatusCode::kTimeout, "rank 3");
+  const Status copy = failed;  // NOLINT(performance-unnecessary-copy-*)
+  EXPECT_EQ(copy.code(), StatusCode::kTimeout);
+  EXPECT_EQ(copy.WithContext("call 4").ToString(), "timeout: call 4: rank 3");
+  EXPECT_EQ(OutOfMemory().ToString(), "resource exhausted: out of memory");
+}
+
 Result<std::string> Failed() {
   return Status(StatusCode::kInvalidArgument, "DEPTH=0: use 1 to 64");
 }

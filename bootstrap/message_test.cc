@@ -37,10 +37,12 @@ TEST(MessageTest, EveryMessageReadsBack) {
 }
 
 TEST(MessageTest, AbortNeverReadsAsOk) {
-  for (const StatusCode code :
-       {StatusCode::kTimeout, StatusCode::kOk, static_cast<StatusCode>(99)}) {
-    const auto notice = std::get<AbortNotice>(
-        DecodeMessage(EncodeMessage(AbortNotice{Status(code, "why")})).value());
+  const std::string whole =
+      EncodeMessage(AbortNotice{Status(StatusCode::kTimeout, "why")});
+  for (const char byte : {'\0', '\1', 'x'}) {  // ok, and codes that are none
+    std::string changed = whole;
+    changed.replace(1, 4, 4, byte);
+    const auto notice = std::get<AbortNotice>(DecodeMessage(changed).value());
     EXPECT_FALSE(notice.reason.ok());
     EXPECT_EQ(notice.reason.message(), "why");
   }

@@ -127,7 +127,7 @@ class Executor final : private Connection::Events, private ShortRun::Driver {
   Status Probe();
   Status CheckAsyncEvents();
   Deadline EarliestDeadline() const;
-  Status CheckDeadline(Clock::time_point now);
+  Status MayGoOn(Clock::time_point now);
   // For whereabouts: in a call, and standing still where `waits`.
   void RecordWhereabouts(bool waits);
   StageMeter& WaitedFor();
@@ -146,6 +146,9 @@ class Executor final : private Connection::Events, private ShortRun::Driver {
   std::vector<std::unique_ptr<Transport>> transports_;
   std::vector<Abilities> abilities_;  // by rank
   PipelineState state_;
+
+  // What Run returns where there is no memory to say more.
+  const Status held_{StatusCode::kMemoryHeld, "out of memory"};
 
   // SlotCounters.
   std::uint64_t slots_ = 0;

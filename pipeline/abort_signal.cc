@@ -1,5 +1,6 @@
 #include "pipeline/abort_signal.h"
 
+#include <poll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -26,6 +27,12 @@ Status AbortSignal::Raise(const Status& reason) {
     [[maybe_unused]] const ssize_t written = write(fd_.get(), &one, sizeof one);
   }
   return reason_;
+}
+
+void AbortSignal::AwaitReason() const {
+  constexpr int kPatienceMs = 300;
+  pollfd raised = {fd_.get(), POLLIN, 0};
+  static_cast<void>(poll(&raised, 1, kPatienceMs));
 }
 
 Status AbortSignal::reason() const {

@@ -24,6 +24,10 @@ class AbortSignal {
 
   bool raised() const { return raised_.load(std::memory_order_acquire); }
 
+  // A rank that fails tells the others why, and closes its connections; they
+  // may see the latter first. Waits until it is raised, for 300 ms at most.
+  void AwaitReason() const;
+
   // Ok until raised.
   Status reason() const;
 

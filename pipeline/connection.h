@@ -144,6 +144,8 @@ class Transport {
   // transport's, perhaps. `buffers`: the user's memory that it uses.
   virtual void Begin(std::uint64_t /*sequence*/,
                      std::span<const std::span<const std::byte>> /*buffers*/) {}
+  // It has ended it, with an error perhaps.
+  virtual void End() {}
   // Takes what has happened. Returns whether anything has, but for answers to
   // Probe: whatever Push could not pass on yet, and the peer's agreement, wait
   // for that alone. The first error of `events` or of a connection is returned,

@@ -18,11 +18,6 @@ constexpr std::chrono::seconds kFlushTimeout(1);
 // get two, and wait but little where this rank makes another call than they.
 constexpr std::chrono::milliseconds kHoldBack(1);
 
-// A rank that fails tells the others why, and closes its connections; they may
-// see the latter first. They wait for the reason this long, but not where the
-// error is that a peer was silent: the reason would have come in that time.
-constexpr int kReasonPatienceMs = 300;
-
 // Of a short call, between two looks at the clock.
 constexpr unsigned kPollsPerClock = 32;
 // About a microsecond.
@@ -81,6 +76,9 @@ Status Executor::Run(const Operation& operation) {
   }
   if (!status.ok()) {
     status = EndWithError(status);
+  }
+  for (const auto& transport : transports_) {
+    transport->End();
   }
   if (!is_short_) {
     CountSlots();
@@ -168,21 +166,15 @@ Status Executor::LetHappen() {
   if (++short_polls_ % kPollsPerClock != 0) {
     return Status::Ok();
   }
-  if (options_.abort->raised()) {
-    return options_.abort->reason();
-  }
   const Clock::time_point now = Clock::now();
-  RINGPIPE_RETURN_IF_ERROR(CheckDeadline(now));
+  RINGPIPE_RETURN_IF_ERROR(MayGoOn(now));
   return Wait(now);
 }
 
 Status Executor::Loop() {
   while (!Finished()) {
-    if (options_.abort->raised()) {
-      return options_.abort->reason();
-    }
     const Clock::time_point now = Clock::now();
-    RINGPIPE_RETURN_IF_ERROR(CheckDeadline(now));
+    RINGPIPE_RETURN_IF_ERROR(MayGoOn(now));
     RINGPIPE_ASSIGN_OR_RETURN(const bool happened, AdvanceStages());
     if (!happened) {
       RINGPIPE_RETURN_IF_ERROR(Wait(now));
@@ -389,7 +381,11 @@ Deadline Executor::EarliestDeadline() const {
                                      operation.earliest_deadline->load()));
 }
 
-Status Executor::CheckDeadline(Clock::time_point now) {
+// Unless another rank has ended the communicator, or the deadline has come.
+Status Executor::MayGoOn(Clock::time_point now) {
+  if (options_.abort->raised()) {
+    return options_.abort->reason();
+  }
   if (now < EarliestDeadline().when()) {
     return Status::Ok();
   }
@@ -491,7 +487,7 @@ Status Executor::EndWithError(const Status& found) {
             "be reused: " +
                 reason.ToString()};
   } catch (const std::bad_alloc&) {
-    return {StatusCode::kMemoryHeld, OutOfMemory().message()};
+    return held_;
   }
 }
 
@@ -512,9 +508,9 @@ Status Executor::TellError(const Status& found) {
   const bool after_silence = std::any_of(
       transports_.begin(), transports_.end(),
       [](const auto& transport) { return transport->found_silence(); });
+  // Who was silent would have given its reason by now.
   if (error.code() == StatusCode::kPeerLost && !after_silence) {
-    pollfd abort = {options_.abort->fd(), POLLIN, 0};
-    static_cast<void>(poll(&abort, 1, kReasonPatienceMs));
+    options_.abort->AwaitReason();
   }
   Status reason = options_.abort->Raise(error);
   if (options_.on_error) {

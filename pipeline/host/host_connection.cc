@@ -62,13 +62,13 @@ void CallLines::Begin(std::uint64_t sequence) {
   own_.begun.store(call_, kPublishes);
   const Place& before = places_[(call_ + 1) % 2];
   if (before.call + 1 == call_ && before.readers != readers_) {
-    Notify(before.readers);
+    Written(before.readers);
   }
 }
 
 bool CallLines::HasBegun(int peer, std::uint64_t call) {
-  seen_[peer] = std::max(
-      seen_[peer], peers_[peer].header().begun.load(std::memory_order_acquire));
+  seen_[peer] = std::max(seen_[peer], waker_.peer(peer).header().begun.load(
+                                          std::memory_order_acquire));
   return seen_[peer] >= call;
 }
 
@@ -94,7 +94,7 @@ void CallLines::Publish(const Memory* payload) {
     }
     if (published_) {
       line.payload.store(word, kPublishes);
-      Notify(readers_);
+      Written(readers_);
     }
   }
   if (std::exchange(published_, true)) {
@@ -107,13 +107,12 @@ void CallLines::Publish(const Memory* payload) {
   line.digest = digest_;
   line.payload.store(word, std::memory_order_relaxed);
   line.call.store(call_, kPublishes);
-  Notify(readers_);
+  Written(readers_);
 }
 
-void CallLines::Notify(const std::vector<int>& ranks) const {
-  std::atomic_thread_fence(std::memory_order_seq_cst);
-  for (const int rank : ranks) {
-    peers_[rank].Notify();
+void CallLines::Written(const std::vector<int>& readers) {
+  for (const int reader : readers) {
+    waker_.Written(reader);
   }
 }
 
@@ -135,7 +134,7 @@ void HostConnection::Attach(RegionPeer peer, std::string_view name) {
   peers_process_ = ProcessMemory(ends_.pid, ends_.pidfd.get());
   RegionHeader& header = RegionHeader::Of(*ends_.region);
   peers_end_ = Sleeper(header, ends_.wake.get());
-  lines_.Attach(this->peer(), peers_end_);
+  lines_.waker().Attach(this->peer(), peers_end_);
   out_ = &header.inbox(rank_);
   peers_grant_at_ = header.grant_at;
   peers_name_ = name;
@@ -164,7 +163,9 @@ bool HostConnection::CanExpect() const {
 
 void HostConnection::Expect(Instance instance, const Memory& target) {
   if (std::exchange(expects_eager_, false)) {
-    eager_ = {instance, target, kEager};
+    eager_.instance = instance;
+    eager_.target = target;
+    eager_.number = kEager;
     eager_arrived_ = false;
     return;
   }
@@ -180,7 +181,7 @@ void HostConnection::Expect(Instance instance, const Memory& target) {
   place.address.store(address, std::memory_order_relaxed);
   place.bytes.store(target.bytes, std::memory_order_relaxed);
   place.number.store(number, kPublishes);
-  unnotified_ = true;
+  lines_.waker().Written(peer());
 }
 
 // Memory of this rank's, as the peer reaches it.
@@ -291,7 +292,7 @@ void HostConnection::Say(Space space, std::uint64_t address,
   message.address.store(address, std::memory_order_relaxed);
   message.bytes.store(bytes, std::memory_order_relaxed);
   message.number.store(number, kPublishes);
-  NotifyPeer();
+  lines_.waker().Written(peer());
 }
 
 Status HostConnection::Release(Instance instance) {
@@ -351,7 +352,7 @@ Status HostConnection::CannotReach() const {
 
 void HostConnection::GiveBack(std::uint64_t number) {
   out_->released[At(number)].store(number, kPublishes);
-  NotifyPeer();
+  lines_.waker().Written(peer());
 }
 
 void HostConnection::Released(std::uint64_t number) {
@@ -367,13 +368,12 @@ void HostConnection::Close(std::uint64_t number) {
   }
 }
 
-Result<bool> HostConnection::Push(Events& /*events*/) {
+// An eager message may be there already.
+Result<bool> HostConnection::Push(Events& events) {
   const bool told = TellsCallAlone() && TellCall();
-  const bool notifies = unnotified_;
-  if (notifies) {
-    NotifyPeer();
-  }
-  return told || notifies;
+  RINGPIPE_ASSIGN_OR_RETURN(const bool arrived,
+                            agreed_ ? PollEager(events) : false);
+  return told || arrived;
 }
 
 Status HostConnection::Announce() {
@@ -389,12 +389,6 @@ bool HostConnection::TellCall() {
   lines_.Publish(nullptr);
   said_ = true;
   return true;
-}
-
-void HostConnection::NotifyPeer() {
-  unnotified_ = false;
-  std::atomic_thread_fence(std::memory_order_seq_cst);
-  peers_end_.Notify();
 }
 
 // One that has died does not, whatever it said last.
@@ -533,7 +527,7 @@ Result<bool> HostConnection::PollMessages(Events& events) {
     return false;
   }
   out_->taken.store(taken_, kPublishes);
-  NotifyPeer();
+  lines_.waker().Written(peer());
   return true;
 }
 

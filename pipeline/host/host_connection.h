@@ -24,10 +24,10 @@ namespace ringpipe {
 // The first messages of one rank, of which each is the same for all its peers.
 class CallLines {
  public:
-  CallLines(RegionHeader& own, int size)
-      : own_(own), peers_(size), seen_(size) {}
-  // Before the first call.
-  void Attach(int peer, const Sleeper& end) { peers_[peer] = end; }
+  // `waker` outlives this object.
+  CallLines(RegionHeader& own, Waker& waker, int size)
+      : own_(own), waker_(waker), seen_(size) {}
+  Waker& waker() { return waker_; }
 
   // This rank begins a call, with each of its readers; and then, also where
   // there are none, once.
@@ -39,7 +39,7 @@ class CallLines {
   // Whether the line may be written: nobody has to read what stands there.
   bool CanPublish();
   // With the eager message, or nullptr as long as there is none: to all
-  // readers, who are notified. Again for each of them, to no effect.
+  // readers. Again for each of them, to no effect.
   void Publish(const Memory* payload);
 
   // The peer has begun the same call.
@@ -58,10 +58,10 @@ class CallLines {
   static std::uint64_t CheckOf(const Digest& digest);
   void GoTo(std::uint64_t sequence);
   bool HasBegun(int peer, std::uint64_t call);
-  void Notify(const std::vector<int>& ranks) const;
+  void Written(const std::vector<int>& readers);
 
   RegionHeader& own_;
-  std::vector<Sleeper> peers_;       // by rank
+  Waker& waker_;
   std::vector<std::uint64_t> seen_;  // by rank: the latest call that it began
   std::array<Place, 2> places_;
   std::vector<int> readers_;
@@ -152,7 +152,6 @@ class HostConnection final : public Connection {
   void GiveBack(std::uint64_t number);
   void Released(std::uint64_t number);
   void Close(std::uint64_t number);
-  void NotifyPeer();
   Status CheckWhatWasRead() const;
   Status HasEnded() const;
   Status CannotReach() const;
@@ -194,8 +193,7 @@ class HostConnection final : public Connection {
   Expected eager_;
   bool eager_arrived_ = false;
 
-  bool stalled_ = false;     // the last message did not go
-  bool unnotified_ = false;  // the peer may sleep on what was written
+  bool stalled_ = false;  // the last message did not go
 
   // The streams; by number modulo the window.
   std::array<Sending, kWindow> sends_;

@@ -40,7 +40,7 @@ struct End {
         region(HostTransport::CreateRegion(rank, 2).value()),
         memory(std::make_shared<RegionMemory>(region)),
         message(memory->Allocate(kBytes).value()),
-        lines(RegionHeader::Of(*region), 2),
+        lines(RegionHeader::Of(*region), waker, 2),
         connection(rank, 1 - rank, region, lines, check, true) {}
 
   void Begin() {
@@ -57,6 +57,7 @@ struct End {
   Allocation message;
   Digest digest;
   CallCheck check{rank, &Describe};
+  Waker waker{2};
   CallLines lines;
   HostConnection connection;
   Events events;

@@ -58,7 +58,8 @@ HostTransport::HostTransport(const Options& options,
       descriptors_({{wakes_.own.get(), POLLIN, 0}}),
       exchange_(std::move(exchange)),
       address_(exchange_->Address()),
-      lines_(header_, options.size) {
+      waker_(options.size),
+      lines_(header_, waker_, options.size) {
   NameOf(address_).copy(grant_.name.data(), grant_.name.size());
   header_.grant_at = reinterpret_cast<std::uint64_t>(&grant_);
   for (int peer = 0; peer < options_.size; ++peer) {
@@ -134,16 +135,23 @@ void HostTransport::Begin(std::uint64_t sequence,
 }
 
 Result<bool> HostTransport::Poll(Connection::Events& events) {
+  if (overdue_) {
+    waker_.Settle();
+  }
   bool happened = false;
   for (const int peer : lines_.readers()) {
     RINGPIPE_ASSIGN_OR_RETURN(const bool polled,
                               connections_[peer]->Poll(events));
     happened |= polled;
   }
+  if (!happened) {
+    waker_.Settle();
+  }
+  overdue_ = !waker_.settled();
   return happened;
 }
 
-// The executor looks once more before it sleeps: see Sleeper.
+// The executor looks once more before it sleeps: see Waker.
 Status HostTransport::Arm() {
   header_.asleep.store(1, std::memory_order_relaxed);
   std::atomic_thread_fence(std::memory_order_seq_cst);

@@ -46,6 +46,7 @@ class HostTransport final : public Transport {
 
   void Begin(std::uint64_t sequence,
              std::span<const std::span<const std::byte>> buffers) override;
+  void End() override { waker_.Settle(); }
   Result<bool> Poll(Connection::Events& events) override;
   bool found_silence() const override { return false; }
 
@@ -80,6 +81,8 @@ class HostTransport final : public Transport {
   std::unique_ptr<RegionExchange> exchange_;  // until Connect
   const std::string address_;
   Grant grant_;
+  Waker waker_;
+  bool overdue_ = false;  // waker_ is not settled since before the last Poll
   CallLines lines_;
   // By rank.
   std::vector<std::unique_ptr<HostConnection>> connections_;

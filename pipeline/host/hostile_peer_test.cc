@@ -87,7 +87,8 @@ class Duel {
   // Whether the victim had an error.
   bool Run() {
     Reset();
-    CallLines lines(header(), 2);
+    Waker waker(2);
+    CallLines lines(header(), waker, 2);
     HostConnection connection(0, 1, own_, lines, check_, true);
     RegionPeer peer;
     peer.region = peers_;

@@ -127,19 +127,22 @@ struct Failure {
 struct alignas(64) RegionHeader {
   static constexpr std::uint64_t kMagic = 0x72696e6770697065;  // "ringpipe"
 
+  // Read by peers at each message.
+  // Nobody may write into the owner's memory any more.
+  std::atomic<std::uint32_t> revoked;
+  // Sleeps, or is about to: see Waker.
+  std::atomic<std::uint32_t> asleep;
+  Failure failure;
+
   std::uint64_t magic;
   std::uint32_t rank;
   std::uint32_t size;
   // Of its Grant, in its private memory.
   std::uint64_t grant_at;
   // The call that the owner makes, or has made last: sequence + 1. It has read
-  // whatever was said of those before.
+  // whatever was said of those before. Written at each call, so not in the line
+  // of the first two.
   std::atomic<std::uint64_t> begun;
-  // Nobody may write into the owner's memory any more.
-  std::atomic<std::uint32_t> revoked;
-  // Sleeps, or is about to: see Sleeper.
-  std::atomic<std::uint32_t> asleep;
-  Failure failure;
   std::array<CallLine, 2> calls;
 
   static RegionHeader& Of(Region& region) {
@@ -153,6 +156,7 @@ struct alignas(64) RegionHeader {
 
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 static_assert(offsetof(CallLine, digest) == 64);
+static_assert(offsetof(RegionHeader, begun) >= 64);
 
 }  // namespace ringpipe
 

@@ -55,10 +55,14 @@ Result<std::unique_ptr<RegionTrade>> RegionTrade::Connect(
   const socklen_t length = AbstractAddress(traders.addresses[peer], &address);
   if (connect(trade->socket(), reinterpret_cast<sockaddr*>(&address), length) !=
       0) {
-    if (errno != EAGAIN && errno != EINTR) {
+    if (errno == ECONNREFUSED) {
       return trade->WithPeer(ErrnoStatus(
           StatusCode::kPeerLost,
           "it does not listen any more for who shares its host", errno));
+    }
+    if (errno != EAGAIN && errno != EINTR) {
+      return trade->WithPeer(
+          ErrnoStatus(StatusCode::kResourceExhausted, "connect", errno));
     }
     trade->state_ = State::kClosed;  // too many wait there already
     return trade;
@@ -226,9 +230,11 @@ void RegionTrade::SendRegion() {
   }
 }
 
+// What this rank lacks is not what the peer lacks.
 Status RegionTrade::WithPeer(const Status& status) const {
+  const bool own = status.code() == StatusCode::kResourceExhausted;
   return status.WithContext(
-      "rank " + std::to_string(peer_) +
+      (own ? "to share memory with rank " : "rank ") + std::to_string(peer_) +
       (result_.pid > 0 ? " (pid " + std::to_string(result_.pid) + ")" : ""));
 }
 

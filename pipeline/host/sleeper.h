@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 
 #include <atomic>
+#include <vector>
 
 #include "pipeline/host/layout.h"
 
@@ -19,8 +20,9 @@ class Sleeper {
 
   RegionHeader& header() const { return *header_; }
 
-  // After a full fence: either this rank sees that the peer sleeps, or the
-  // peer, which looks once more before it does, sees what was written before.
+  // Wakes it where it is seen to sleep. After a full fence that is certain:
+  // either this rank sees that the peer sleeps, or the peer, which looks once
+  // more before it does, sees what was written before.
   void Notify() const {
     if (header_->asleep.load(std::memory_order_relaxed) != 0 &&
         header_->asleep.exchange(0) != 0) {
@@ -31,6 +33,46 @@ class Sleeper {
  private:
   RegionHeader* header_ = nullptr;
   int wake_ = -1;
+};
+
+// Wakes those for whom a rank has written something. The fence waits until the
+// peers' cores have let go of what was written, so it comes later, when there
+// is time for it: one for all. One thread at a time.
+class Waker {
+ public:
+  explicit Waker(int size) : peers_(size), is_written_(size) {
+    written_.reserve(size);
+  }
+  // Before the first call.
+  void Attach(int peer, const Sleeper& end) { peers_[peer] = end; }
+  const Sleeper& peer(int peer) const { return peers_[peer]; }
+
+  // Something was written on which the peer may sleep. Settle has to follow,
+  // before this rank sleeps itself, or is done.
+  void Written(int peer) {
+    peers_[peer].Notify();
+    if (!is_written_[peer]) {
+      is_written_[peer] = true;
+      written_.push_back(peer);
+    }
+  }
+  bool settled() const { return written_.empty(); }
+  void Settle() {
+    if (settled()) {
+      return;
+    }
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    for (const int peer : written_) {
+      is_written_[peer] = false;
+      peers_[peer].Notify();
+    }
+    written_.clear();
+  }
+
+ private:
+  std::vector<Sleeper> peers_;  // by rank
+  std::vector<bool> is_written_;
+  std::vector<int> written_;  // since Settle
 };
 
 }  // namespace ringpipe

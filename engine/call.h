@@ -21,6 +21,8 @@ struct Call {
   DataType type = DataType::kInt8;
   ReduceOp op = ReduceOp::kSum;
   int root = 0;
+
+  bool operator==(const Call&) const = default;
 };
 
 // A call's buffers on one rank, in bytes.

@@ -36,7 +36,7 @@ class Communicator::State {
   Status RunNow(const Call& call, Timeout timeout) {
     const CallOrder::Caller caller(order_);
     return Guarded([&]() -> Status {
-      RINGPIPE_ASSIGN_OR_RETURN(const Engine::CheckedCall checked,
+      RINGPIPE_ASSIGN_OR_RETURN(const CheckedCall checked,
                                 engine_->Check(call));
       const Deadline deadline = DeadlineFor(timeout);
       const auto run = [&](std::uint64_t sequence) {
@@ -50,8 +50,8 @@ class Communicator::State {
   Result<Request> RunLater(const Call& call, Timeout timeout) {
     const CallOrder::Caller caller(order_);
     std::shared_ptr<Request::State> request;
-    Status started = Guarded([&]() -> Status {
-      RINGPIPE_ASSIGN_OR_RETURN(const Engine::CheckedCall checked,
+    const Status started = Guarded([&]() -> Status {
+      RINGPIPE_ASSIGN_OR_RETURN(const CheckedCall checked,
                                 engine_->Check(call));
       const Deadline deadline = DeadlineFor(timeout);
       request = std::make_shared<Request::State>();
@@ -64,7 +64,7 @@ class Communicator::State {
           [request](const Status& status) { request->End(status); });
     });
     if (!started.ok()) {
-      return Result<Request>(std::move(started));  // a copy could throw
+      return started;
     }
     return Request(std::move(request));
   }

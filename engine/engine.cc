@@ -13,7 +13,6 @@
 #include "engine/culprit.h"
 #include "engine/registration_cost.h"
 #include "pipeline/host/host_transport.h"
-#include "pipeline/host/process_memory.h"
 #include "pipeline/host/region_memory.h"
 #include "pipeline/host_accelerator.h"
 #include "pipeline/rails/rail_transport.h"
@@ -22,63 +21,9 @@
 namespace ringpipe {
 namespace {
 
-// Where a whole buffer can be registered for next to nothing: below this a copy
-// into a slot is cheaper still.
-constexpr std::size_t kTemporaryRegistrationBytes = 256 * 1024;
-// Where peers reach private memory by the kernel: below this slots are as fast.
-constexpr std::size_t kReachedBytes = 4 << 20;
 // How long rank 0 may take to say where all ranks are; it waits 250 ms for
 // them.
 constexpr std::chrono::milliseconds kAnswerPatience(400);
-// Sub-chunks of short messages: not so small that posting costs more than the
-// wire.
-constexpr std::uint64_t kLeastSubchunkBytes = 16 * 1024;
-
-// What a rank's slots take at most where RINGPIPE_DEPTH can be lowered for it.
-constexpr std::int64_t kMostSlotBytes = 32 << 20;
-
-// All ranks compute the same from the same call.
-std::uint64_t SubchunkElements(std::uint64_t most, std::uint64_t depth,
-                               std::uint64_t elements, int chunks,
-                               std::size_t element_bytes) {
-  const std::uint64_t chunk_bytes =
-      (elements / chunks + (elements % chunks != 0)) * element_bytes;
-  const std::uint64_t even = (chunk_bytes / depth + 63) / 64 * 64;
-  const std::uint64_t bytes =
-      std::clamp(even, std::min(kLeastSubchunkBytes, most), most);
-  return std::max<std::uint64_t>(bytes / element_bytes, 1);
-}
-
-int SlotsNeeded(int size, int depth, bool one_host) {
-  int needed = 1;
-  for (const AlgorithmInfo& info : Algorithms()) {
-    if (one_host || !info.one_host) {
-      needed = std::max(needed, info.slots(size, depth));
-      if (info.slots_of_unlike != nullptr) {
-        needed = std::max(needed, info.slots_of_unlike(size, depth));
-      }
-    }
-  }
-  return needed;
-}
-
-// Sub-chunks a round: fewer where, with many ranks on one host, the slots for
-// their copies would take too much memory.
-int DepthFor(const Environment& environment, int size, bool one_host) {
-  int depth = static_cast<int>(environment.depth);
-  while (one_host && depth > 1 &&
-         SlotsNeeded(size, depth, one_host) * environment.subchunk_bytes >
-             kMostSlotBytes) {
-    --depth;
-  }
-  return depth;
-}
-
-std::string DescribeOperation(const Digest& digest) {
-  return "call number " + std::to_string(digest.sequence) + ", " +
-         Describe(digest) + ",";
-}
-
 // Whether an error is this rank's own business, so that others have to be told
 // whose it is.
 bool IsOfOneRank(StatusCode code) {
@@ -128,6 +73,9 @@ Result<std::unique_ptr<Engine>> Engine::Create(const Environment& environment,
   if (status.ok()) {
     return engine;
   }
+  if (status.code() == StatusCode::kPeerLost) {
+    engine->abort_->AwaitReason();
+  }
   engine->Fail(status);
   return IsOfOneRank(status.code()) ? status : engine->failure();
 }
@@ -139,7 +87,9 @@ Status Engine::SetUp(Deadline deadline) {
   FindAccelerator();
   RINGPIPE_RETURN_IF_ERROR(Agree(deadline));
   // Its barrier comes last: from then on nothing fails on one rank alone.
-  return ConnectAll(deadline);
+  RINGPIPE_RETURN_IF_ERROR(ConnectAll(deadline));
+  CreatePlanner();
+  return Status::Ok();
 }
 
 Status Engine::Join(Deadline deadline) {
@@ -324,15 +274,6 @@ void Engine::ChooseRegistration() {
                cost->text);
 }
 
-bool Engine::RegistersSends(const CheckedCall& checked) const {
-  // Of the shortest chunks that an algorithm may make.
-  return SubchunkElements(environment_.subchunk_bytes, depth_,
-                          checked.buffers.elements, size(),
-                          SizeOf(checked.call.type)) *
-             SizeOf(checked.call.type) >=
-         registered_sends_from_;
-}
-
 Status Engine::Agree(Deadline deadline) {
   RINGPIPE_ASSIGN_OR_RETURN(
       const std::vector<std::string> introductions,
@@ -391,7 +332,6 @@ Status Engine::ConnectAll(Deadline deadline) {
   // Nobody sends before every receiver is ready.
   RINGPIPE_RETURN_IF_ERROR(bootstrap_->Barrier(deadline));
   for (const auto& transport : executor_->transports()) {
-    reaches_private_ |= transport->ReachesPrivateMemory();
     for (int peer = 0; peer < size(); ++peer) {
       if (transport->connection(peer) != nullptr) {
         logger_.Info("rank " + std::to_string(peer) + " by way of " +
@@ -400,6 +340,30 @@ Status Engine::ConnectAll(Deadline deadline) {
     }
   }
   return Status::Ok();
+}
+
+void Engine::CreatePlanner() {
+  Planner::Job job;
+  job.rank = rank();
+  job.size = size();
+  job.one_host = hosts_.all_in_memory;
+  job.subchunk_bytes = environment_.subchunk_bytes;
+  job.depth = depth_;
+  job.abilities = executor_->abilities();
+  job.host = host_.get();
+  job.rails = domains_;
+  job.memory = memory_.get();
+  job.region = region_.get();
+  job.registered_sends_from = registered_sends_from_;
+  if (environment_.registration != "never") {
+    job.registers_for_nothing = registers_for_nothing_;
+    job.reaches_private =
+        std::any_of(executor_->transports().begin(),
+                    executor_->transports().end(), [](const auto& transport) {
+                      return transport->ReachesPrivateMemory();
+                    });
+  }
+  planner_.emplace(job);
 }
 
 void Engine::FindAccelerator() {
@@ -531,7 +495,7 @@ Result<Accelerator*> Engine::ChooseAccelerator(
   return receive ? accelerator_.get() : host_.get();
 }
 
-Result<Engine::CheckedCall> Engine::Check(const Call& call) const {
+Result<CheckedCall> Engine::Check(const Call& call) const {
   RINGPIPE_RETURN_IF_ERROR(failure());
   CheckedCall checked;
   checked.call = call;
@@ -539,81 +503,6 @@ Result<Engine::CheckedCall> Engine::Check(const Call& call) const {
   RINGPIPE_ASSIGN_OR_RETURN(checked.accelerator,
                             ChooseAccelerator(call, checked.buffers));
   return checked;
-}
-
-Result<const Plan*> Engine::FindPlan(const AlgorithmInfo& algorithm, int root,
-                                     PlanOptions options) {
-  options.direct_over_sent = algorithm.direct_over_sent;
-  options.same_to_all = algorithm.same_to_all;
-  options.abilities = executor_->abilities();
-  const PlanKey key(
-      &algorithm, root, options.in_place, options.input_registered,
-      options.output_registered, options.input_shared, options.output_shared,
-      options.register_sends, options.on_host, options.message_bytes);
-  const auto found = plans_.find(key);
-  if (found != plans_.end()) {
-    return &found->second;
-  }
-  RINGPIPE_ASSIGN_OR_RETURN(
-      Plan plan, Compile(algorithm.algorithm(rank(), size(), root), rank(),
-                         size(), options));
-  return &plans_.emplace(key, std::move(plan)).first->second;
-}
-
-// Those of equally short messages share their plans.
-std::uint32_t Engine::EagerLimit(const Operation& operation) const {
-  const std::uint64_t bytes =
-      operation.chunking.Chunk(0).count * SizeOf(operation.type);
-  std::uint32_t limit = 0;
-  if (operation.chunking.subchunks() == 1) {
-    for (const Abilities& abilities : executor_->abilities()) {
-      if (abilities.eager_bytes > 0 && bytes <= abilities.eager_bytes &&
-          (limit == 0 || abilities.eager_bytes < limit)) {
-        limit = abilities.eager_bytes;
-      }
-    }
-  }
-  return limit;
-}
-
-// Whether peers had better reach private memory than have it copied to slots.
-bool Engine::PaysToReach(const void* begin, std::size_t bytes) const {
-  return reaches_private_ && environment_.registration != "never" &&
-         bytes >= kReachedBytes && HasHugePages(begin, bytes);
-}
-
-Result<UserBuffer> Engine::FindMemory(std::uintptr_t base, const void* begin,
-                                      std::size_t bytes, bool written,
-                                      Registration* temporary) {
-  UserBuffer buffer;
-  buffer.base = base;
-  if (bytes == 0) {
-    return buffer;
-  }
-  buffer.shared =
-      region_ != nullptr && region_->OffsetOf(begin, bytes).has_value();
-  if (!buffer.shared && PaysToReach(begin, bytes)) {
-    buffer.shared = true;
-    buffer.reached = {static_cast<const std::byte*>(begin), bytes};
-  }
-  if (const auto found =
-          domains_.empty() ? std::nullopt : memory_->Find(begin, bytes)) {
-    buffer.registered = found->writable || !written;
-    buffer.lkeys = found->lkeys;
-  } else if (temporary != nullptr && registers_for_nothing_ &&
-             environment_.registration != "never" &&
-             bytes >= kTemporaryRegistrationBytes) {
-    auto registered =
-        Registration::Create(domains_, begin, bytes, 0, /*relaxed=*/true);
-    if (registered.ok()) {
-      *temporary = std::move(registered).value();
-      buffer.registered = true;
-      buffer.lkeys = temporary->lkeys();
-    } else if (registered.status().code() != StatusCode::kResourceExhausted) {
-      return registered.status();
-    }  // else it is copied
-  }
-  return buffer;
 }
 
 Status Engine::Run(const CheckedCall& checked, const Turn& turn) {
@@ -633,70 +522,15 @@ Status Engine::Run(const CheckedCall& checked, const Turn& turn) {
   return status;
 }
 
-Operation Engine::MakeOperation(const CheckedCall& checked, const Turn& turn,
-                                const AlgorithmInfo& algorithm) const {
-  const Call& call = checked.call;
-  const int chunks = algorithm.whole ? 1 : size();
-  const std::uint64_t subchunk_elements =
-      SubchunkElements(environment_.subchunk_bytes, depth_,
-                       checked.buffers.elements, chunks, SizeOf(call.type));
-  Operation operation;
-  operation.name = &DescribeOperation;
-  operation.accelerator = checked.accelerator;
-  operation.type = call.type;
-  operation.op = call.op;
-  operation.depth = depth_;
-  operation.chunking =
-      Chunking(checked.buffers.elements, chunks, subchunk_elements);
-  operation.deadline = turn.deadline;
-  operation.earliest_deadline = turn.earliest_deadline;
-  operation.digest = {
-      .sequence = turn.sequence,
-      .count = call.count,
-      .collective = static_cast<std::uint32_t>(call.collective),
-      .algorithm = static_cast<std::uint32_t>(&algorithm - Algorithms().data()),
-      .type = static_cast<std::uint32_t>(call.type),
-      .op = static_cast<std::uint32_t>(call.op),
-      .root = static_cast<std::uint32_t>(call.root),
-      .depth = static_cast<std::uint32_t>(operation.depth),
-      .subchunk_elements = subchunk_elements};
-  return operation;
-}
-
 Status Engine::Execute(const CheckedCall& checked, const Turn& turn) {
-  const auto& [call, buffers, accelerator] = checked;
-  RINGPIPE_RETURN_IF_ERROR(Prepare(*accelerator));
-  // Device memory is reached by the accelerator, not by the RDMA device.
-  const bool host = accelerator == host_.get();
+  if (const Operation* again = planner_->PrepareAgain(checked, turn)) {
+    return executor_->Run(*again);
+  }
+  RINGPIPE_RETURN_IF_ERROR(Prepare(*checked.accelerator));
   Registration temporary;
-  RINGPIPE_ASSIGN_OR_RETURN(
-      const UserBuffer input,
-      FindMemory(buffers.input_base, call.send,
-                 host && buffers.reads_send ? buffers.send_bytes : 0,
-                 /*written=*/false, &temporary));
-  RINGPIPE_ASSIGN_OR_RETURN(
-      const UserBuffer output,
-      FindMemory(buffers.output_base, call.receive,
-                 host ? buffers.receive_bytes : 0, /*written=*/true, nullptr));
-  const AlgorithmInfo& algorithm =
-      AlgorithmFor(call.collective, buffers.elements * SizeOf(call.type),
-                   hosts_.all_in_memory ? size() : 0);
-  Operation operation = MakeOperation(checked, turn, algorithm);
-  PlanOptions options;
-  options.in_place = buffers.in_place;
-  options.input_registered = input.registered;
-  options.output_registered = output.registered;
-  options.input_shared = input.shared;
-  options.output_shared = output.shared;
-  options.register_sends = host && RegistersSends(checked);
-  options.on_host = host;
-  options.message_bytes = EagerLimit(operation);
-  RINGPIPE_ASSIGN_OR_RETURN(const Plan* plan,
-                            FindPlan(algorithm, call.root, options));
-  operation.plan = plan;
-  operation.input = input;
-  operation.output = output;
-  return executor_->Run(operation);
+  RINGPIPE_ASSIGN_OR_RETURN(const Operation* operation,
+                            planner_->Prepare(checked, turn, &temporary));
+  return executor_->Run(*operation);
 }
 
 }  // namespace ringpipe

@@ -3,11 +3,10 @@
 
 #include <atomic>
 #include <cstdint>
-#include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
-#include <tuple>
 #include <vector>
 
 #include "base/counters.h"
@@ -18,9 +17,9 @@
 #include "bootstrap/bootstrap.h"
 #include "bootstrap/launcher.h"
 #include "cuda/accelerator.h"
-#include "engine/algorithms.h"
 #include "engine/call.h"
 #include "engine/hosts.h"
+#include "engine/planner.h"
 #include "engine/rails.h"
 #include "memory_pool/registered_memory.h"
 #include "memory_pool/registration.h"
@@ -30,9 +29,8 @@
 
 namespace ringpipe {
 
-// What a communicator owns on one rank: its place in the job, the device, the
-// pipeline; and how a call becomes an operation of the pipeline. Thread-safe,
-// except that Run takes one call at a time.
+// What a communicator owns on one rank: its place in the job, the devices, the
+// pipeline. Thread-safe, except that Run takes one call at a time.
 class Engine {
  public:
   // CommunicatorOptions'.
@@ -55,25 +53,10 @@ class Engine {
   int rank() const { return launch_.rank; }
   int size() const { return launch_.size; }
 
-  // A call that can be made: its buffers, and whose memory they are.
-  struct CheckedCall {
-    Call call;
-    CallBuffers buffers;
-    Accelerator* accelerator = nullptr;
-  };
-
   // kInvalidArgument (see CheckCall; also buffers of two kinds of memory, or of
   // another device than the accelerator's) before anything has begun. Any
   // thread.
   Result<CheckedCall> Check(const Call& call) const;
-
-  // When it is run.
-  struct Turn {
-    std::uint64_t sequence = 0;
-    Deadline deadline = Deadline::Infinite();
-    // Of it and of the calls behind it, as Operation's.
-    const std::atomic<Clock::time_point>* earliest_deadline = nullptr;
-  };
 
   // Runs a call to its end.
   Status Run(const CheckedCall& checked, const Turn& turn);
@@ -106,12 +89,12 @@ class Engine {
   Status CreateExecutor();
   Result<std::vector<std::unique_ptr<Transport>>> CreateTransports(int slots);
   void ChooseRegistration();
-  bool RegistersSends(const CheckedCall& checked) const;
   Status Agree(Deadline deadline);
   std::string Addresses() const;
   std::string AddressIn(const std::string& addresses,
                         std::string_view way) const;
   Status ConnectAll(Deadline deadline);
+  void CreatePlanner();
   void FindAccelerator();
   // At the first call on `accelerator`'s memory: lets it pin the slots. Other
   // ranks may do so at another call, or never.
@@ -123,22 +106,8 @@ class Engine {
   // The same, with the rank for which all wait in the end.
   Status ExplainTimeout(const Status& timeout);
   Status Execute(const CheckedCall& checked, const Turn& turn);
-  // All but the memory and the plan.
-  Operation MakeOperation(const CheckedCall& checked, const Turn& turn,
-                          const AlgorithmInfo& algorithm) const;
   Result<Accelerator*> ChooseAccelerator(const Call& call,
                                          const CallBuffers& buffers) const;
-  Result<const Plan*> FindPlan(const AlgorithmInfo& algorithm, int root,
-                               PlanOptions options);
-  // PlanOptions::message_bytes.
-  std::uint32_t EagerLimit(const Operation& operation) const;
-  bool PaysToReach(const void* begin, std::size_t bytes) const;
-  // The keys of user memory: of RegisteredMemory; or, where the devices
-  // register for nothing, of `temporary`, for the length of one call. Memory
-  // that is to be `written` counts as registered only where that is allowed.
-  Result<UserBuffer> FindMemory(std::uintptr_t base, const void* begin,
-                                std::size_t bytes, bool written,
-                                Registration* temporary);
 
   const Environment environment_;
   const Launch launch_;
@@ -161,17 +130,10 @@ class Engine {
   CallCheck check_;
   std::unique_ptr<Executor> executor_;
 
-  bool reaches_private_ = false;  // Transport::ReachesPrivateMemory
-  // Whether registering costs next to nothing, because no rail pins memory.
+  // Planner::Job's, found before the others.
   bool registers_for_nothing_ = false;
-  // A send from memory that is not registered registers its sub-chunk for
-  // itself, if the sub-chunk has at least so many bytes.
   std::uint64_t registered_sends_from_ = 0;
-
-  // Algorithm, root, and PlanOptions.
-  using PlanKey = std::tuple<const AlgorithmInfo*, int, bool, bool, bool, bool,
-                             bool, bool, bool, std::uint32_t>;
-  std::map<PlanKey, Plan> plans_;
+  std::optional<Planner> planner_;  // from the end of Create on
 };
 
 }  // namespace ringpipe

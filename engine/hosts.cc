@@ -95,8 +95,7 @@ Result<std::string> HostIdentity(const Environment& environment,
 Result<Residence> Residence::Own(const Environment& environment) {
   Residence own;
   RINGPIPE_ASSIGN_OR_RETURN(own.host, HostIdentity(environment));
-  own.shares_memory =
-      environment.host_memory == "auto" && environment.device != "soft";
+  own.shares_memory = environment.shares_host_memory();
   own.processors = OwnProcessors();
   return own;
 }

@@ -49,7 +49,10 @@ struct Environment {
   std::string registration = "auto";
   // RINGPIPE_HOST_MEMORY: whether ranks of one host reach each other through
   // memory that they share: "auto" (unless RINGPIPE_DEVICE is soft), "never".
-  std::string host_memory = "never";
+  std::string host_memory = "auto";
+  bool shares_host_memory() const {
+    return host_memory == "auto" && device != "soft";
+  }
   // RINGPIPE_HOST_ID: overrides (boot id, network namespace) in deciding which
   // ranks share a host.
   std::string host_id;

@@ -188,7 +188,7 @@ class Report(unittest.TestCase):
         self.assertRegex(report["date"],
                          r"^20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ$")
         self.assertEqual(report["launcher"], "--ranks")
-        self.assertIn("software device", report["device"])
+        self.assertIn("host memory", report["device"])
         self.assertEqual(report["processor"]["usable_cores"],
                          len(os.sched_getaffinity(0)))
         if len(os.sched_getaffinity(0)) == 2:
@@ -290,7 +290,8 @@ class BadInput(unittest.TestCase):
 
     def test_an_error_of_all_ranks_is_said_once(self):
         self.check_refused("nosuchdevice0", "--ranks", "3", "-e", "1K",
-                           environment={"RINGPIPE_DEVICE": "nosuchdevice0"})
+                           environment={"RINGPIPE_DEVICE": "nosuchdevice0",
+                                        "RINGPIPE_HOST_MEMORY": "never"})
 
     def test_bad_environment(self):
         self.check_refused("RINGPIPE_DEPTH", "--ranks", "2", "-e", "1K",

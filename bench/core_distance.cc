@@ -87,6 +87,14 @@ std::vector<int> UsableCores() {
   return cores;
 }
 
+Status RunOnCore(int number) {
+  const std::vector<int> cores = UsableCores();
+  if (cores.empty() || !RunOn(cores[number % cores.size()])) {
+    return {StatusCode::kUnavailable, "cannot run on one core alone (--pin)"};
+  }
+  return Status::Ok();
+}
+
 Result<double> CacheLineRoundTripNs(int core, int other) {
   const std::vector<int> usable = UsableCores();
   for (const int one : {core, other}) {

@@ -14,6 +14,10 @@ namespace ringpipe {
 // The cores that this thread may run on.
 std::vector<int> UsableCores();
 
+// From now on this thread, and those that it starts, run on one of them alone:
+// that of this number, modulo how many there are. kUnavailable.
+Status RunOnCore(int number);
+
 // Nanoseconds for a cache line from `core` to `other` and back: two threads,
 // each on one of them, write and read two lines in turn. The fastest of many
 // batches, so that other work on the cores does not count unless it never

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <thread>
+#include <vector>
+
 namespace ringpipe {
 namespace {
 
@@ -23,6 +26,16 @@ TEST(CoreDistance, ARoundTripTakesLongerThanACacheHitAndLessThanASystemCall) {
   ASSERT_TRUE(round_trip.ok()) << round_trip.status().message();
   EXPECT_GT(round_trip.value(), 10);
   EXPECT_LT(round_trip.value(), 5000);
+}
+
+TEST(CoreDistance, AThreadRunsOnOneOfItsCoresFromThenOn) {
+  const std::vector<int> cores = UsableCores();
+  const int number = static_cast<int>(cores.size()) + 1;
+  std::thread([&] {
+    EXPECT_TRUE(RunOnCore(number).ok());
+    EXPECT_EQ(UsableCores(), std::vector{cores[1 % cores.size()]});
+  }).join();
+  EXPECT_EQ(UsableCores(), cores);
 }
 
 TEST(CoreDistance, ACoreThatIsNotThereIsAnError) {

@@ -35,6 +35,7 @@ Json Parameters(const Options& options) {
       {"registered_buffers", static_cast<int>(options.buffers)},
       {"huge_pages", options.huge_pages},
       {"touch", options.touch},
+      {"pin", options.pin},
       {"seed", options.seed},
   };
 }

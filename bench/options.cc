@@ -60,6 +60,9 @@ void AddOptions(CLI::App& app, Options& options, Texts& texts) {
   app.add_option("--ranks", options.ranks,
                  "start this many ranks on this host (1 to 1024)")
       ->check(CLI::Range(1, kMaxRanks));
+  app.add_flag("--pin", options.pin,
+               "rank r runs on core r modulo their number, as under MPI's "
+               "launchers (with --ranks)");
   app.add_option("-b,--minbytes", texts.min_bytes, "smallest size [32M]");
   app.add_option("-e,--maxbytes", texts.max_bytes,
                  "largest size [32M, or -b if that is larger]");
@@ -289,6 +292,11 @@ Result<Options> ParseOptions(int argc, const char* const* argv,
   options.buffers = static_cast<BufferKind>(texts.registered);
   RINGPIPE_RETURN_IF_ERROR(ParseSizes(texts, options));
   RINGPIPE_RETURN_IF_ERROR(ParseTypeAndOp(texts, options));
+  if (options.pin && options.ranks == 0) {
+    return Invalid(
+        "--pin is for ranks that --ranks starts; other launchers have options "
+        "of their own, such as --bind-to core");
+  }
   if (options.huge_pages && options.buffers == BufferKind::kAllocated) {
     return Invalid(
         "--huge_pages is for the benchmark's own memory, and with -R 1 "

@@ -58,6 +58,8 @@ struct Options {
   std::uint64_t seed = 1;
   // --ranks; 0: one process of a job that some launcher has started.
   int ranks = 0;
+  // --pin: the ranks that --ranks starts have a core each, as far as there are.
+  bool pin = false;
   // Where a rank that --ranks started reports its errors; -1: to stderr.
   int error_fd = -1;
   // What --ranks found out about the host's cores, for the report; empty: not

@@ -64,6 +64,7 @@ TEST(Options, TouchAndHugePagesAreOffUnlessAskedFor) {
   ASSERT_TRUE(plain.ok());
   EXPECT_FALSE(plain.value().touch);
   EXPECT_FALSE(plain.value().huge_pages);
+  EXPECT_FALSE(plain.value().pin);
   const auto both = Parse({"--touch", "--huge_pages", "-R", "2"});
   ASSERT_TRUE(both.ok()) << both.status().message();
   EXPECT_TRUE(both.value().touch);
@@ -131,7 +132,7 @@ TEST(Options, HelpNamesEveryOptionOfNcclTestsAndNoInternalOne) {
        {"--minbytes", "--maxbytes", "--stepbytes", "--stepfactor", "--iters",
         "--warmup_iters", "--datatype", "--op", "--check", "--average",
         "--blocking", "--local_register", "--json", "--ranks", "--version",
-        "--touch", "--huge_pages"}) {
+        "--touch", "--huge_pages", "--pin"}) {
     EXPECT_NE(options.value().help.find(option), std::string::npos) << option;
   }
   EXPECT_EQ(options.value().help.find("error-fd"), std::string::npos);
@@ -163,6 +164,7 @@ TEST(Options, BadInputIsAnErrorThatSaysWhatIsAllowed) {
            Row{{"-R", "3"}, "2"},
            Row{{"-R", "1", "--huge_pages"}, "use -R 0 or -R 2"},
            Row{{"--touch=maybe"}, "touch"},
+           Row{{"--pin"}, "for ranks that --ranks starts"},
            Row{{"--ranks", "0"}, "1024"},
            Row{{"--ranks", "1025"}, "1024"},
            Row{{"--seed", "x"}, "seed"},

@@ -19,6 +19,7 @@
 #include "bench/bound_by.h"
 #include "bench/byte_size.h"
 #include "bench/communicator_job.h"
+#include "bench/core_distance.h"
 #include "bench/interruption.h"
 #include "bench/json_report.h"
 #include "bench/local_ranks.h"
@@ -338,6 +339,10 @@ bool IsShared(StatusCode code) {
 Result<std::unique_ptr<Communicator>> Join(const Options& options) {
   RINGPIPE_ASSIGN_OR_RETURN(const CommunicatorOptions communicator_options,
                             CommunicatorOptions::FromProcess());
+  if (options.pin) {  // --ranks has set the variable
+    RINGPIPE_RETURN_IF_ERROR(
+        RunOnCore(communicator_options.environment.rank.value_or(0)));
+  }
   auto communicator = Communicator::Create(communicator_options);
   if (!communicator.ok() && options.error_fd < 0 &&
       communicator.status().code() == StatusCode::kInvalidArgument) {

@@ -84,6 +84,12 @@ Json OfMemlock(const MemlockReport& memlock) {
           {"error", ErrorOf(memlock.enough)}};
 }
 
+Json OfHostMemory(const HostMemoryReport& memory) {
+  return {{"used", memory.used},
+          {"reason", memory.reason},
+          {"reaches_private", memory.reaches_private}};
+}
+
 Json OfUsed(const verbs::DeviceInfo& info) {
   return {{"device", info.name},
           {"port", info.port},
@@ -116,6 +122,7 @@ std::string ToJson(const Report& report) {
                     {"fork", report.fork},
                     {"devices", devices},
                     {"memlock", OfMemlock(report.memlock)},
+                    {"host_memory", OfHostMemory(report.host_memory)},
                     {"variables", variables},
                     {"would_use", used},
                     {"error", ErrorOf(report.usable)}};

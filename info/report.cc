@@ -1,6 +1,11 @@
 #include "info/report.h"
 
+#include <signal.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -150,6 +155,48 @@ MemlockReport ReportMemlock(const Sources& sources,
   return memlock;
 }
 
+HostMemoryReport ReportHostMemory(const Sources& sources,
+                                  const Environment& environment) {
+  HostMemoryReport report;
+  report.used = environment.shares_host_memory();
+  if (!report.used) {
+    report.reason = environment.device == "soft"
+                        ? environment.device_variable + "=soft"
+                        : "RINGPIPE_HOST_MEMORY=never";
+  }
+  report.reaches_private = report.used && sources.reaches_private_memory;
+  return report;
+}
+
+// By trying: what forbids it may be Yama, or a container's seccomp profile. Two
+// children, as ranks are: a parent might be allowed more.
+bool ReachesPrivateMemory() {
+  int word = 1;
+  const pid_t owner = fork();
+  if (owner == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    pause();
+    _exit(0);
+  }
+  const pid_t reader = owner < 0 ? -1 : fork();
+  if (reader == 0) {
+    int read = 0;
+    const iovec here = {&read, sizeof read};
+    const iovec there = {&word, sizeof word};
+    _exit(process_vm_readv(owner, &here, 1, &there, 1, 0) == sizeof read ? 0
+                                                                         : 1);
+  }
+  int end = 1;
+  if (reader > 0) {
+    waitpid(reader, &end, 0);
+  }
+  if (owner > 0) {
+    kill(owner, SIGKILL);
+    waitpid(owner, nullptr, 0);
+  }
+  return end == 0;
+}
+
 // Marks the ports that `choice` and `used` speak of.
 void MarkPorts(const verbs::DeviceChoice& choice,
                const std::vector<verbs::DeviceInfo>& used,
@@ -233,6 +280,7 @@ Sources Sources::OfThisMachine() {
   sources.memlock_use =
       verbs::ParseMemlockUse(std::string((std::istreambuf_iterator<char>(file)),
                                          std::istreambuf_iterator<char>()));
+  sources.reaches_private_memory = ReachesPrivateMemory();
   return sources;
 }
 
@@ -260,6 +308,7 @@ Report MakeReport(const Sources& sources) {
                         ? report.used.front().pins_memory
                         : !report.devices.empty() && sources.environment.ok();
   report.memlock = ReportMemlock(sources, environment, pins);
+  report.host_memory = ReportHostMemory(sources, environment);
   if (report.usable.ok()) {
     report.usable = report.memlock.enough;
   }

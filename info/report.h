@@ -27,6 +27,8 @@ struct Sources {
   std::string sysfs_class = verbs::Device::kSysfsClass;
   std::uint64_t memlock_limit_bytes = 0;  // RLIM_INFINITY: none
   verbs::MemlockUse memlock_use = {};
+  // Whether one process of this user reads another's memory.
+  bool reaches_private_memory = false;
 
   // This machine and process.
   static Sources OfThisMachine();
@@ -78,6 +80,14 @@ struct MemlockReport {
   Status enough;
 };
 
+// Whether ranks of one host would share memory instead of using devices.
+struct HostMemoryReport {
+  bool used = false;
+  std::string reason;  // why not
+  // Whether the kernel lets them read and write each other's private memory.
+  bool reaches_private = false;
+};
+
 struct VariableReport {
   std::string name;
   std::string value;  // "(set)" of the secret
@@ -88,6 +98,7 @@ struct Report {
   std::string fork;  // what a child process may do; "": there is no device
   std::vector<DeviceReport> devices;
   MemlockReport memlock;
+  HostMemoryReport host_memory;
   std::vector<VariableReport> variables;  // those that are set
   // What a communicator would use, or the error that it would give.
   Status usable;

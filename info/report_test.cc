@@ -64,7 +64,8 @@ class ReportTest : public testing::Test {
          machine_.soft(),
          sysfs_class_.empty() ? machine_.sysfs_class() : sysfs_class_,
          memlock_limit_bytes_,
-         {}});
+         {},
+         reaches_private_memory_});
   }
   Report MakeOf(const std::string& machine) {
     machine_.AddRecorded(kData + machine);
@@ -76,6 +77,7 @@ class ReportTest : public testing::Test {
   std::string sysfs_class_;
   std::map<std::string, std::string> variables_;
   std::uint64_t memlock_limit_bytes_ = RLIM_INFINITY;
+  bool reaches_private_memory_ = true;
 };
 
 TEST_F(ReportTest, OneInfinibandHcaIsUsedByItsLid) {
@@ -148,6 +150,21 @@ TEST_F(ReportTest, TheSoftwareDeviceNeedsNoLockedMemory) {
   const Report report = Make();
   EXPECT_EQ(report.exit_status(), 0);
   EXPECT_EQ(report.memlock.needed_bytes, 0u);
+}
+
+TEST_F(ReportTest, RanksOfOneHostShareMemoryUnlessTheyAreToldNotTo) {
+  EXPECT_TRUE(Has(ToText(Make()),
+                  "one host      ranks of one host share "
+                  "memory; the kernel lets them reach"));
+  reaches_private_memory_ = false;
+  EXPECT_TRUE(Has(ToText(Make()), "(Yama, seccomp) keeps"));
+  variables_ = {{"RINGPIPE_HOST_MEMORY", "never"}};
+  EXPECT_TRUE(Has(ToText(Make()), "like others: RINGPIPE_HOST_MEMORY=never"));
+  variables_ = {{"RINGPIPE_DEVICE", "soft"}};
+  EXPECT_TRUE(Has(ToText(Make()), "like others: RINGPIPE_DEVICE=soft"));
+  variables_ = {{"NCCL_IB_HCA", "mlx5_0"}};
+  machine_.AddRecorded(std::string(kData) + "infiniband_one_hca");
+  EXPECT_TRUE(Make().host_memory.used);
 }
 
 TEST_F(ReportTest, VariablesThatAreSetAreShownButNeverTheSecret) {

@@ -130,6 +130,21 @@ void WriteMemlock(const MemlockReport& memlock, std::ostream& out) {
   }
 }
 
+void WriteHostMemory(const HostMemoryReport& memory, std::ostream& out) {
+  out << Label("one host");
+  if (!memory.used) {
+    out << "ranks of one host use devices like others: " << memory.reason
+        << "\n";
+    return;
+  }
+  out << "ranks of one host share memory; "
+      << (memory.reaches_private
+              ? "the kernel lets them reach each other's private memory"
+              : "the kernel (Yama, seccomp) keeps their private memory apart, "
+                "so that it is copied")
+      << "\n";
+}
+
 void WriteUsed(const Report& report, std::ostream& out) {
   for (const verbs::DeviceInfo& info : report.used) {
     out << Label("would use") << verbs::PortName(info.name, info.port) << ", "
@@ -178,6 +193,7 @@ std::string ToText(const Report& report) {
   if (report.variables.empty()) {
     out << Label(label) << "none of ringpipe's is set\n";
   }
+  WriteHostMemory(report.host_memory, out);
   WriteUsed(report, out);
   return out.str();
 }

@@ -176,16 +176,7 @@ Footprint FootprintOf(const std::vector<RankProcess>& ranks) {
   return Footprint(processes);
 }
 
-// Nothing is there any more, at the latest in a moment: the kernel closes what
-// was on its way between two sockets when it gets to it.
-void ExpectNothingLeft(const std::string& job, const Footprint& footprint) {
-  const auto end = steady_clock::now() + kLiveness;
-  std::vector<std::string> left = LeftOnTheMachine(job, footprint);
-  while (!left.empty() && steady_clock::now() < end) {
-    left = LeftOnTheMachine(job, footprint);
-  }
-  EXPECT_EQ(left, std::vector<std::string>());
-}
+const std::vector<std::string> kNothing = {};
 
 class KilledRankTest : public ::testing::TestWithParam<int> {};
 
@@ -213,7 +204,7 @@ TEST_P(KilledRankTest, EndsTheOthersInTwoSecondsNamedAndLeavesNothing) {
     EXPECT_TRUE(WIFEXITED(ranks[rank].Wait(kStartTime)));
   }
   EXPECT_TRUE(WIFSIGNALED(ranks[victim].Wait(kStartTime)));
-  ExpectNothingLeft(job, footprint);
+  EXPECT_EQ(LeftOnTheMachine(job, footprint, kLiveness), kNothing);
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, KilledRankTest, ::testing::Values(0, 2));
@@ -270,7 +261,7 @@ TEST(LeavingTest, InOrderLeavesNoThreadDescriptorSocketOrSegment) {
     EXPECT_EQ(rank.ReadLine(kStartTime), "clean");
     EXPECT_EQ(rank.Wait(kStartTime), 0);
   }
-  ExpectNothingLeft(job, footprint);
+  EXPECT_EQ(LeftOnTheMachine(job, footprint, kLiveness), kNothing);
 }
 
 TEST(LeavingTest, WithoutDestroyingIsTheLossOfTheRankToWhoWaits) {

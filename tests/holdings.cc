@@ -212,8 +212,10 @@ std::set<std::string> UnixNames(const Footprint& footprint) {
   return names;
 }
 
-std::vector<std::string> LeftOnTheMachine(const std::string& job,
-                                          const Footprint& footprint) {
+namespace {
+
+std::vector<std::string> LeftNow(const std::string& job,
+                                 const Footprint& footprint) {
   std::vector<std::string> left;
   for (const auto& [inode, socket] : AllSockets()) {
     if (footprint.sockets.count(inode) != 0) {
@@ -236,6 +238,19 @@ std::vector<std::string> LeftOnTheMachine(const std::string& job,
         left.push_back(who + " has mapped " + name);
       }
     }
+  }
+  return left;
+}
+
+}  // namespace
+
+std::vector<std::string> LeftOnTheMachine(const std::string& job,
+                                          const Footprint& footprint,
+                                          std::chrono::milliseconds patience) {
+  const auto end = std::chrono::steady_clock::now() + patience;
+  std::vector<std::string> left = LeftNow(job, footprint);
+  while (!left.empty() && std::chrono::steady_clock::now() < end) {
+    left = LeftNow(job, footprint);
   }
   return left;
 }

@@ -4,6 +4,7 @@
 
 #include <sys/types.h>
 
+#include <chrono>
 #include <cstddef>
 #include <map>
 #include <set>
@@ -53,9 +54,11 @@ std::set<std::string> UnixNames(const Footprint& footprint);
 
 // What is still there of an ended job: sockets that are in the kernel's tables,
 // memory files that any process has open or mapped, and processes that have
-// `job` in their environment. One line for each.
+// `job` in their environment. One line for each. Looks again for `patience`:
+// the kernel closes what was on its way between two sockets when it gets to it.
 std::vector<std::string> LeftOnTheMachine(const std::string& job,
-                                          const Footprint& footprint);
+                                          const Footprint& footprint,
+                                          std::chrono::milliseconds patience);
 
 }  // namespace ringpipe::testing
 

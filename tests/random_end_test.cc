@@ -163,19 +163,9 @@ class RandomEndTest : public ::testing::Test {
                   (WIFEXITED(ended) && WEXITSTATUS(ended) == 0))
           << rank << ": " << ended;
     }
-    ExpectNothingLeft(job, footprint);
+    EXPECT_EQ(LeftOnTheMachine(job, footprint, LivenessBound(seconds(1))),
+              std::vector<std::string>());
     return held;
-  }
-
-  // At the latest in a moment: the kernel closes what was on its way between
-  // two sockets when it gets to it.
-  static void ExpectNothingLeft(const std::string& job,
-                                const Footprint& footprint) {
-    const auto end = steady_clock::now() + LivenessBound(seconds(1));
-    while (!LeftOnTheMachine(job, footprint).empty() &&
-           steady_clock::now() < end) {
-    }
-    EXPECT_EQ(LeftOnTheMachine(job, footprint), std::vector<std::string>());
   }
 
   int ExpectErrors(std::vector<RankProcess>& ranks, int victim, bool stop) {

@@ -92,7 +92,7 @@ class RandomKillTest(unittest.TestCase):
         try:
             if stopped is not None:
                 # Who is stopped while it joins is waited for.
-                ranks[0].wait_for("devices: soft0", stream="stderr")
+                ranks[0].wait_for("devices: ", stream="stderr")
                 time.sleep(0.2)
                 os.kill(ranks[stopped].pid, signal.SIGSTOP)
             time.sleep(random.uniform(0, LATEST_KILL_S))

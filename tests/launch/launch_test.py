@@ -176,7 +176,8 @@ class MpirunTest:
             (["-d", "float99"], {}, r'"float99" is no data type; allowed are'),
             (["-b", "12Q"], {}, r"-b \(--minbytes\).*12Q"),
             (SIZES, {"RINGPIPE_DEPTH": "0"}, r"RINGPIPE_DEPTH"),
-            (SIZES, {"RINGPIPE_DEVICE": "no0"}, r"RINGPIPE_DEVICE=no0: there "),
+            (SIZES, {"RINGPIPE_DEVICE": "no0", "RINGPIPE_HOST_MEMORY": "never"},
+             r"RINGPIPE_DEVICE=no0: there "),
             (SIZES, {"RINGPIPE_SIZE": "4"}, r"RINGPIPE_RANK is not: set both"),
         ):
             launcher = self.run_to_its_end(*arguments, **variables)

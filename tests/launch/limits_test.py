@@ -17,7 +17,7 @@ class LimitsTest(unittest.TestCase):
     def setUp(self):
         self.addCleanup(job.kill_descendants)
 
-    def run_with(self, limits):
+    def run_with(self, limits, device=""):
         """Returns the ranks, which have ended, by these limits of a shell."""
         processes = [
             job.Process(
@@ -26,6 +26,7 @@ class LimitsTest(unittest.TestCase):
                 {"PATH": os.environ["PATH"],
                  "RINGPIPE_RANK": str(rank),
                  "RINGPIPE_SIZE": str(RANKS),
+                 "RINGPIPE_DEVICE": device,
                  "RINGPIPE_ROOT": f"unix:@limits-{os.getpid()}-{limits}"})
             for rank in range(RANKS)]
         for process in processes:
@@ -33,9 +34,9 @@ class LimitsTest(unittest.TestCase):
             process.finish()
         return processes
 
-    def check_named(self, resource, limits):
+    def check_named(self, resource, limits, device=""):
         for limit in limits:
-            for process in self.run_with(f"ulimit {resource} {limit}"):
+            for process in self.run_with(f"ulimit {resource} {limit}", device):
                 context = f"ulimit {resource} {limit}: {process.stderr}"
                 self.assertEqual(process.returncode, 1, context)
                 self.assertRegex(process.stderr,
@@ -44,17 +45,29 @@ class LimitsTest(unittest.TestCase):
                 self.assertNotIn("peer lost", process.stderr, context)
 
     def test_descriptors(self):
-        self.check_named("-n", range(17, 31))
+        self.check_named("-n", range(17, 28))
 
     def test_sizes_of_files(self):
-        self.check_named("-f", [1, 100000])
+        self.check_named("-f", [1, 1000])
 
     def test_address_space(self):
-        self.check_named("-v", [1000000, 3000000, 8000000])
+        self.check_named("-v", [1000000])
+
+    def test_descriptors_of_the_software_device(self):
+        self.check_named("-n", range(17, 31), "soft")
+
+    def test_sizes_of_files_of_the_software_device(self):
+        self.check_named("-f", [1, 100000], "soft")
+
+    def test_address_space_of_the_software_device(self):
+        self.check_named("-v", [1000000, 3000000, 8000000], "soft")
 
     def test_enough_is_enough(self):
-        for process in self.run_with("ulimit -n 64; ulimit -v 20000000"):
-            self.assertEqual((process.returncode, process.stderr), (0, ""))
+        for device in "", "soft":
+            for process in self.run_with("ulimit -n 64; ulimit -v 20000000",
+                                         device):
+                self.assertEqual((process.returncode, process.stderr),
+                                 (0, ""))
 
 
 if __name__ == "__main__":

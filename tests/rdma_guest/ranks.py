@@ -29,6 +29,7 @@ class Ranks:
                         "RINGPIPE_SIZE": str(count),
                         "RINGPIPE_ROOT": root,
                         "RINGPIPE_SECRET": "a secret of this test",
+                        "RINGPIPE_HOST_MEMORY": "never",
                         **self._place(rank, count, device),
                         **(environment or {}),
                     },

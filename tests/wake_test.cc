@@ -1,0 +1,67 @@
+// Ranks that sleep in every wait, at once: whatever they wait for wakes them.
+// One that is not woken looks by itself after 500 ms.
+#include <chrono>
+#include <cstddef>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "engine/communicator.h"
+#include "gtest/gtest.h"
+#include "tests/rank_threads.h"
+
+namespace ringpipe::testing {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+
+constexpr int kCalls = 1500;
+constexpr milliseconds kLong(400);
+// A busy machine may keep a thread from running as long.
+constexpr int kMostLong = 3;
+
+// Which call it is and how long it is, the same on all ranks. In a broadcast
+// some say something to a rank that has nothing to say to them.
+Status MakeCall(Communicator& c, int call, std::vector<float>& send,
+                std::vector<float>& receive) {
+  std::mt19937 random(call);
+  const std::size_t count =
+      std::vector<std::size_t>{1, 3000, 40'000}[random() % 3];
+  switch (random() % 3) {
+    case 0:
+      return c.Barrier();
+    case 1:
+      return c.Broadcast(send.data(), receive.data(), count, DataType::kFloat32,
+                         static_cast<int>(random() % c.size()));
+    default:
+      return c.AllReduce(send.data(), receive.data(), count, DataType::kFloat32,
+                         ReduceOp::kSum);
+  }
+}
+
+TEST(WakeTest, NoSleeperIsForgotten) {
+  std::vector<int> waited(3);
+  const std::vector<Status> statuses = RunRanks(
+      static_cast<int>(waited.size()),
+      [&](Communicator& c) {
+        std::vector<float> send(40'000, 1);
+        std::vector<float> receive(send.size());
+        for (int call = 0; call < kCalls; ++call) {
+          const auto start = steady_clock::now();
+          RINGPIPE_RETURN_IF_ERROR(MakeCall(c, call, send, receive));
+          waited[c.rank()] += steady_clock::now() - start > kLong ? 1 : 0;
+        }
+        return Status::Ok();
+      },
+      [](int, CommunicatorOptions& options) {
+        options.environment.spin_us = 0;
+      });
+  for (std::size_t rank = 0; rank < waited.size(); ++rank) {
+    EXPECT_TRUE(statuses[rank].ok()) << statuses[rank].ToString();
+    EXPECT_LE(waited[rank], kMostLong) << "rank " << rank;
+  }
+}
+
+}  // namespace
+}  // namespace ringpipe::testing

@@ -126,15 +126,16 @@ class Communicator {
   int rank() const;
   int size() const;
 
-  // Memory registered once, which the pipeline sends from without copying and
-  // which peers on this host can reach. It lives until Free, or until the
+  // Memory registered once, which the pipeline sends from without copying, and
+  // which peers on this host read and write where it lies. It lives until Free, or until the
   // communicator is destroyed. Page-aligned, zeroed.
   Result<void*> Allocate(std::size_t bytes);
   Status Free(void* memory);
 
   // The caller's own memory, registered until Deregister: the pipeline sends
   // from it and receives into it without copying, and nothing is registered in
-  // a call. Pins its pages on a real device. kInvalidArgument for no memory and
+  // a call; between ranks of one host, which use no device, nothing changes.
+  // Pins its pages on a real device. kInvalidArgument for no memory and
   // where a part is registered already; kResourceExhausted past the limit of
   // locked memory, with advice. Deregister it before you free it, and not while
   // a call uses it.

@@ -127,8 +127,8 @@ class Communicator {
   int size() const;
 
   // Memory registered once, which the pipeline sends from without copying, and
-  // which peers on this host read and write where it lies. It lives until Free, or until the
-  // communicator is destroyed. Page-aligned, zeroed.
+  // which peers on this host read and write where it lies. It lives until Free,
+  // or until the communicator is destroyed. Page-aligned, zeroed.
   Result<void*> Allocate(std::size_t bytes);
   Status Free(void* memory);
 

@@ -45,7 +45,7 @@ class LimitsTest(unittest.TestCase):
                 self.assertNotIn("peer lost", process.stderr, context)
 
     def test_descriptors(self):
-        self.check_named("-n", range(17, 28))
+        self.check_named("-n", range(17, 25))
 
     def test_sizes_of_files(self):
         self.check_named("-f", [1, 1000])

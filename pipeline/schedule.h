@@ -70,9 +70,6 @@ struct Transfer {
   static Transfer LocalReduce(Place source, Place operand, Place target) {
     return {Kind::kLocalReduce, source, target, -1, false, operand};
   }
-  static Transfer LocalReduceLast(Place source, Place operand, Place target) {
-    return {Kind::kLocalReduce, source, target, -1, true, operand};
-  }
 
   bool receives() const {
     return kind == Kind::kReceiveReduce || kind == Kind::kReceiveCopy;

@@ -63,6 +63,11 @@ class Accelerator {
 
   // Lane kCopyOut: user = slot.
   virtual Ticket CopyOut(void* user, const void* slot, std::size_t bytes) = 0;
+  // The same for a piece of user memory which as a whole is more than the
+  // caches hold: past them, where there is such a thing.
+  virtual Ticket StreamOut(void* user, const void* slot, std::size_t bytes) {
+    return CopyOut(user, slot, bytes);
+  }
 
   // Lane kCopyOut: target = source, both user memory; they do not overlap.
   virtual Ticket CopyWithin(void* target, const void* source,

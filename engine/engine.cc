@@ -347,6 +347,7 @@ void Engine::CreatePlanner() {
   job.rank = rank();
   job.size = size();
   job.one_host = hosts_.all_in_memory;
+  job.ranks_here = hosts_.ranks_here;
   job.subchunk_bytes = environment_.subchunk_bytes;
   job.depth = depth_;
   job.abilities = executor_->abilities();
@@ -362,6 +363,7 @@ void Engine::CreatePlanner() {
                     executor_->transports().end(), [](const auto& transport) {
                       return transport->ReachesPrivateMemory();
                     });
+    job.always_reaches_private = environment_.registration == "always";
   }
   planner_.emplace(job);
 }
@@ -530,7 +532,10 @@ Status Engine::Execute(const CheckedCall& checked, const Turn& turn) {
   Registration temporary;
   RINGPIPE_ASSIGN_OR_RETURN(const Operation* operation,
                             planner_->Prepare(checked, turn, &temporary));
-  return executor_->Run(*operation);
+  const Clock::time_point start = Clock::now();
+  RINGPIPE_RETURN_IF_ERROR(executor_->Run(*operation));
+  planner_->Ran(Clock::now() - start);
+  return Status::Ok();
 }
 
 }  // namespace ringpipe

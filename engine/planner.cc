@@ -1,9 +1,9 @@
 #include "engine/planner.h"
 
 #include <algorithm>
+#include <bit>
 #include <string>
 
-#include "pipeline/host/process_memory.h"
 #include "pipeline/short_run.h"
 
 namespace ringpipe {
@@ -12,8 +12,10 @@ namespace {
 // Where a whole buffer can be registered for next to nothing: below this a copy
 // into a slot is cheaper still.
 constexpr std::size_t kTemporaryRegistrationBytes = 256 * 1024;
-// Where peers reach private memory by the kernel: below this slots are as fast.
+// From here on the kernel may copy private memory faster than slots do.
 constexpr std::size_t kReachedBytes = 4 << 20;
+// The outputs of a host's ranks, from where on caches do not hold them.
+constexpr std::size_t kStreamedBytes = 64 << 20;
 // Sub-chunks of short messages: not so small that posting costs more than the
 // wire.
 constexpr std::uint64_t kLeastSubchunkBytes = 16 * 1024;
@@ -92,6 +94,9 @@ Result<const Operation*> Planner::Prepare(const CheckedCall& checked,
   const auto& [call, buffers, accelerator] = checked;
   // Device memory is reached by the accelerator, not by the RDMA device.
   const bool host = accelerator == job_.host;
+  trial_ = host ? TrialOf(checked) : nullptr;
+  by_kernel_ = trial_ != nullptr &&
+               (job_.always_reaches_private || trial_->TakesSecond());
   RINGPIPE_ASSIGN_OR_RETURN(
       const UserBuffer input,
       FindMemory(buffers.input_base, call.send,
@@ -138,6 +143,7 @@ Operation Planner::Describe(const CheckedCall& checked,
   operation.type = call.type;
   operation.op = call.op;
   operation.depth = job_.depth;
+  operation.streams_out = StreamsOut(checked);
   operation.chunking =
       Chunking(checked.buffers.elements, chunks, subchunk_elements);
   operation.digest = {
@@ -161,6 +167,14 @@ bool Planner::RegistersSends(const CheckedCall& checked) const {
          job_.registered_sends_from;
 }
 
+// In place between two ranks, what is written was read a moment ago.
+bool Planner::StreamsOut(const CheckedCall& checked) const {
+  return checked.buffers.elements * SizeOf(checked.call.type) *
+                 job_.ranks_here >=
+             kStreamedBytes &&
+         (!checked.buffers.in_place || job_.size > 2);
+}
+
 // PlanOptions::message_bytes. Those of equally short messages share their
 // plans.
 std::uint32_t Planner::EagerLimit(const Operation& operation) const {
@@ -178,10 +192,28 @@ std::uint32_t Planner::EagerLimit(const Operation& operation) const {
   return limit;
 }
 
-// Whether peers had better reach private memory than have it copied to slots.
-bool Planner::PaysToReach(const void* begin, std::size_t bytes) const {
-  return job_.reaches_private && bytes >= kReachedBytes &&
-         HasHugePages(begin, bytes);
+Trial* Planner::TrialOf(const CheckedCall& checked) {
+  const auto& [call, buffers, accelerator] = checked;
+  const std::size_t bytes = buffers.elements * SizeOf(call.type);
+  if (!job_.reaches_private || bytes < kReachedBytes ||
+      (InRegion(call.receive, buffers.receive_bytes) &&
+       (!buffers.reads_send || InRegion(call.send, buffers.send_bytes)))) {
+    return nullptr;
+  }
+  trial_bytes_ = bytes;
+  return &trials_[{call.collective, buffers.in_place,
+                   static_cast<int>(std::bit_width(bytes))}];
+}
+
+void Planner::Ran(std::chrono::nanoseconds time) {
+  if (trial_ != nullptr) {
+    trial_->Took(by_kernel_, time, trial_bytes_);
+  }
+}
+
+bool Planner::InRegion(const void* begin, std::size_t bytes) const {
+  return job_.region != nullptr &&
+         job_.region->OffsetOf(begin, bytes).has_value();
 }
 
 Result<UserBuffer> Planner::FindMemory(std::uintptr_t base, const void* begin,
@@ -192,9 +224,8 @@ Result<UserBuffer> Planner::FindMemory(std::uintptr_t base, const void* begin,
   if (bytes == 0) {
     return buffer;
   }
-  buffer.shared =
-      job_.region != nullptr && job_.region->OffsetOf(begin, bytes).has_value();
-  if (!buffer.shared && PaysToReach(begin, bytes)) {
+  buffer.shared = InRegion(begin, bytes);
+  if (!buffer.shared && by_kernel_ && bytes >= kReachedBytes) {
     buffer.shared = true;
     buffer.reached = {static_cast<const std::byte*>(begin), bytes};
   }

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -19,6 +20,7 @@
 #include "cuda/accelerator.h"
 #include "engine/algorithms.h"
 #include "engine/call.h"
+#include "engine/trial.h"
 #include "memory_pool/registered_memory.h"
 #include "memory_pool/registration.h"
 #include "pipeline/abilities.h"
@@ -59,6 +61,7 @@ class Planner {
     int rank = 0;
     int size = 1;
     bool one_host = false;
+    int ranks_here = 1;  // on this rank's host
     std::uint64_t subchunk_bytes = 0;
     int depth = 1;
     std::span<const Abilities> abilities = {};  // by rank
@@ -72,8 +75,9 @@ class Planner {
     // A send from memory that is not registered registers its sub-chunk for
     // itself, if the sub-chunk has at least so many bytes.
     std::uint64_t registered_sends_from = 0;
-    // Transport::ReachesPrivateMemory.
+    // Whether peers may reach long private memory by the kernel, and have to.
     bool reaches_private = false;
+    bool always_reaches_private = false;
   };
 
   explicit Planner(const Job& job) : job_(job) {}
@@ -82,6 +86,8 @@ class Planner {
   // register for nothing: it is to last as long as the operation.
   Result<const Operation*> Prepare(const CheckedCall& checked, const Turn& turn,
                                    Registration* temporary);
+  // What was prepared has run, without an error, and taken so long.
+  void Ran(std::chrono::nanoseconds time);
   // The same at once for a short call that was made before, not long ago; else
   // nullptr.
   const Operation* PrepareAgain(const CheckedCall& checked, const Turn& turn);
@@ -91,8 +97,13 @@ class Planner {
   Operation Describe(const CheckedCall& checked,
                      const AlgorithmInfo& algorithm) const;
   bool RegistersSends(const CheckedCall& checked) const;
+  bool StreamsOut(const CheckedCall& checked) const;
   std::uint32_t EagerLimit(const Operation& operation) const;
-  bool PaysToReach(const void* begin, std::size_t bytes) const;
+  // Of such calls, for which it may pay that peers reach private memory by the
+  // kernel; nullptr for others.
+  Trial* TrialOf(const CheckedCall& checked);
+  // Whether it is memory that the ranks share.
+  bool InRegion(const void* begin, std::size_t bytes) const;
   // Memory that is to be `written` counts as registered only where that is
   // allowed.
   Result<UserBuffer> FindMemory(std::uintptr_t base, const void* begin,
@@ -119,6 +130,13 @@ class Planner {
   // The latest short call of those that share a place, and no other's.
   std::array<Recent, 16> recent_;
   Operation operation_;  // of a call that is not short
+
+  // By collective, in place, and the logarithm of the bytes: slots are the
+  // first way, the kernel the second.
+  std::map<std::tuple<Collective, bool, int>, Trial> trials_;
+  Trial* trial_ = nullptr;  // operation_'s
+  std::size_t trial_bytes_ = 0;
+  bool by_kernel_ = false;  // its private memory is reached
 };
 
 }  // namespace ringpipe

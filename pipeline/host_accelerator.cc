@@ -4,6 +4,7 @@
 #include <span>
 
 #include "reduction/host_reduction.h"
+#include "reduction/streaming_copy.h"
 
 namespace ringpipe {
 namespace {
@@ -25,6 +26,11 @@ class HostAccelerator final : public Accelerator {
   }
   Ticket CopyOut(void* user, const void* slot, std::size_t bytes) override {
     return Copy(Lane::kCopyOut, user, slot, bytes);
+  }
+  Ticket StreamOut(void* user, const void* slot, std::size_t bytes) override {
+    StreamingCopy(static_cast<std::byte*>(user),
+                  static_cast<const std::byte*>(slot), bytes);
+    return {Lane::kCopyOut, 0};
   }
   Ticket CopyWithin(void* target, const void* source,
                     std::size_t bytes) override {

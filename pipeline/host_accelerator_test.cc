@@ -1,6 +1,9 @@
 #include "pipeline/host_accelerator.h"
 
+#include <algorithm>
+#include <cstddef>
 #include <memory>
+#include <numeric>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -34,6 +37,24 @@ TEST_F(HostAcceleratorTest, EveryCopyIsDoneWhenItReturns) {
             Progress::kDone);
   EXPECT_EQ(out, user);
   EXPECT_TRUE(accelerator_->error().ok());
+}
+
+TEST_F(HostAcceleratorTest, StreamOutCopiesFromAndToWhereNoCacheLineBegins) {
+  std::vector<unsigned char> slot(1000);
+  std::iota(slot.begin(), slot.end(), 1);
+  for (const std::size_t bytes : {0, 1, 63, 64, 200, 900}) {
+    for (const std::size_t from : {0, 5}) {
+      for (const std::size_t to : {0, 3, 64}) {
+        std::vector<unsigned char> user(1000);
+        std::vector<unsigned char> expected(1000);
+        std::copy_n(&slot[from], bytes, &expected[to]);
+        EXPECT_EQ(accelerator_->Poll(
+                      accelerator_->StreamOut(&user[to], &slot[from], bytes)),
+                  Progress::kDone);
+        EXPECT_EQ(user, expected) << bytes << " from " << from << " to " << to;
+      }
+    }
+  }
 }
 
 TEST_F(HostAcceleratorTest, ReduceAverageDividesOnlyWhenItIsTold) {

@@ -39,6 +39,8 @@ struct Operation {
   ReduceOp op = ReduceOp::kSum;
   Chunking chunking;
   int depth = 1;
+  // The output is more than the caches hold, and no longer in them.
+  bool streams_out = false;
   Deadline deadline = Deadline::Infinite();
   // The earliest deadline of this call and of those that wait for it to end;
   // changes as these come. May be null.

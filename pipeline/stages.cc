@@ -97,11 +97,13 @@ Result<bool> CopyOutStage::Advance() {
                              : state_.pool->data(state_.flow.slot(instance));
         const bool within =
             copies && state_.flow.source_slot(instance) == SlotList::kNone;
-        return Started{within ? state_.accelerator().CopyWithin(
-                                    target.data, source, target.bytes)
-                              : state_.accelerator().CopyOut(
-                                    target.data, source, target.bytes),
-                       target.bytes};
+        Accelerator& accelerator = state_.accelerator();
+        return Started{
+            within ? accelerator.CopyWithin(target.data, source, target.bytes)
+            : state_.operation->streams_out
+                ? accelerator.StreamOut(target.data, source, target.bytes)
+                : accelerator.CopyOut(target.data, source, target.bytes),
+            target.bytes};
       },
       [this](Instance instance) {
         Status released = state_.flow.step(instance).in_memory

@@ -168,6 +168,9 @@ Result<std::unique_ptr<Communicator>> CreateFor() {
   if (kMemory == Memory::kPrivate) {
     options.environment.registration = "never";
   }
+  if (kMemory == Memory::kHuge) {
+    options.environment.registration = "always";
+  }
   return Communicator::Create(options);
 }
 

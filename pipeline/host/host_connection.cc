@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "pipeline/host/cache_lines.h"
+#include "reduction/streaming_copy.h"
 
 namespace ringpipe {
 namespace {

@@ -30,11 +30,6 @@ class ProcessMemory {
   int pidfd_ = -1;
 };
 
-// Whether [data, data + bytes) of this process has mostly huge pages, which the
-// kernel copies several times as fast. A look at a part of it; false where the
-// kernel (before Linux 6.7) does not say.
-bool HasHugePages(const void* data, std::size_t bytes);
-
 }  // namespace ringpipe
 
 #endif  // RINGPIPE_PIPELINE_HOST_PROCESS_MEMORY_H_

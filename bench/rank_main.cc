@@ -90,12 +90,15 @@ constexpr std::chrono::milliseconds kRank0Saves(700);
 class Rank {
  public:
   // `stop_fd`: readable once the run is to end early.
-  Rank(const Options& options, Communicator& communicator, int stop_fd)
+  Rank(const Options& options, Communicator& communicator,
+       const Processor& processor, int stop_fd)
       : options_(options),
         communicator_(communicator),
         job_(communicator, options.blocking),
         table_(options.JsonToStandardOutput() ? StandardError(stop_fd)
-                                              : StandardOutput(stop_fd)) {}
+                                              : StandardOutput(stop_fd)) {
+    report_.facts.processor = processor;
+  }
 
   Status Run() {
     RINGPIPE_RETURN_IF_ERROR(GatherFacts());
@@ -286,7 +289,6 @@ class Rank {
     facts.version = Version();
     facts.date = UtcDate();
     facts.launcher = options_.error_fd >= 0 ? "--ranks" : launch.launcher;
-    facts.processor = FindProcessor();
     facts.environment = ReportedVariables(environ);
     // Ranks of one host have algorithms of their own.
     const bool one_host =
@@ -396,13 +398,14 @@ int RankMain(const Options& options) {
   // an error that is noticed where it happens.
   SignalWatch signals;
   signal(SIGPIPE, SIG_IGN);
+  const Processor processor = FindProcessor();  // before --pin
   auto communicator = Join(options);
   if (!communicator.ok()) {
     signals.Stop();  // ends the process where a signal came
     ReportError(options.error_fd, -1, communicator.status());
     return 1;
   }
-  Rank rank(options, **communicator, signals.fd());
+  Rank rank(options, **communicator, processor, signals.fd());
   // Other ranks of a launcher of our own die at once.
   if ((*communicator)->rank() == 0 || options.error_fd < 0) {
     signals.Arm([&](int signal) {

@@ -172,10 +172,14 @@ HostMemoryReport ReportHostMemory(const Sources& sources,
 // children, as ranks are: a parent might be allowed more.
 bool ReachesPrivateMemory() {
   int word = 1;
+  const auto on_child = signal(SIGCHLD, SIG_DFL);  // or there is no status
+  const pid_t parent = getpid();
   const pid_t owner = fork();
   if (owner == 0) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    pause();
+    if (getppid() == parent) {
+      pause();
+    }
     _exit(0);
   }
   const pid_t reader = owner < 0 ? -1 : fork();
@@ -194,6 +198,7 @@ bool ReachesPrivateMemory() {
     kill(owner, SIGKILL);
     waitpid(owner, nullptr, 0);
   }
+  signal(SIGCHLD, on_child);
   return end == 0;
 }
 

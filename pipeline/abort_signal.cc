@@ -5,7 +5,10 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstdint>
+
+#include "base/deadline.h"
 
 namespace ringpipe {
 
@@ -30,9 +33,10 @@ Status AbortSignal::Raise(const Status& reason) {
 }
 
 void AbortSignal::AwaitReason() const {
-  constexpr int kPatienceMs = 300;
+  const Deadline end = Deadline::After(std::chrono::milliseconds(300));
   pollfd raised = {fd_.get(), POLLIN, 0};
-  static_cast<void>(poll(&raised, 1, kPatienceMs));
+  while (poll(&raised, 1, end.PollTimeoutMs(1000)) < 0 && errno == EINTR) {
+  }
 }
 
 Status AbortSignal::reason() const {

@@ -150,13 +150,10 @@ Status Executor::Arrived(Instance instance, const std::byte* data,
 Status Executor::LetHappen() {
   RINGPIPE_ASSIGN_OR_RETURN(const bool happened, Poll());
   if (happened) {
-    if (idle_) {
-      GoOn(Clock::now());
-    }
+    Happened();
     for (Connection* connection : state_.active) {
       RINGPIPE_RETURN_IF_ERROR(connection->Push(*this).status());
     }
-    short_polls_ = 0;
     return Status::Ok();
   }
   // The rank that it waits for may have been put on the same core.
@@ -169,6 +166,13 @@ Status Executor::LetHappen() {
   const Clock::time_point now = Clock::now();
   RINGPIPE_RETURN_IF_ERROR(MayGoOn(now));
   return Wait(now);
+}
+
+void Executor::Happened() {
+  short_polls_ = 0;
+  if (idle_) {
+    GoOn(Clock::now());
+  }
 }
 
 Status Executor::Loop() {

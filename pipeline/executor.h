@@ -115,6 +115,7 @@ class Executor final : private Connection::Events, private ShortRun::Driver {
   Status Sent(Instance instance) override { return send_.Sent(instance); }
 
   Status LetHappen() override;
+  void Happened() override;
   void GoOn(Clock::time_point now);
   // Nothing can be done: spins or sleeps.
   Status Wait(Clock::time_point now);

@@ -91,7 +91,10 @@ Status ShortRun::Receive(std::uint32_t index, Connection::Events& events,
   while (!values_[index].there) {
     RINGPIPE_RETURN_IF_ERROR(driver.LetHappen());
     // It may have come early, or with the last look before sleeping.
-    RINGPIPE_RETURN_IF_ERROR(connection.Push(events).status());
+    RINGPIPE_ASSIGN_OR_RETURN(const bool pushed, connection.Push(events));
+    if (pushed) {
+      driver.Happened();
+    }
   }
   return CheckLength(index);
 }

@@ -27,6 +27,8 @@ class ShortRun {
    public:
     // Lets something happen, or some time pass. The error that ends the call.
     virtual Status LetHappen() = 0;
+    // Something has happened, by a connection's Push.
+    virtual void Happened() = 0;
 
    protected:
     ~Driver() = default;

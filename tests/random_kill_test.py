@@ -51,7 +51,7 @@ def meeting(run, hosts):
             "RINGPIPE_SECRET": f"of {os.getpid()} {run}"}
 
 
-def start(run, ranks, size, buffers, hosts):
+def start(run, ranks, size, buffers, hosts, device):
     """The ranks of a job that calls allreduce until it is ended."""
     environment = {
         "PATH": os.environ["PATH"],
@@ -59,6 +59,7 @@ def start(run, ranks, size, buffers, hosts):
         **meeting(run, hosts),
         "RINGPIPE_JOIN_TIMEOUT_MS": str(JOIN_S * 1000),
         "RINGPIPE_LOG_LEVEL": "info",
+        "RINGPIPE_DEVICE": device,
         "RINGPIPE_SUBCHUNK_BYTES": random.choice(["4096", "131072"]),
     }
     return [Process([BENCHMARK, "-b", size, "-e", size, "-n", "1000000",
@@ -85,10 +86,12 @@ class RandomKillTest(unittest.TestCase):
         size = random.choice(["8", "64K", "4M"])
         buffers = random.choice(list(BUFFERS))
         hosts = random.choice([1, 2])
+        # Without a name ranks of one host share memory.
+        device = random.choice(["", "soft"])
         count = random.randint(3, 8)
         victim, other = random.sample(range(count), 2)
         stopped = other if run % STOP_EVERY == 0 else None
-        ranks = start(run, count, size, buffers, hosts)
+        ranks = start(run, count, size, buffers, hosts, device)
         try:
             if stopped is not None:
                 # Who is stopped while it joins is waited for.
@@ -104,7 +107,8 @@ class RandomKillTest(unittest.TestCase):
                 rank.finish()
             took_s = time.monotonic() - start_s
             context = (f"run {run}, {count} ranks, {size} of "
-                       f"{BUFFERS[buffers]} memory, {hosts} host(s), rank {victim} killed, rank {stopped} "
+                       f"{BUFFERS[buffers]} memory, {hosts} host(s), device "
+                       f"'{device}', rank {victim} killed, rank {stopped} "
                        "stopped\n" + "".join(rank.stderr for rank in survivors))
             joined = "did not join" not in context and "is missing" not in context
             self.assertLess(

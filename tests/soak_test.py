@@ -2,8 +2,9 @@
 
     soak_test.py BENCHMARK SECONDS
 
-Four ranks call allreduce, with checks, on memory that is not registered and on
-memory that is, and are looked at meanwhile. After a warm-up no rank may have
+Four ranks call allreduce, with checks, on private memory and on memory of the
+communicator's, in host memory and over the software device, and are looked at
+meanwhile. After a warm-up no rank may have
 more threads or descriptors than before, nor much more memory.
 """
 
@@ -33,12 +34,13 @@ def look_at(pid):
 
 class SoakTest(unittest.TestCase):
 
-    def check_stays_flat(self, buffers):
+    def check_stays_flat(self, buffers, device=""):
         ranks = [Process([BENCHMARK, "-b", "1M", "-e", "1M", "-n", "1",
                           "-c", "10000000", "-R", buffers],
                          {"PATH": os.environ["PATH"],
                           "RINGPIPE_RANK": str(rank),
                           "RINGPIPE_SIZE": str(RANKS),
+                          "RINGPIPE_DEVICE": device,
                           "RINGPIPE_ROOT": f"unix:@soak-{os.getpid()}-{buffers}"},
                          SECONDS + 60)
                  for rank in range(RANKS)]
@@ -68,8 +70,11 @@ class SoakTest(unittest.TestCase):
     def test_on_private_memory(self):
         self.check_stays_flat("0")
 
-    def test_on_registered_memory(self):
-        self.check_stays_flat("2")
+    def test_on_allocated_memory(self):
+        self.check_stays_flat("1")
+
+    def test_over_the_software_device_on_registered_memory(self):
+        self.check_stays_flat("2", "soft")
 
 
 if __name__ == "__main__":

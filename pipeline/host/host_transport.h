@@ -46,7 +46,10 @@ class HostTransport final : public Transport {
 
   void Begin(std::uint64_t sequence,
              std::span<const std::span<const std::byte>> buffers) override;
-  void End() override { waker_.Settle(); }
+  void End() override {
+    waker_.Settle();
+    overdue_ = false;
+  }
   Result<bool> Poll(Connection::Events& events) override;
   bool found_silence() const override { return false; }
 

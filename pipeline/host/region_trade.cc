@@ -55,14 +55,17 @@ Result<std::unique_ptr<RegionTrade>> RegionTrade::Connect(
   const socklen_t length = AbstractAddress(traders.addresses[peer], &address);
   if (connect(trade->socket(), reinterpret_cast<sockaddr*>(&address), length) !=
       0) {
-    if (errno == ECONNREFUSED) {
+    // Nobody listens there, or somebody else, who has taken the name.
+    if (errno == ECONNREFUSED || errno == EPROTOTYPE) {
       return trade->WithPeer(ErrnoStatus(
           StatusCode::kPeerLost,
           "it does not listen any more for who shares its host", errno));
     }
     if (errno != EAGAIN && errno != EINTR) {
-      return trade->WithPeer(
-          ErrnoStatus(StatusCode::kResourceExhausted, "connect", errno));
+      return trade->WithPeer(ErrnoStatus(errno == EACCES || errno == EPERM
+                                             ? StatusCode::kPermissionDenied
+                                             : StatusCode::kResourceExhausted,
+                                         "connect", errno));
     }
     trade->state_ = State::kClosed;  // too many wait there already
     return trade;
@@ -232,7 +235,8 @@ void RegionTrade::SendRegion() {
 
 // What this rank lacks is not what the peer lacks.
 Status RegionTrade::WithPeer(const Status& status) const {
-  const bool own = status.code() == StatusCode::kResourceExhausted;
+  const bool own = status.code() != StatusCode::kPeerLost &&
+                   status.code() != StatusCode::kMismatch;
   return status.WithContext(
       (own ? "to share memory with rank " : "rank ") + std::to_string(peer_) +
       (result_.pid > 0 ? " (pid " + std::to_string(result_.pid) + ")" : ""));

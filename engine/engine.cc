@@ -415,7 +415,7 @@ void Engine::LeaveTogether() {
   if (executor_ == nullptr || bootstrap_ == nullptr || !failure().ok()) {
     return;
   }
-  whereabouts_.Move(Whereabouts::Place::kLeaving);
+  whereabouts_.Move(Whereabouts::Place::kLeaving, CoarseNow());
   const Status together = bootstrap_->LeaveTogether(
       Deadline::After(std::chrono::milliseconds(environment_.timeout_ms)));
   if (!together.ok()) {

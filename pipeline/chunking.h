@@ -24,7 +24,11 @@ class Chunking {
   Chunking(std::uint64_t elements, int chunks, std::uint64_t subchunk_elements)
       : base_(elements / chunks),
         larger_(elements % chunks),
-        subchunk_elements_(subchunk_elements) {}
+        subchunk_elements_(subchunk_elements) {
+    const std::uint64_t largest = base_ + (larger_ > 0 ? 1 : 0);
+    subchunks_ = std::max<std::uint64_t>(
+        1, largest / subchunk_elements_ + (largest % subchunk_elements_ != 0));
+  }
 
   Extent Chunk(int chunk) const {
     const std::uint64_t index = chunk;
@@ -33,11 +37,7 @@ class Chunking {
   }
 
   // Sub-chunks of every chunk, at least 1: an empty message still has one.
-  std::uint64_t subchunks() const {
-    const std::uint64_t largest = base_ + (larger_ > 0 ? 1 : 0);
-    return std::max<std::uint64_t>(
-        1, largest / subchunk_elements_ + (largest % subchunk_elements_ != 0));
-  }
+  std::uint64_t subchunks() const { return subchunks_; }
 
   // Empty where the chunk is shorter than others.
   Extent Subchunk(int chunk, std::uint64_t subchunk) const {
@@ -52,6 +52,7 @@ class Chunking {
   std::uint64_t base_ = 0;
   std::uint64_t larger_ = 0;  // chunks that have base_ + 1 elements
   std::uint64_t subchunk_elements_ = 1;
+  std::uint64_t subchunks_ = 1;
 };
 
 }  // namespace ringpipe

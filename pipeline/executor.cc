@@ -84,7 +84,9 @@ Status Executor::Run(const Operation& operation) {
     CountSlots();
   }
   if (options_.whereabouts != nullptr) {
-    options_.whereabouts->Move(Whereabouts::Place::kOutside);
+    // A short call has begun a moment ago.
+    options_.whereabouts->Move(Whereabouts::Place::kOutside,
+                               is_short_ ? idle_since_ : CoarseNow());
   }
   return status;
 }

@@ -40,8 +40,8 @@ class WhereaboutsRecord {
     Tell(calls, Whereabouts::Place::kInCall, since);
   }
   // The same number of calls, elsewhere.
-  void Move(Whereabouts::Place place) {
-    Tell(state_.load(std::memory_order_relaxed) / kStates, place, CoarseNow());
+  void Move(Whereabouts::Place place, Clock::time_point since) {
+    Tell(state_.load(std::memory_order_relaxed) / kStates, place, since);
   }
   // In a call that stands still.
   void Wait(const Whereabouts& waiting) {

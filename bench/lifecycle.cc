@@ -64,9 +64,9 @@ Status Live(const CommunicatorOptions& options, int idle_s, Life& life) {
                             Communicator::Create(options));
   life.returned = steady_clock::now();
   for (int call = 0; call < 3; ++call) {
-    RINGPIPE_RETURN_IF_ERROR(communicator->AllReduce(
-        data.data(), sum.data(), kElements, DataType::kFloat32,
-        ReduceOp::kSum));
+    RINGPIPE_RETURN_IF_ERROR(
+        communicator->AllReduce(data.data(), sum.data(), kElements,
+                                DataType::kFloat32, ReduceOp::kSum));
   }
   life.memory_mib = PssMib() - before;
   const double cpu = CpuMs();
@@ -107,11 +107,11 @@ int Print(int ranks, int idle_s, const std::vector<Life>& lives) {
     all.memory_mib = std::max(all.memory_mib, life.memory_mib);
     all.idle_cpu_ms = std::max(all.idle_cpu_ms, life.idle_cpu_ms);
   }
-  std::printf("%d ranks: created in %.1f ms; memory %.1f MiB; idle for %d s: "
-              "%.1f ms of CPU\n",
-              ranks,
-              duration<double, std::milli>(all.returned - all.entered).count(),
-              all.memory_mib, idle_s, all.idle_cpu_ms);
+  std::printf(
+      "%d ranks: created in %.1f ms; memory %.1f MiB; idle for %d s: "
+      "%.1f ms of CPU\n",
+      ranks, duration<double, std::milli>(all.returned - all.entered).count(),
+      all.memory_mib, idle_s, all.idle_cpu_ms);
   return 0;
 }
 

@@ -151,10 +151,9 @@ Result<bool> HostTransport::Poll(Connection::Events& events) {
   return happened;
 }
 
-// The executor looks once more before it sleeps: see Waker.
+// The executor looks once more before it sleeps.
 Status HostTransport::Arm() {
-  header_.asleep.store(1, std::memory_order_relaxed);
-  std::atomic_thread_fence(std::memory_order_seq_cst);
+  LieDown(header_);
   return PeersFailure();
 }
 
@@ -202,7 +201,7 @@ void HostTransport::Tell(const Status& reason) {
 }
 
 void HostTransport::ConsumeEvents() {
-  header_.asleep.store(0, std::memory_order_relaxed);
+  GetUp(header_);
   std::byte wake;
   static_cast<void>(!recv(wakes_.own.get(), &wake, sizeof wake, MSG_DONTWAIT));
 }

@@ -130,7 +130,7 @@ struct alignas(64) RegionHeader {
   // Read by peers at each message.
   // Nobody may write into the owner's memory any more.
   std::atomic<std::uint32_t> revoked;
-  // Sleeps, or is about to: see Waker.
+  // Sleeps, or is about to: see Sleeper.
   std::atomic<std::uint32_t> asleep;
   Failure failure;
 

@@ -10,6 +10,17 @@
 
 namespace ringpipe {
 
+// Before the owner sleeps. It has to look once more for what others have
+// written before it does: see Sleeper::Notify.
+inline void LieDown(RegionHeader& own) {
+  own.asleep.store(1, std::memory_order_relaxed);
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+}
+
+inline void GetUp(RegionHeader& own) {
+  own.asleep.store(0, std::memory_order_relaxed);
+}
+
 // A peer that may sleep. Any thread.
 class Sleeper {
  public:

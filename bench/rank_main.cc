@@ -298,7 +298,9 @@ class Rank {
                      one_host ? job_.size() : 0)
             .name;
     facts.chunking.subchunk_bytes = environment.subchunk_bytes;
-    facts.chunking.depth = environment.depth;
+    facts.chunking.depth =
+        DepthFor(static_cast<int>(environment.depth),
+                 environment.subchunk_bytes, job_.size(), one_host);
     return {};
   }
 

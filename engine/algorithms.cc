@@ -1,11 +1,15 @@
 #include "engine/algorithms.h"
 
+#include <algorithm>
 #include <bit>
 #include <string>
 #include <vector>
 
 namespace ringpipe {
 namespace {
+
+// What a rank's slots take at most where RINGPIPE_DEPTH can be lowered for it.
+constexpr std::uint64_t kMostSlotBytes = 32 << 20;
 
 int Modulo(int value, int size) { return ((value % size) + size) % size; }
 
@@ -137,6 +141,27 @@ const char* CollectiveName(Collective collective) {
 }
 
 std::span<const AlgorithmInfo> Algorithms() { return kAlgorithms; }
+
+int SlotsNeeded(int size, int depth, bool one_host) {
+  int needed = 1;
+  for (const AlgorithmInfo& info : Algorithms()) {
+    if (one_host || !info.one_host) {
+      needed = std::max(needed, info.slots(size, depth));
+      if (info.slots_of_unlike != nullptr) {
+        needed = std::max(needed, info.slots_of_unlike(size, depth));
+      }
+    }
+  }
+  return needed;
+}
+
+int DepthFor(int depth, std::uint64_t subchunk_bytes, int size, bool one_host) {
+  while (one_host && depth > 1 &&
+         SlotsNeeded(size, depth, one_host) * subchunk_bytes > kMostSlotBytes) {
+    --depth;
+  }
+  return depth;
+}
 
 // One for a single host before others, then one for short messages.
 const AlgorithmInfo& AlgorithmFor(Collective collective, std::uint64_t bytes,

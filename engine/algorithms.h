@@ -74,6 +74,14 @@ struct AlgorithmInfo {
 // Every algorithm; the first of a collective is its default. Static.
 std::span<const AlgorithmInfo> Algorithms();
 
+// The slots with which no algorithm can deadlock; `one_host`: all ranks share
+// memory.
+int SlotsNeeded(int size, int depth, bool one_host);
+
+// Sub-chunks a round: RINGPIPE_DEPTH, or fewer where, with many ranks on one
+// host, the slots for their copies would take too much memory.
+int DepthFor(int depth, std::uint64_t subchunk_bytes, int size, bool one_host);
+
 // What a call uses whose whole message has so many bytes; `one_host`: between
 // so many ranks that all share memory, 0 if they do not. Of Algorithms().
 const AlgorithmInfo& AlgorithmFor(Collective collective, std::uint64_t bytes,

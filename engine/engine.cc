@@ -133,6 +133,10 @@ Status Engine::OpenDevices() {
   }
   memory_ = std::make_unique<RegisteredMemory>(domains_, memory_source());
   logger_.Info("devices: " + device());
+  if (hosts_.all_in_memory && !environment_.device.empty()) {
+    logger_.Info(environment_.device_variable + "=" + environment_.device +
+                 " chooses devices between hosts, and is not looked at here");
+  }
   return Status::Ok();
 }
 
@@ -160,7 +164,8 @@ std::shared_ptr<MemorySource> Engine::memory_source() const {
 }
 
 Status Engine::CreateExecutor() {
-  depth_ = DepthFor(environment_, size(), hosts_.all_in_memory);
+  depth_ = DepthFor(static_cast<int>(environment_.depth),
+                    environment_.subchunk_bytes, size(), hosts_.all_in_memory);
   const int needed = SlotsNeeded(size(), depth_, hosts_.all_in_memory);
   // Twice what a round needs, so that rounds follow each other without a gap.
   int slots = std::max(needed, 4 * depth_ + 2);

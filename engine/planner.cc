@@ -19,8 +19,6 @@ constexpr std::size_t kStreamedBytes = 64 << 20;
 // Sub-chunks of short messages: not so small that posting costs more than the
 // wire.
 constexpr std::uint64_t kLeastSubchunkBytes = 16 * 1024;
-// What a rank's slots take at most where RINGPIPE_DEPTH can be lowered for it.
-constexpr std::int64_t kMostSlotBytes = 32 << 20;
 
 std::string NameOf(const Digest& digest) {
   return "call number " + std::to_string(digest.sequence) + ", " +
@@ -40,29 +38,6 @@ std::uint64_t SubchunkElements(std::uint64_t most, std::uint64_t depth,
 }
 
 }  // namespace
-
-int SlotsNeeded(int size, int depth, bool one_host) {
-  int needed = 1;
-  for (const AlgorithmInfo& info : Algorithms()) {
-    if (one_host || !info.one_host) {
-      needed = std::max(needed, info.slots(size, depth));
-      if (info.slots_of_unlike != nullptr) {
-        needed = std::max(needed, info.slots_of_unlike(size, depth));
-      }
-    }
-  }
-  return needed;
-}
-
-int DepthFor(const Environment& environment, int size, bool one_host) {
-  int depth = static_cast<int>(environment.depth);
-  while (one_host && depth > 1 &&
-         SlotsNeeded(size, depth, one_host) * environment.subchunk_bytes >
-             kMostSlotBytes) {
-    --depth;
-  }
-  return depth;
-}
 
 Planner::Recent& Planner::RecentOf(const Call& call) {
   const auto send = reinterpret_cast<std::uintptr_t>(call.send);

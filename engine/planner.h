@@ -15,7 +15,6 @@
 #include <utility>
 
 #include "base/deadline.h"
-#include "base/environment.h"
 #include "base/status.h"
 #include "cuda/accelerator.h"
 #include "engine/algorithms.h"
@@ -44,14 +43,6 @@ struct Turn {
   // Of it and of the calls behind it, as Operation's.
   const std::atomic<Clock::time_point>* earliest_deadline = nullptr;
 };
-
-// The slots with which no algorithm can deadlock; `one_host`: all ranks share
-// memory.
-int SlotsNeeded(int size, int depth, bool one_host);
-
-// Sub-chunks a round: RINGPIPE_DEPTH, or fewer where, with many ranks on one
-// host, the slots for their copies would take too much memory.
-int DepthFor(const Environment& environment, int size, bool one_host);
 
 // One thread at a time.
 class Planner {

@@ -45,8 +45,8 @@ struct Environment {
   std::optional<int> qp_retry;
   // RINGPIPE_REGISTRATION: whether sub-chunks of memory that the user did not
   // register are registered on the fly rather than copied: "auto" (where it
-  // pays), "always", "never". The same of long private memory which the kernel
-  // copies between ranks of one host, rather than slots.
+  // pays), "always", "never". Between ranks of one host: whether the kernel
+  // copies long private memory, rather than slots.
   std::string registration = "auto";
   // RINGPIPE_HOST_MEMORY: whether ranks of one host reach each other through
   // memory that they share: "auto" (unless RINGPIPE_DEVICE is soft), "never".

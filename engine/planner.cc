@@ -4,6 +4,7 @@
 #include <bit>
 #include <string>
 
+#include "pipeline/host/process_memory.h"
 #include "pipeline/short_run.h"
 
 namespace ringpipe {
@@ -35,6 +36,13 @@ std::uint64_t SubchunkElements(std::uint64_t most, std::uint64_t depth,
   const std::uint64_t bytes =
       std::clamp(even, std::min(kLeastSubchunkBytes, most), most);
   return std::max<std::uint64_t>(bytes / element_bytes, 1);
+}
+
+template <typename F>
+bool AllBuffers(const CheckedCall& checked, F f) {
+  const auto& [call, buffers, accelerator] = checked;
+  return f(call.receive, buffers.receive_bytes) &&
+         (!buffers.reads_send || f(call.send, buffers.send_bytes));
 }
 
 }  // namespace
@@ -170,9 +178,14 @@ std::uint32_t Planner::EagerLimit(const Operation& operation) const {
 Trial* Planner::TrialOf(const CheckedCall& checked) {
   const auto& [call, buffers, accelerator] = checked;
   const std::size_t bytes = buffers.elements * SizeOf(call.type);
+  const auto is_shared = [this](const void* begin, std::size_t size) {
+    return InRegion(begin, size);
+  };
+  const auto is_copied = [](const void* begin, std::size_t size) {
+    return KernelCopies({static_cast<const std::byte*>(begin), size});
+  };
   if (!job_.reaches_private || bytes < kReachedBytes ||
-      (InRegion(call.receive, buffers.receive_bytes) &&
-       (!buffers.reads_send || InRegion(call.send, buffers.send_bytes)))) {
+      AllBuffers(checked, is_shared) || !AllBuffers(checked, is_copied)) {
     return nullptr;
   }
   trial_bytes_ = bytes;

@@ -14,13 +14,13 @@ namespace ringpipe {
 // For calls of one kind. Which way is faster depends on where the processors
 // are to each other and how large the pages are, and on virtual machines it
 // changes: most calls go the way that has taken less time of late, and each
-// 32nd the other. Ranks that make the same calls try at the same ones. One
-// thread at a time.
+// 32nd the other. Ranks that make the same calls mostly try at the same ones.
+// One thread at a time.
 class Trial {
  public:
   // Whether the next call goes the second way.
   bool TakesSecond() const {
-    if (calls_ <= kFirstBothTried) {
+    if (calls_ < kFirstBothTried) {
       return calls_ % 2 != 0;
     }
     const bool second = ways_[1].Best() < ways_[0].Best();
@@ -29,15 +29,14 @@ class Trial {
 
   // It has gone that way, and taken so long for so many bytes.
   void Took(bool second, std::chrono::nanoseconds time, std::size_t bytes) {
-    // The first call may touch memory for the first time.
-    if (calls_++ > 0) {
-      ways_[second ? 1 : 0].Add(static_cast<double>(time.count()) /
-                                static_cast<double>(bytes));
-    }
+    ++calls_;
+    ways_[second ? 1 : 0].Add(static_cast<double>(time.count()) /
+                              static_cast<double>(bytes));
   }
 
  private:
-  static constexpr std::uint64_t kFirstBothTried = 2;
+  // Twice each: the first time memory may be touched first.
+  static constexpr std::uint64_t kFirstBothTried = 4;
   static constexpr std::uint64_t kTriesOtherEach = 32;
 
   // The best of the latest: a call that waits for a rank that comes late says

@@ -84,9 +84,10 @@ Status Executor::Run(const Operation& operation) {
     CountSlots();
   }
   if (options_.whereabouts != nullptr) {
-    // A short call has begun a moment ago.
-    options_.whereabouts->Move(Whereabouts::Place::kOutside,
-                               is_short_ ? idle_since_ : CoarseNow());
+    // A short call has gone on a moment ago.
+    options_.whereabouts->Move(
+        Whereabouts::Place::kOutside,
+        is_short_ && status.ok() ? idle_since_ : CoarseNow());
   }
   return status;
 }

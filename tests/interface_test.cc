@@ -1,6 +1,8 @@
 // What the interfaces offer beside the collectives: version, log, counters,
 // accelerator memory, and the C functions.
 #include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstddef>
@@ -205,6 +207,50 @@ TEST(RegisterTest, NothingIsRegisteredInACallWhereThatIsForbidden) {
       },
       [](int, CommunicatorOptions& options) {
         options.environment.registration = "never";
+      });
+}
+
+// Memory that the kernel copies as little as a device's.
+void* MapSecret(std::size_t bytes) {
+  const auto file = static_cast<int>(syscall(SYS_memfd_secret, 0));
+  void* const mapped =
+      ftruncate(file, static_cast<off_t>(bytes)) == 0
+          ? mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0)
+          : MAP_FAILED;
+  close(file);
+  return mapped;
+}
+
+TEST(PrivateMemoryTest, MayBeSuchThatTheKernelDoesNotCopyIt) {
+  constexpr std::size_t kCount = 1 << 20;
+  constexpr std::size_t kBoth = 2 * kCount * sizeof(float);
+  if (void* const both = MapSecret(kBoth); both == MAP_FAILED) {
+    GTEST_SKIP() << "memfd_secret, or ulimit -l, does not allow it";
+  } else {
+    munmap(both, kBoth);
+  }
+  ExpectRanks(
+      2,
+      [=](Communicator& c) -> Status {
+        void* const mapped = MapSecret(kCount * sizeof(float));
+        if (mapped == MAP_FAILED) {
+          return {StatusCode::kResourceExhausted, "no secret memory"};
+        }
+        auto* const data = static_cast<float*>(mapped);
+        std::fill_n(data, kCount, 1.0F);
+        for (int call = 0; call < 2; ++call) {
+          RINGPIPE_RETURN_IF_ERROR(c.AllReduce(
+              data, data, kCount, DataType::kFloat32, ReduceOp::kSum));
+        }
+        EXPECT_EQ(std::count(data, data + kCount, 4.0F),
+                  static_cast<std::ptrdiff_t>(kCount));
+        munmap(data, kCount * sizeof(float));
+        return Status::Ok();
+      },
+      [](int, CommunicatorOptions& options) {
+        if (OverHostMemory()) {
+          options.environment.registration = "always";
+        }
       });
 }
 

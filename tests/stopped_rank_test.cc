@@ -47,26 +47,12 @@ constexpr milliseconds kMostLateness(3000);
 enum class Memory {
   kAllocated,   // by the communicator: mapped by peers, which copy into it
   kRegistered,  // the user's own: peers write it by process_vm_writev; over
-                // host memory not at all
+                // host memory not at all, with RINGPIPE_REGISTRATION=never
   kPrivate,     // the user's own, not registered, RINGPIPE_REGISTRATION=never:
                 // everything goes through slots
-  kHuge,  // the user's own, of huge pages: over host memory peers write it
-          // by process_vm_writev
+  kByKernel,    // the user's own, RINGPIPE_REGISTRATION=always: over host
+                // memory peers write it by process_vm_writev
 };
-
-// Whole huge pages, if it is to have such; nullptr: not to be had.
-void* MapPrivate(std::size_t bytes, int advice) {
-  constexpr std::size_t kHugePage = 2 << 20;
-  void* mapped = mmap(nullptr, bytes + kHugePage, PROT_READ | PROT_WRITE,
-                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  std::size_t room = bytes + kHugePage;
-  if (mapped == MAP_FAILED ||
-      std::align(kHugePage, bytes, mapped, room) == nullptr) {
-    return nullptr;
-  }
-  madvise(mapped, bytes, advice);
-  return mapped;
-}
 
 // A rank's buffer of kElements in such memory.
 class RankBuffer {
@@ -78,8 +64,9 @@ class RankBuffer {
       auto allocated = communicator.Allocate(kBytes);
       data_ = allocated.ok() ? static_cast<float*>(*allocated) : nullptr;
     } else {
-      data_ = static_cast<float*>(MapPrivate(
-          kBytes, memory == Memory::kHuge ? MADV_HUGEPAGE : MADV_NOHUGEPAGE));
+      void* const mapped = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE,
+                                MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+      data_ = mapped == MAP_FAILED ? nullptr : static_cast<float*>(mapped);
     }
     if (data_ == nullptr || (memory == Memory::kRegistered &&
                              !communicator.Register(data_, kBytes).ok())) {
@@ -106,7 +93,7 @@ class RankBuffer {
       case Memory::kRegistered:
         return communicator_.Deregister(data_);
       case Memory::kPrivate:
-      case Memory::kHuge:
+      case Memory::kByKernel:
         break;
     }
     return Status::Ok();
@@ -165,10 +152,11 @@ template <Memory kMemory>
 Result<std::unique_ptr<Communicator>> CreateFor() {
   RINGPIPE_ASSIGN_OR_RETURN(CommunicatorOptions options,
                             CommunicatorOptions::FromProcess());
-  if (kMemory == Memory::kPrivate) {
+  if (kMemory == Memory::kPrivate ||
+      (kMemory == Memory::kRegistered && OverHostMemory())) {
     options.environment.registration = "never";
   }
-  if (kMemory == Memory::kHuge) {
+  if (kMemory == Memory::kByKernel) {
     options.environment.registration = "always";
   }
   return Communicator::Create(options);
@@ -191,7 +179,6 @@ Status RunUntilStopped(Communicator& communicator, RankBuffer& send,
   }
   Print(status.ok() ? "running" : status.ToString());
   if (kInCopy && !first) {
-    // Not where it is looked whether the pages are huge.
     verbs::soft::StopInNextCopyFrom(send.data() + kElements / 4);
   }
   if (kStop == Stop::kBetweenCalls && !first) {
@@ -211,7 +198,7 @@ Status RunUntilStopped(Communicator& communicator, RankBuffer& send,
 template <Memory kMemory, Stop kStop>
 Memory MemoryOf(const Communicator& communicator) {
   const bool shared = OverHostMemory() && (kMemory == Memory::kAllocated ||
-                                           kMemory == Memory::kHuge);
+                                           kMemory == Memory::kByKernel);
   return kStop == Stop::kInCopy && communicator.rank() != 0 && !shared
              ? Memory::kRegistered
              : kMemory;
@@ -278,7 +265,7 @@ class StoppedRankTest : public ::testing::TestWithParam<const char*> {
       // As the error says, and again: rank 1 stands in the middle of a copy.
       const std::string release = ranks[0].ReadLine(kStartTime);
       EXPECT_TRUE(release.find("did not let go") != std::string::npos ||
-                  std::string(GetParam()) == "huge")
+                  std::string(GetParam()) == "by_kernel")
           << release;
       EXPECT_EQ(release.find("given away"), std::string::npos) << release;
     }
@@ -347,7 +334,7 @@ INSTANTIATE_TEST_SUITE_P(Memory, StoppedBetweenCallsTest,
 std::vector<const char*> KindsOfMemory() {
   std::vector<const char*> kinds = {"allocated", "registered", "private"};
   if (OverHostMemory()) {
-    kinds.push_back("huge");
+    kinds.push_back("by_kernel");
   }
   return kinds;
 }
@@ -370,7 +357,7 @@ TEST_P(StoppedInACopyTest, HasTheErrorSayThatTheBufferMustNotBeReused) {
             LivenessBound(kShortTimeout + kMostLateness));
   const std::string memory = GetParam();
   const bool reachable =
-      OverHostMemory() ? memory == "huge" : memory != "private";
+      OverHostMemory() ? memory == "by_kernel" : memory != "private";
   EXPECT_EQ(IsPinned(error), reachable) << error;
   EXPECT_EQ(GoOn(ranks), reachable ? "changed" : "unchanged");
 }
@@ -430,8 +417,8 @@ int main(int argc, char** argv) {
         &OverwriteAfterTimeout<Memory::kRegistered, Stop::kInCopy>},
        {"stop in copy private",
         &OverwriteAfterTimeout<Memory::kPrivate, Stop::kInCopy>},
-       {"stop in copy huge",
-        &OverwriteAfterTimeout<Memory::kHuge, Stop::kInCopy>},
+       {"stop in copy by_kernel",
+        &OverwriteAfterTimeout<Memory::kByKernel, Stop::kInCopy>},
        {"leave stopped in copy allocated",
         &LeaveAStoppedPeer<Memory::kAllocated>},
        {"leave stopped in copy registered",

@@ -2,6 +2,7 @@
 
 #include <poll.h>
 #include <sys/uio.h>
+#include <unistd.h>
 
 namespace ringpipe {
 
@@ -24,6 +25,15 @@ bool ProcessMemory::Write(std::uint64_t address, const std::byte* from,
   const iovec remote = {reinterpret_cast<void*>(address), bytes};
   return !is_dead() && process_vm_writev(pid_, &local, 1, &remote, 1, 0) ==
                            static_cast<ssize_t>(bytes);
+}
+
+bool KernelCopies(std::span<const std::byte> memory) {
+  const ProcessMemory own(getpid(), -1);
+  std::byte read;
+  return memory.empty() ||
+         (own.Read(&read, reinterpret_cast<std::uint64_t>(&memory.front()),
+                   1) &&
+          own.Read(&read, reinterpret_cast<std::uint64_t>(&memory.back()), 1));
 }
 
 }  // namespace ringpipe

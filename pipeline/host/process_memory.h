@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 namespace ringpipe {
 
@@ -29,6 +30,10 @@ class ProcessMemory {
   pid_t pid_ = 0;
   int pidfd_ = -1;
 };
+
+// Whether the kernel copies this memory of the own process, to judge by its
+// first and last byte; it does not where memory is a device's, or secret.
+bool KernelCopies(std::span<const std::byte> memory);
 
 }  // namespace ringpipe
 

@@ -61,7 +61,7 @@ struct CommunicatorOptions {
   Environment environment;
 
   // This process's place in its job; where rank is not set, the launcher's
-  // variables say (README.md lists them).
+  // variables say (bootstrap/launcher.h lists them).
   std::optional<int> rank;
   std::optional<int> size;
   std::string root;

@@ -18,8 +18,9 @@ namespace ringpipe {
 // ringpipe's own variables, parsed and checked. The variables of launchers
 // (torchrun, Open MPI, MPICH, Slurm) are read in bootstrap/launcher.h.
 struct Environment {
-  // RINGPIPE_DEVICE, else NCCL_IB_HCA: "soft", or a list of devices in NCCL's
-  // syntax (base/name_filter.h; verbs/device_choice.h says what it asks for);
+  // RINGPIPE_DEVICE, else NCCL_IB_HCA: a list of devices in NCCL's syntax
+  // (base/name_filter.h; verbs/device_choice.h says what it asks for); of the
+  // first "soft" too;
   // empty: chosen by what the machine has.
   std::string device;
   // Which of the two `device` came from; for messages.
@@ -52,7 +53,8 @@ struct Environment {
   // memory that they share: "auto" (unless RINGPIPE_DEVICE is soft), "never".
   std::string host_memory = "auto";
   bool shares_host_memory() const {
-    return host_memory == "auto" && device != "soft";
+    return host_memory == "auto" &&
+           !(device == "soft" && device_variable == "RINGPIPE_DEVICE");
   }
   // RINGPIPE_HOST_ID: overrides (boot id, network namespace) in deciding which
   // ranks share a host.

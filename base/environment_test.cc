@@ -94,6 +94,14 @@ TEST(EnvironmentTest, RingpipesOwnVariableWinsEvenIfItIsEmpty) {
   EXPECT_EQ(environment->gid_index, std::nullopt);
 }
 
+// NCCL's variable names devices, whatever their names are.
+TEST(EnvironmentTest, RingpipesOwnVariableAloneAsksForTheSoftwareDevice) {
+  EXPECT_FALSE(Environment::Parse(From({{"RINGPIPE_DEVICE", "soft"}}))
+                   ->shares_host_memory());
+  EXPECT_TRUE(Environment::Parse(From({{"NCCL_IB_HCA", "soft"}}))
+                  ->shares_host_memory());
+}
+
 TEST(EnvironmentTest, WhatAQueuePairIsGivenIsTaken) {
   const auto unset = Environment::Parse(From({}));
   ASSERT_TRUE(unset.ok());

@@ -14,10 +14,11 @@
 namespace ringpipe {
 namespace {
 
-// What one call of fallocate is asked for. A signal makes it give up all that
-// it has done, so a larger range might never be had where a profiler sends one
-// every few milliseconds.
+// What one call of fallocate is asked for at most. A signal makes it give up
+// all that it has done, so that where a profiler sends one every millisecond it
+// is asked for less.
 constexpr std::uint64_t kPiece = std::uint64_t{4} << 20;
+constexpr std::uint64_t kLeastPiece = 8192;
 
 // False, with errno, where to make a file that long raises SIGXFSZ.
 bool WithinSizeLimit(std::uint64_t bytes) {
@@ -29,13 +30,17 @@ bool WithinSizeLimit(std::uint64_t bytes) {
   return true;
 }
 
-bool AllocatePiece(int file, std::uint64_t offset, std::uint64_t bytes) {
-  int result;
-  do {
-    result = fallocate(file, 0, static_cast<off_t>(offset),
-                       static_cast<off_t>(bytes));
-  } while (result != 0 && errno == EINTR);
-  return result == 0;
+// Of `bytes` at most; 0, with errno, where there is none.
+std::uint64_t AllocatePiece(int file, std::uint64_t offset,
+                            std::uint64_t bytes) {
+  while (fallocate(file, 0, static_cast<off_t>(offset),
+                   static_cast<off_t>(bytes)) != 0) {
+    if (errno != EINTR) {
+      return 0;
+    }
+    bytes = bytes > kLeastPiece ? bytes / 2 : bytes;
+  }
+  return bytes;
 }
 
 }  // namespace
@@ -77,14 +82,16 @@ bool AllocatePages(const FileDescriptor& file, std::uint64_t offset,
   if (!WithinSizeLimit(offset + bytes)) {
     return false;
   }
-  for (std::uint64_t done = 0; done < bytes; done += kPiece) {
-    if (!AllocatePiece(file.get(), offset + done,
-                       std::min(kPiece, bytes - done))) {
+  for (std::uint64_t done = 0; done < bytes;) {
+    const std::uint64_t piece = AllocatePiece(file.get(), offset + done,
+                                              std::min(kPiece, bytes - done));
+    if (piece == 0) {
       const int error = errno;
       FreePages(file, offset, done);
       errno = error;
       return false;
     }
+    done += piece;
   }
   return true;
 }

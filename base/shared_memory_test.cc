@@ -1,7 +1,9 @@
 // What is not seen through its users (//verbs/soft's Segment and
 // //pipeline/host's Region).
 #include <sys/mman.h>
+#include <sys/time.h>
 
+#include <csignal>
 #include <cstdint>
 #include <memory>
 
@@ -28,6 +30,24 @@ TEST(SharedFile, GrowsWhereItsPagesAreAllocatedAndNeverShrinks) {
   EXPECT_EQ(FileBytes(file), 2 * kPageBytes);
   ASSERT_TRUE(AllocatePages(file, 0, kPageBytes));
   EXPECT_EQ(FileBytes(file), 2 * kPageBytes);
+}
+
+// A signal undoes what a call of fallocate has done.
+TEST(SharedFile, HasItsPagesAlsoWhereAProfilerSendsSignals) {
+  struct sigaction action = {};
+  action.sa_handler = [](int) {};
+  struct sigaction before = {};
+  ASSERT_EQ(sigaction(SIGALRM, &action, &before), 0);
+  const itimerval often = {{0, 200}, {0, 200}};
+  ASSERT_EQ(setitimer(ITIMER_REAL, &often, nullptr), 0);
+  constexpr std::uint64_t kBytes = 256 << 20;
+  const FileDescriptor file = CreateSharedFile("test", 0);
+  const bool allocated = AllocatePages(file, 0, kBytes);
+  const itimerval none = {};
+  setitimer(ITIMER_REAL, &none, nullptr);
+  sigaction(SIGALRM, &before, nullptr);
+  EXPECT_TRUE(allocated);
+  EXPECT_EQ(FileBytes(file), kBytes);
 }
 
 TEST(SharedMapping, OfAHugePageIsAlignedToOne) {

@@ -113,8 +113,8 @@ std::string Advice(const std::string& stage, bool registered) {
   }
   if (stage == "copy in" || stage == "copy out") {
     return registered ? "faster cores or memory help"
-                      : "buffers that are registered (-R 1 or -R 2) are copied "
-                        "less";
+                      : "buffers that are shared or registered (-R 1; between "
+                        "hosts also -R 2) are copied less";
   }
   if (stage == "register") {
     return "register the buffers once (-R 1 or -R 2), or never "

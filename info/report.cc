@@ -160,9 +160,9 @@ HostMemoryReport ReportHostMemory(const Sources& sources,
   HostMemoryReport report;
   report.used = environment.shares_host_memory();
   if (!report.used) {
-    report.reason = environment.device == "soft"
-                        ? environment.device_variable + "=soft"
-                        : "RINGPIPE_HOST_MEMORY=never";
+    report.reason = environment.host_memory == "never"
+                        ? "RINGPIPE_HOST_MEMORY=never"
+                        : "RINGPIPE_DEVICE=soft";
   }
   report.reaches_private = report.used && sources.reaches_private_memory;
   return report;

@@ -36,7 +36,10 @@ using std::chrono::seconds;
 constexpr int kJobs = 30;
 constexpr seconds kStartTime(60);  // generous: sanitizers, a busy machine
 constexpr milliseconds kCallTimeout(2000);
-constexpr std::size_t kMostElements = 1 << 18;
+// Of private memory, what the kernel may copy.
+constexpr std::size_t kMostElements = 1 << 20;
+// In which whoever still writes to memory would do so.
+constexpr milliseconds kAfter(30);
 
 // --- Roles
 
@@ -79,9 +82,13 @@ void Scribble(std::vector<std::span<std::uint64_t>>& regions,
       .store(values[random() % values.size()], std::memory_order_relaxed);
 }
 
-Result<std::unique_ptr<Communicator>> Join() {
-  RINGPIPE_ASSIGN_OR_RETURN(const CommunicatorOptions options,
+enum class Memory { kAllocated, kInSlots, kByKernel };
+
+Result<std::unique_ptr<Communicator>> Join(Memory memory) {
+  RINGPIPE_ASSIGN_OR_RETURN(CommunicatorOptions options,
                             CommunicatorOptions::FromProcess());
+  options.environment.registration =
+      memory == Memory::kByKernel ? "always" : "never";
   return Communicator::Create(options);
 }
 
@@ -98,8 +105,17 @@ Status CallUntilError(Communicator& communicator, std::span<float> memory) {
   return status;
 }
 
+// What has returned is the user's: whether it stays as the user leaves it, but
+// for a copy that was under way, since that was scribbled over too.
+bool StaysAsItIs(std::span<float> memory) {
+  std::this_thread::sleep_for(kAfter);
+  std::ranges::fill(memory, -7.0F);
+  std::this_thread::sleep_for(kAfter);
+  return std::ranges::all_of(memory, [](float v) { return v == -7.0F; });
+}
+
 int BeHostile() {
-  auto communicator = Join();
+  auto communicator = Join(Memory::kByKernel);
   if (!communicator.ok()) {
     Print(communicator.status().ToString());
     return 1;
@@ -123,9 +139,10 @@ int BeHostile() {
   _exit(0);
 }
 
-template <bool kAllocated>
+template <Memory kMemory>
 int BeAVictim() {
-  auto communicator = Join();
+  constexpr bool kAllocated = kMemory == Memory::kAllocated;
+  auto communicator = Join(kMemory);
   if (!communicator.ok()) {
     Print(communicator.status().ToString());
     return 1;
@@ -145,15 +162,18 @@ int BeAVictim() {
   std::ranges::fill(own, 7.0F);
   Print("running");
   AwaitGo();
-  Print(CallUntilError(**communicator, memory.subspan(kGuard, kMostElements))
-            .ToString());
+  const std::span<float> used = memory.subspan(kGuard, kMostElements);
+  const Status status = CallUntilError(**communicator, used);
+  Print(status.ToString());
   const auto is_guard = [](float value) { return value == 7.0F; };
   // What the hostile rank can write itself is no proof.
   const std::span<const float> all(own);
-  const bool clean = kAllocated
-                         ? std::ranges::all_of(all, is_guard)
-                         : std::ranges::all_of(all.first(kGuard), is_guard) &&
-                               std::ranges::all_of(all.last(kGuard), is_guard);
+  const bool clean =
+      kAllocated
+          ? std::ranges::all_of(all, is_guard)
+          : std::ranges::all_of(all.first(kGuard), is_guard) &&
+                std::ranges::all_of(all.last(kGuard), is_guard) &&
+                (status.code() == StatusCode::kMemoryHeld || StaysAsItIs(used));
   Print(clean ? "clean" : "changed");
   return 0;
 }
@@ -188,7 +208,8 @@ TEST_P(HostileRankTest, EndsTheOthersWithAnErrorAndNothingWorse) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Memory, HostileRankTest,
-                         ::testing::Values("private", "allocated"));
+                         ::testing::Values("allocated", "in_slots",
+                                           "by_kernel"));
 
 }  // namespace
 }  // namespace ringpipe::testing
@@ -197,6 +218,7 @@ int main(int argc, char** argv) {
   using namespace ringpipe::testing;  // NOLINT(google-build-using-namespace)
   return RunRoleOrTests(argc, argv,
                         {{"hostile", &BeHostile},
-                         {"private", &BeAVictim<false>},
-                         {"allocated", &BeAVictim<true>}});
+                         {"allocated", &BeAVictim<Memory::kAllocated>},
+                         {"in_slots", &BeAVictim<Memory::kInSlots>},
+                         {"by_kernel", &BeAVictim<Memory::kByKernel>}});
 }

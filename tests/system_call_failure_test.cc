@@ -59,6 +59,8 @@ using std::chrono::steady_clock;
 
 constexpr int kRanks = 2;
 constexpr std::size_t kCount = 50'000;
+// Of private memory, what the kernel may copy between ranks of one host.
+constexpr std::size_t kLongCount = 1 << 20;
 constexpr seconds kPatience(60);
 constexpr seconds kEndsWithin = LivenessBound(seconds(2));
 // A peer that hears of the failure has ended by then, or waits for who joins.
@@ -72,29 +74,37 @@ constexpr int kMostOfAKind = 400;
 // So few would mean that the calls are not those of the library.
 constexpr int kLeastFailures = 20;
 
+bool OnTwoHosts() { return std::string(std::getenv(kHostsVariable)) == "2"; }
+// Long private memory goes by the kernel.
+bool ByKernel() { return OverHostMemory() && !OnTwoHosts(); }
+
 CommunicatorOptions OptionsFor(int rank, const std::string& job) {
   CommunicatorOptions options = RankOptions(rank, kRanks, job);
-  if (std::string(std::getenv(kHostsVariable)) == "2") {
+  if (OnTwoHosts()) {
     options.environment.host_id = "host " + std::to_string(rank);
     options.environment.secret = "of both hosts";
+  }
+  if (ByKernel()) {
+    options.environment.registration = "always";
   }
   options.log = [](LogLevel, std::string_view) {};
   return options;
 }
 
-Status Sum(Communicator& communicator, float* data) {
-  std::fill_n(data, kCount, 1.0F);
+Status Sum(Communicator& communicator, float* data,
+           std::size_t count = kCount) {
+  std::fill_n(data, count, 1.0F);
   RINGPIPE_RETURN_IF_ERROR(communicator.AllReduce(
-      data, data, kCount, DataType::kFloat32, ReduceOp::kSum));
-  return std::all_of(data, data + kCount, [](float v) { return v == kRanks; })
+      data, data, count, DataType::kFloat32, ReduceOp::kSum));
+  return std::all_of(data, data + count, [](float v) { return v == kRanks; })
              ? Status()
              : Status(StatusCode::kInternal, "the result is wrong");
 }
 
 // Calls with memory of its own, of the communicator, and registered.
 Status UseAll(Communicator& communicator) {
-  std::vector<float> own(kCount);
-  RINGPIPE_RETURN_IF_ERROR(Sum(communicator, own.data()));
+  std::vector<float> own(ByKernel() ? kLongCount : kCount);
+  RINGPIPE_RETURN_IF_ERROR(Sum(communicator, own.data(), own.size()));
   RINGPIPE_ASSIGN_OR_RETURN(void* const allocated,
                             communicator.Allocate(kCount * sizeof(float)));
   RINGPIPE_RETURN_IF_ERROR(Sum(communicator, static_cast<float*>(allocated)));

@@ -137,10 +137,11 @@ void HostConnection::Attach(RegionPeer peer, std::string_view name) {
   peers_end_ = Sleeper(header, ends_.wake.get());
   lines_.waker().Attach(this->peer(), peers_end_);
   out_ = &header.inbox(rank_);
-  peers_grant_at_ = header.grant_at;
   peers_name_ = name;
   // Only a process that is told from others, and is the right one.
-  reaches_peer_ = (ends_.pidfd || ends_.pid == getpid()) && ReadGrant();
+  reaches_peer_ = ends_.grant_at != 0 &&
+                  (ends_.pidfd || ends_.pid == getpid()) && ReadGrant() == 0 &&
+                  IsPeersGrant();
   out_->reaches_private.store(reaches_peer_ ? 1 : 0, std::memory_order_relaxed);
 }
 
@@ -241,6 +242,9 @@ Result<bool> HostConnection::Send(Instance instance, const Memory& source) {
                   "a message to rank " + std::to_string(peer()) +
                       " lies in memory that the ranks do not share");
   }
+  if (sending_ == 0) {
+    oldest_sending_ = sent_;
+  }
   sends_[At(sent_ + 1)] = {instance, sent_ + 1};
   ++sending_;
   Say(space, address, source.bytes);
@@ -261,28 +265,33 @@ Result<bool> HostConnection::Write(Space space, const Inbox::Target& target,
                   "rank " + std::to_string(peer()) +
                       " wants a message where it has no room for it");
   }
-  if (space == Space::kProcess) {
-    RINGPIPE_RETURN_IF_ERROR(CheckGrant(address, source.bytes));
-  }
   out_->writing.store(1, std::memory_order_seq_cst);
-  const bool ended =
-      peers_end_.header().revoked.load(std::memory_order_seq_cst) != 0;
-  bool written = !ended;
-  if (ended || source.bytes == 0) {
+  Status written;
+  if (peers_end_.header().revoked.load(std::memory_order_seq_cst) != 0) {
+    written = HasEnded();
+  } else if (source.bytes == 0) {
     // Nothing to write.
   } else if (space == Space::kProcess) {
-    written = peers_process_.Write(address, source.data, source.bytes);
+    written = WriteToProcess(address, source);
   } else if (source.bytes >= kStreamingBytes) {
     StreamingCopy(shared, source.data, source.bytes);
   } else {
     std::memcpy(shared, source.data, source.bytes);
   }
   out_->writing.store(0, kPublishes);
-  if (!written) {
-    return ended ? HasEnded() : CannotReach();
-  }
+  RINGPIPE_RETURN_IF_ERROR(written);
   Say(Space::kTarget, 0, source.bytes);
   return true;
+}
+
+Status HostConnection::WriteToProcess(std::uint64_t address,
+                                      const Memory& source) {
+  int error = ReadGrant();
+  if (error == 0) {
+    RINGPIPE_RETURN_IF_ERROR(CheckGrant(address, source.bytes));
+    error = peers_process_.Write(address, source.data, source.bytes);
+  }
+  return error == 0 ? Status::Ok() : CannotReach(error);
 }
 
 void HostConnection::Say(Space space, std::uint64_t address,
@@ -341,14 +350,24 @@ Status HostConnection::HasEnded() const {
                                                  " has ended the communicator");
 }
 
-// Private memory of a process that lives, but not as it was.
-Status HostConnection::CannotReach() const {
+// Private memory which was reached before; `error` is of the kernel's copy.
+Status HostConnection::CannotReach(int error) const {
   RINGPIPE_RETURN_IF_ERROR(CheckWhatWasRead());
-  return {StatusCode::kPeerLost,
-          "the memory of rank " + std::to_string(peer()) + " (pid " +
-              std::to_string(ends_.pid) +
-              ") cannot be read or written any more: it has died, or its user "
-              "has unmapped a buffer that a call uses"};
+  const std::string what = "the memory of rank " + std::to_string(peer()) +
+                           " (pid " + std::to_string(ends_.pid) +
+                           ") cannot be read or written any more: ";
+  if (error == EFAULT) {
+    return {StatusCode::kPeerLost,
+            what + "its user has unmapped a buffer that a call uses"};
+  }
+  if (error == ESRCH) {
+    return {StatusCode::kPeerLost, what + "it has died"};
+  }
+  return ErrnoStatus(StatusCode::kPermissionDenied,
+                     what +
+                         "drop privileges before the communicator is made, "
+                         "or set RINGPIPE_REGISTRATION=never",
+                     error);
 }
 
 void HostConnection::GiveBack(std::uint64_t number) {
@@ -579,31 +598,40 @@ Status HostConnection::TakeFromRegion(Events& events, std::uint64_t number,
   return events.Arrived(expected.instance, target.data, bytes);
 }
 
-bool HostConnection::ReadGrant() {
-  return peers_process_.Read(reinterpret_cast<std::byte*>(&grant_),
-                             peers_grant_at_, sizeof grant_) &&
-         std::string_view(grant_.name.data(), grant_.name.size()) ==
-             peers_name_;
+ProcessMemory::Piece HostConnection::GrantPiece() {
+  return {&grant_, ends_.grant_at, sizeof grant_};
+}
+
+int HostConnection::ReadGrant() { return peers_process_.Read({GrantPiece()}); }
+
+bool HostConnection::IsPeersGrant() const {
+  return std::string_view(grant_.name.data(), grant_.name.size()) ==
+         peers_name_;
 }
 
 // Whether the peer's user gave that memory to the running call: its own word,
-// which no other rank can have written.
-Status HostConnection::CheckGrant(std::uint64_t address, std::uint64_t bytes) {
-  if (!reaches_peer_ || (grant_.call != lines_.call() && !ReadGrant())) {
-    return CannotReach();
+// which no other rank can have written, as it was read a moment ago.
+Status HostConnection::CheckGrant(std::uint64_t address,
+                                  std::uint64_t bytes) const {
+  if (reaches_peer_ && IsPeersGrant() && grant_.call == lines_.call() &&
+      grant_.Covers(address, bytes)) {
+    return Status::Ok();
   }
-  if (grant_.call != lines_.call() || !grant_.Covers(address, bytes)) {
-    return {StatusCode::kInternal,
-            "private memory of rank " + std::to_string(peer()) +
-                " was named that is none of its buffers"};
-  }
-  return Status::Ok();
+  RINGPIPE_RETURN_IF_ERROR(CheckWhatWasRead());
+  return {StatusCode::kInternal, "private memory of rank " +
+                                     std::to_string(peer()) +
+                                     " was named that is none of its buffers"};
 }
 
 // Copied at once; the peer has its memory back.
 Status HostConnection::TakeFromProcess(Events& events, std::uint64_t number,
                                        std::uint64_t address,
                                        std::uint32_t bytes) {
+  if (reaches_peer_ && grant_.call != lines_.call()) {
+    if (const int error = ReadGrant()) {
+      return CannotReach(error);
+    }
+  }
   RINGPIPE_RETURN_IF_ERROR(CheckGrant(address, bytes));
   Expected& expected = expected_[At(number)];
   std::byte* to = expected.target.data;
@@ -617,9 +645,12 @@ Status HostConnection::TakeFromProcess(Events& events, std::uint64_t number,
     }
     to = expected.copy.data();
   }
-  if (!peers_process_.Read(to, address, bytes)) {
-    return CannotReach();
+  // And the grant once more, after it: whether the call still ran.
+  if (const int error =
+          peers_process_.Read({{to, address, bytes}, GrantPiece()})) {
+    return CannotReach(error);
   }
+  RINGPIPE_RETURN_IF_ERROR(CheckGrant(address, bytes));
   RINGPIPE_RETURN_IF_ERROR(CheckWhatWasRead());
   if (expected.target.data != nullptr) {
     Close(number);

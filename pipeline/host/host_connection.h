@@ -148,13 +148,14 @@ class HostConnection final : public Connection {
   const Inbox::Target* PeersTarget() const;
   Result<bool> Write(Space space, const Inbox::Target& target,
                      const Memory& source);
+  Status WriteToProcess(std::uint64_t address, const Memory& source);
   void Say(Space space, std::uint64_t address, std::uint32_t bytes);
   void GiveBack(std::uint64_t number);
   void Released(std::uint64_t number);
   void Close(std::uint64_t number);
   Status CheckWhatWasRead() const;
   Status HasEnded() const;
-  Status CannotReach() const;
+  Status CannotReach(int error) const;
 
   Result<bool> PollCall();
   Result<bool> PollEager(Events& events);
@@ -166,8 +167,10 @@ class HostConnection final : public Connection {
                         std::uint64_t offset, std::uint32_t bytes);
   Status TakeFromProcess(Events& events, std::uint64_t number,
                          std::uint64_t address, std::uint32_t bytes);
-  Status CheckGrant(std::uint64_t address, std::uint64_t bytes);
-  bool ReadGrant();
+  ProcessMemory::Piece GrantPiece();
+  int ReadGrant();
+  bool IsPeersGrant() const;
+  Status CheckGrant(std::uint64_t address, std::uint64_t bytes) const;
   Status WrongLength(std::uint64_t sent, std::uint64_t expected) const;
 
   const int rank_;
@@ -177,7 +180,6 @@ class HostConnection final : public Connection {
   const std::shared_ptr<Region> own_;
   RegionPeer ends_;  // the peer's
   ProcessMemory peers_process_;
-  std::uint64_t peers_grant_at_ = 0;
   std::string peers_name_;
   bool reaches_peer_ = false;  // its private memory
   Grant grant_;                // as last read

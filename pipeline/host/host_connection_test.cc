@@ -491,6 +491,41 @@ TEST_F(HostConnectionTest, PrivateMemoryThatItsOwnerDidNotNameIsNotTouched) {
   EXPECT_NE(a().Slot(1).data[0], std::byte{7});
 }
 
+// What the two tell each other may be a third rank's words.
+TEST_F(HostConnectionTest, PrivateMemoryIsOutOfReachOnceTheCallHasEnded) {
+  std::vector<std::byte> buffer(kBytes, std::byte{7});
+  b().reached = {buffer, buffer};
+  BeginBoth(0);
+  for (const std::uint32_t message : {0U, 1U}) {
+    a().to(1).Expect({0, message}, {});
+    ASSERT_TRUE(b().to(0).CanSend().value());
+    EXPECT_FALSE(
+        b().to(0).Send({0, message}, {buffer.data(), kBytes, nullptr}).value());
+    if (message == 0) {
+      ASSERT_TRUE(a().Poll().value());
+    }
+  }
+  b().to(0).Expect({0, 2}, {buffer.data(), kBytes, nullptr});
+  b().transport->End();
+  EXPECT_EQ(a().Poll().status().code(), StatusCode::kInternal);
+  EXPECT_EQ(a().events.arrived.size(), 1U);
+  ASSERT_TRUE(a().to(1).CanSend().value());
+  EXPECT_EQ(a().to(1).Send({0, 2}, a().Slot(0)).status().code(),
+            StatusCode::kInternal);
+  EXPECT_EQ(buffer[0], std::byte{7});
+}
+
+// Any rank of the host could point to a grant of its own making.
+TEST_F(HostConnectionTest, WhereAGrantLiesIsNotSaidInSharedMemory) {
+  const std::uint64_t at = a().to(1).peers_end().grant_at;
+  ASSERT_NE(at, 0U);
+  const auto* const words =
+      reinterpret_cast<const std::uint64_t*>(&b().header());
+  for (std::size_t i = 0; i < RegionHeader::Bytes(2) / sizeof at; ++i) {
+    EXPECT_NE(words[i], at) << "word " << i;
+  }
+}
+
 // --- The end -----------------------------------------------------------------
 
 TEST_F(HostConnectionTest, AReasonReachesThePeerThroughMemoryAlone) {

@@ -61,7 +61,7 @@ HostTransport::HostTransport(const Options& options,
       waker_(options.size),
       lines_(header_, waker_, options.size) {
   NameOf(address_).copy(grant_.name.data(), grant_.name.size());
-  header_.grant_at = reinterpret_cast<std::uint64_t>(&grant_);
+  exchange_->OfferGrant(reinterpret_cast<std::uint64_t>(&grant_));
   for (int peer = 0; peer < options_.size; ++peer) {
     connections_.push_back(options_.local[peer] && peer != options_.rank
                                ? std::make_unique<HostConnection>(
@@ -124,13 +124,13 @@ std::string HostTransport::DescribeRoute(int peer) const {
 
 void HostTransport::Begin(std::uint64_t sequence,
                           std::span<const std::span<const std::byte>> buffers) {
-  grant_.call = sequence + 1;
   grant_.ranges = {};
   for (std::size_t i = 0; i < std::min(buffers.size(), grant_.ranges.size());
        ++i) {
     grant_.ranges[i] = {reinterpret_cast<std::uint64_t>(buffers[i].data()),
                         buffers[i].size()};
   }
+  grant_.call.store(sequence + 1, std::memory_order_release);
   lines_.Begin(sequence);
 }
 
@@ -211,6 +211,7 @@ void HostTransport::ConsumeEvents() {
 // memory that is not the user's any more.
 bool HostTransport::Flush(Deadline deadline) {
   const bool first = header_.revoked.exchange(1) == 0;
+  grant_.call.store(0, std::memory_order_release);
   std::atomic_thread_fence(std::memory_order_seq_cst);
   bool safe = true;
   for (const auto& connection : connections_) {

@@ -49,6 +49,7 @@ class HostTransport final : public Transport {
   void End() override {
     waker_.Settle();
     overdue_ = false;
+    grant_.call.store(0, std::memory_order_release);
   }
   Result<bool> Poll(Connection::Events& events) override;
   bool found_silence() const override { return false; }

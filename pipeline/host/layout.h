@@ -91,9 +91,10 @@ struct alignas(64) Inbox {
   std::atomic<std::uint32_t> reaches_private;
 };
 
-// Which private memory of a rank's its peers may read and write. It lies in
-// private memory too, where a peer that is allowed to reads it: in the region
-// any rank of the host could write what another one is to believe.
+// Which private memory of a rank's its peers may read and write, as long as a
+// call runs. It lies in private memory too, where a peer that is allowed to
+// reads it: in the region any rank of the host could write what another one is
+// to believe, so that where the grant lies is not said there either.
 struct Grant {
   static constexpr std::size_t kNameBytes = 32;
   struct Range {
@@ -103,7 +104,7 @@ struct Grant {
 
   // A part of the address that it gave its peers: whose process it is.
   std::array<char, kNameBytes> name = {};
-  std::uint64_t call = 0;  // sequence + 1
+  std::atomic<std::uint64_t> call = 0;  // sequence + 1; 0: none runs
   std::array<Range, 2> ranges;
 
   bool Covers(std::uint64_t address, std::uint64_t bytes) const {
@@ -137,8 +138,6 @@ struct alignas(64) RegionHeader {
   std::uint64_t magic;
   std::uint32_t rank;
   std::uint32_t size;
-  // Of its Grant, in its private memory.
-  std::uint64_t grant_at;
   // The call that the owner makes, or has made last: sequence + 1. It has read
   // whatever was said of those before. Written at each call, so not in the line
   // of the first two.

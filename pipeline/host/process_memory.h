@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <span>
 
 namespace ringpipe {
@@ -21,10 +22,18 @@ class ProcessMemory {
 
   bool is_dead() const;
 
-  // Return whether all was copied.
-  bool Read(std::byte* to, std::uint64_t address, std::size_t bytes) const;
-  bool Write(std::uint64_t address, const std::byte* from,
-             std::size_t bytes) const;
+  struct Piece {
+    void* to;
+    std::uint64_t address;
+    std::size_t bytes;
+  };
+
+  // Return 0 where all was copied, else an errno: ESRCH where the process has
+  // died, EFAULT where it has no such memory. Pieces, 2 at
+  // most, are read in order.
+  int Read(std::initializer_list<Piece> pieces) const;
+  int Write(std::uint64_t address, const std::byte* from,
+            std::size_t bytes) const;
 
  private:
   pid_t pid_ = 0;

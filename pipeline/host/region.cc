@@ -1,11 +1,13 @@
 #include "pipeline/host/region.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstring>
 #include <string>
 #include <utility>
 
@@ -52,7 +54,9 @@ Result<std::shared_ptr<Region>> Region::Create(std::size_t header_bytes) {
   }
   header_bytes = RoundUp(header_bytes, kPageBytes);
   FileDescriptor file = CreateSharedFile("ringpipe-host", header_bytes);
-  if (!file || (header_bytes > 0 && !AllocatePages(file, 0, header_bytes))) {
+  // No other rank may add a seal, after which this one could not grow it.
+  if (!file || fcntl(file.get(), F_ADD_SEALS, F_SEAL_SEAL) != 0 ||
+      (header_bytes > 0 && !AllocatePages(file, 0, header_bytes))) {
     return NoMemory(
         "cannot create the memory that this rank shares with "
         "others of its host (memfd)",
@@ -63,11 +67,14 @@ Result<std::shared_ptr<Region>> Region::Create(std::size_t header_bytes) {
 
 Result<std::shared_ptr<Region>> Region::Attach(FileDescriptor file,
                                                std::size_t header_bytes) {
+  errno = 0;
   if (header_bytes > MostGrowthBytes() ||
       !IsSharedFile(file, RoundUp(header_bytes, kPageBytes))) {
-    return Status(StatusCode::kInvalidArgument,
-                  "a peer sent a file that is no shared host memory, or is too "
-                  "short; do all ranks run the same version of ringpipe?");
+    const std::string what =
+        "a peer sent a file that is no shared host memory, or is too short; do "
+        "all ranks run the same version of ringpipe?";
+    return errno == 0 ? Status(StatusCode::kInvalidArgument, what)
+                      : ErrnoStatus(StatusCode::kInvalidArgument, what, errno);
   }
   return Map(Role::kPeer, std::move(file), RoundUp(header_bytes, kPageBytes));
 }
@@ -135,7 +142,17 @@ Result<std::byte*> Region::Allocate(std::size_t bytes) {
     return failed;
   }
   RaiseLimit(*offset + length);
+  ClearTakenBack(*offset, length);
   return data;
+}
+
+// These pages are this process's own: no hole in the file empties them.
+void Region::ClearTakenBack(std::uint64_t offset, std::uint64_t length) {
+  std::lock_guard lock(mutex_);
+  for (auto page = taken_back_.lower_bound(offset);
+       page != taken_back_.end() && *page < offset + length; ++page) {
+    std::memset(mapping_.data() + *page, 0, kPageBytes);
+  }
 }
 
 void Region::Free(std::byte* data, std::size_t bytes) {

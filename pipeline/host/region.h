@@ -104,6 +104,7 @@ class Region {
          SharedMapping mapping, std::size_t header_bytes);
 
   Status TakeBackPage(std::uint64_t offset);
+  void ClearTakenBack(std::uint64_t offset, std::uint64_t length);
   std::byte* AtEnd(std::uint64_t offset, std::uint64_t bytes);
   void RaiseLimit(std::uint64_t bytes);
 

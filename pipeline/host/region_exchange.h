@@ -37,6 +37,11 @@ class RegionExchange {
   RegionExchange(const RegionExchange&) = delete;
   RegionExchange& operator=(const RegionExchange&) = delete;
 
+  // Before Run. Where this rank's Grant lies in its process: the others are
+  // told over the connections whose process they know, so that nobody can say
+  // it of another one. Without: nowhere.
+  void OfferGrant(std::uint64_t at) { traders_.grant_at = at; }
+
   // Printable; for this network namespace.
   std::string Address() const { return address_; }
 

@@ -563,8 +563,9 @@ TEST(RegionExchange, NamesARankThatSendsNoRegion) {
   EXPECT_TRUE(handshake.Receive(rank.Receive()).ok());
   EXPECT_TRUE(handshake.done());
   const FileDescriptor null(open("/dev/null", O_RDWR | O_CLOEXEC));
-  rank.SendFile("ringpipeR1", null.get());
-  EXPECT_EQ(rank.Receive(), "ringpipeR1");
+  const std::string region = "ringpipeR2" + std::string(8, '\0');
+  rank.SendFile(region, null.get());
+  EXPECT_EQ(rank.Receive(), region);
   EXPECT_EQ(rank.files(), 1u);
   host.Join();
   EXPECT_EQ(host.outcome(1).status().code(), StatusCode::kInvalidArgument);

@@ -341,6 +341,17 @@ TEST(Region, WhatIsTakenBackIsOutOfThePeersReach) {
   stop = true;
   counter.join();
   EXPECT_EQ(word.load(), counted);
+  // And it is given out again as any other memory is.
+  region->Free(data, kBytes);
+  ASSERT_EQ(region->Allocate(kBytes).value(), data);
+  EXPECT_TRUE(All(data + kPageBytes, kBytes - kPageBytes, std::byte{0}));
+}
+
+TEST(Region, APeerCannotKeepItsOwnerFromGrowingIt) {
+  const auto region = NewRegion();
+  const FileDescriptor peers = Copy(region->fd());
+  EXPECT_NE(fcntl(peers.get(), F_ADD_SEALS, F_SEAL_GROW), 0);
+  EXPECT_TRUE(region->Allocate(64 * kPageBytes).ok());
 }
 
 }  // namespace

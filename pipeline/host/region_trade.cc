@@ -17,7 +17,7 @@
 namespace ringpipe {
 namespace {
 
-constexpr std::string_view kRegionMessage = "ringpipeR1";
+constexpr std::string_view kRegionMessage = "ringpipeR2";
 constexpr std::size_t kRankBytes = 4;
 constexpr std::size_t kMostMessageBytes =
     kRankBytes + Handshake::kMostMessageBytes;
@@ -31,11 +31,16 @@ bool OutOfDescriptors(int error) {
 
 // Whether to send to it, without waiting, can do no worse than fail. A file
 // might fill up.
-bool IsHarmless(const FileDescriptor& wake) {
+Result<bool> IsHarmless(const FileDescriptor& wake) {
   int type = 0;
   socklen_t bytes = sizeof type;
-  return getsockopt(wake.get(), SOL_SOCKET, SO_TYPE, &type, &bytes) == 0 &&
-         type == SOCK_DGRAM;
+  if (getsockopt(wake.get(), SOL_SOCKET, SO_TYPE, &type, &bytes) == 0) {
+    return type == SOCK_DGRAM;
+  }
+  if (errno == ENOTSOCK || errno == EBADF) {
+    return false;
+  }
+  return ErrnoStatus(StatusCode::kResourceExhausted, "getsockopt", errno);
 }
 
 }  // namespace
@@ -92,6 +97,10 @@ Status RegionTrade::Advance() {
                      proven() ? std::span(files) : std::span<FileDescriptor>());
   if (received.bytes < 0 && errno == EAGAIN) {
     return Status::Ok();
+  }
+  if (received.bytes < 0 && errno != ECONNRESET) {
+    return WithPeer(ErrnoStatus(StatusCode::kResourceExhausted,
+                                "cannot receive its shared memory", errno));
   }
   if (received.bytes <= 0 || !received.whole) {
     state_ = State::kClosed;
@@ -170,7 +179,15 @@ Status RegionTrade::TakeHandshake(std::string_view message) {
 Status RegionTrade::TakeRegion(std::string_view message, Files files) {
   auto& [file, wake] = files;
   const bool wakes = traders_.wake >= 0;
-  if (message != kRegionMessage || !file || (wakes && !IsHarmless(wake))) {
+  const Result<bool> harmless = wakes ? IsHarmless(wake) : true;
+  if (!harmless.ok()) {
+    return WithPeer(harmless.status());
+  }
+  ByteReader reader(
+      message.substr(std::min(kRegionMessage.size(), message.size())));
+  result_.grant_at = reader.U64();
+  if (!message.starts_with(kRegionMessage) || !reader.ok() || !file ||
+      !*harmless) {
     return WithPeer({StatusCode::kMismatch,
                      "it did not send its shared memory; do all ranks run the "
                      "same version of ringpipe?"});
@@ -227,7 +244,10 @@ void RegionTrade::Send(std::string_view message) {
 
 void RegionTrade::SendRegion() {
   const std::array<int, 2> files = {traders_.region->fd(), traders_.wake};
-  if (!SendMessage(socket(), kRegionMessage,
+  ByteWriter writer;
+  writer.Raw(kRegionMessage);
+  writer.U64(traders_.grant_at);
+  if (!SendMessage(socket(), writer.bytes(),
                    {files.data(), traders_.wake >= 0 ? 2u : 1u})) {
     state_ = State::kClosed;
   }

@@ -9,6 +9,7 @@
 //     region, with its descriptors   ->
 //                                    <-    region, with its descriptors
 //
+// With the region goes where the rank's Grant (layout.h) lies in its process.
 // The descriptors are those of the region and, where the ranks trade such, of
 // the socket that wakes its owner.
 //
@@ -44,6 +45,8 @@ struct RegionPeer {
   // Readable once the process is dead. None where it is this process, or where
   // the kernel has none.
   FileDescriptor pidfd;
+  // Where its Grant lies in that process; 0: nowhere.
+  std::uint64_t grant_at = 0;
   // A datagram to it wakes it; none where the ranks trade none. To be sent with
   // MSG_DONTWAIT: a rank that breaks the rules may have sent another socket.
   FileDescriptor wake;
@@ -56,6 +59,7 @@ struct RegionTraders {
   std::shared_ptr<Region> region;
   int wake;                            // -1: the ranks trade none
   std::vector<std::string> addresses;  // by rank; empty: nobody to trade with
+  std::uint64_t grant_at = 0;
 };
 
 // One end of one connection. Never blocks. Not thread-safe.

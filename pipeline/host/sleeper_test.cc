@@ -7,6 +7,7 @@
 #include <array>
 #include <atomic>
 #include <cstddef>
+#include <memory>
 #include <thread>
 
 #include "base/file_descriptor.h"
@@ -59,12 +60,13 @@ TEST(SleeperTest, WhoeverLiesDownWhileAPeerWritesIsWoken) {
   ASSERT_EQ(socketpair(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0, ends.data()), 0);
   const FileDescriptor own(ends[0]);
   const FileDescriptor others(ends[1]);
-  RegionHeader header = {};
+  // AddressSanitizer's stack has no lines of 64 bytes.
+  const auto header = std::make_unique<RegionHeader>();
   alignas(64) std::atomic<int> written = 0;
   Start start;
   std::thread writer([&] {
     Waker waker(2);
-    waker.Attach(1, Sleeper(header, others.get()));
+    waker.Attach(1, Sleeper(*header, others.get()));
     for (int round = 1; round <= kRounds; ++round) {
       start.Wait(round % 16);
       written.store(round, std::memory_order_release);
@@ -75,7 +77,7 @@ TEST(SleeperTest, WhoeverLiesDownWhileAPeerWritesIsWoken) {
   int lost = 0;  // the round in which nobody woke it
   for (int round = 1; round <= kRounds; ++round) {
     start.Wait(round / 16 % 16);
-    if (lost == 0 && !SleepUntil(written, round, header, own.get())) {
+    if (lost == 0 && !SleepUntil(written, round, *header, own.get())) {
       lost = round;
     }
   }

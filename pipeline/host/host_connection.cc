@@ -365,8 +365,8 @@ Status HostConnection::CannotReach(int error) const {
   }
   return ErrnoStatus(StatusCode::kPermissionDenied,
                      what +
-                         "drop privileges before the communicator is made, "
-                         "or set RINGPIPE_REGISTRATION=never",
+                         "the kernel refuses; RINGPIPE_REGISTRATION=never does "
+                         "without it",
                      error);
 }
 

@@ -60,6 +60,11 @@ class Accelerator {
 
   // Lane kCopyIn: slot = user.
   virtual Ticket CopyIn(void* slot, const void* user, std::size_t bytes) = 0;
+  // The same past the caches, where there is such a thing: for a slot that is
+  // read by a core with which they are not shared.
+  virtual Ticket StreamIn(void* slot, const void* user, std::size_t bytes) {
+    return CopyIn(slot, user, bytes);
+  }
 
   // Lane kCopyOut: user = slot.
   virtual Ticket CopyOut(void* user, const void* slot, std::size_t bytes) = 0;

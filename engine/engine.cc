@@ -353,6 +353,7 @@ void Engine::CreatePlanner() {
   job.size = size();
   job.one_host = hosts_.all_in_memory;
   job.ranks_here = hosts_.ranks_here;
+  job.crowded = hosts_.crowded;
   job.subchunk_bytes = environment_.subchunk_bytes;
   job.depth = depth_;
   job.abilities = executor_->abilities();

@@ -15,6 +15,9 @@ namespace {
 constexpr std::size_t kTemporaryRegistrationBytes = 256 * 1024;
 // From here on the kernel may copy private memory faster than slots do.
 constexpr std::size_t kReachedBytes = 4 << 20;
+// From here on slots that are written past the caches may be faster, where
+// nobody claims their lines: where ranks outnumber processors.
+constexpr std::size_t kPastCachesBytes = 64 << 10;
 // The outputs of a host's ranks, from where on caches do not hold them.
 constexpr std::size_t kStreamedBytes = 64 << 20;
 // Sub-chunks of short messages: not so small that posting costs more than the
@@ -77,9 +80,7 @@ Result<const Operation*> Planner::Prepare(const CheckedCall& checked,
   const auto& [call, buffers, accelerator] = checked;
   // Device memory is reached by the accelerator, not by the RDMA device.
   const bool host = accelerator == job_.host;
-  trial_ = host ? TrialOf(checked) : nullptr;
-  by_kernel_ = trial_ != nullptr &&
-               (job_.always_reaches_private || trial_->TakesSecond());
+  way_ = WayOf(checked);
   RINGPIPE_ASSIGN_OR_RETURN(
       const UserBuffer input,
       FindMemory(buffers.input_base, call.send,
@@ -126,6 +127,7 @@ Operation Planner::Describe(const CheckedCall& checked,
   operation.type = call.type;
   operation.op = call.op;
   operation.depth = job_.depth;
+  operation.streams_in = way_ == kPastCaches;
   operation.streams_out = StreamsOut(checked);
   operation.chunking =
       Chunking(checked.buffers.elements, chunks, subchunk_elements);
@@ -175,7 +177,7 @@ std::uint32_t Planner::EagerLimit(const Operation& operation) const {
   return limit;
 }
 
-Trial* Planner::TrialOf(const CheckedCall& checked) {
+std::size_t Planner::WayOf(const CheckedCall& checked) {
   const auto& [call, buffers, accelerator] = checked;
   const std::size_t bytes = buffers.elements * SizeOf(call.type);
   const auto is_shared = [this](const void* begin, std::size_t size) {
@@ -184,18 +186,28 @@ Trial* Planner::TrialOf(const CheckedCall& checked) {
   const auto is_copied = [](const void* begin, std::size_t size) {
     return KernelCopies({static_cast<const std::byte*>(begin), size});
   };
-  if (!job_.reaches_private || bytes < kReachedBytes ||
-      AllBuffers(checked, is_shared) || !AllBuffers(checked, is_copied)) {
-    return nullptr;
+  trial_ = nullptr;
+  if (accelerator != job_.host || job_.region == nullptr ||
+      bytes < (job_.crowded ? kPastCachesBytes : kReachedBytes) ||
+      AllBuffers(checked, is_shared)) {
+    return kBySlots;
   }
+  const bool by_kernel = job_.reaches_private && bytes >= kReachedBytes &&
+                         AllBuffers(checked, is_copied);
+  if (by_kernel && job_.always_reaches_private) {
+    return kByKernel;
+  }
+  const std::size_t ways = by_kernel ? kByKernel + 1 : kPastCaches + 1;
+  const std::tuple key(call.collective, buffers.in_place,
+                       static_cast<int>(std::bit_width(bytes)), ways);
+  trial_ = &trials_.try_emplace(key, ways).first->second;
   trial_bytes_ = bytes;
-  return &trials_[{call.collective, buffers.in_place,
-                   static_cast<int>(std::bit_width(bytes))}];
+  return trial_->Next();
 }
 
 void Planner::Ran(std::chrono::nanoseconds time) {
   if (trial_ != nullptr) {
-    trial_->Took(by_kernel_, time, trial_bytes_);
+    trial_->Took(way_, time, trial_bytes_);
   }
 }
 
@@ -213,7 +225,7 @@ Result<UserBuffer> Planner::FindMemory(std::uintptr_t base, const void* begin,
     return buffer;
   }
   buffer.shared = InRegion(begin, bytes);
-  if (!buffer.shared && by_kernel_ && bytes >= kReachedBytes) {
+  if (!buffer.shared && way_ == kByKernel && bytes >= kReachedBytes) {
     buffer.shared = true;
     buffer.reached = {static_cast<const std::byte*>(begin), bytes};
   }

@@ -69,6 +69,7 @@ class Planner {
     // Whether peers may reach long private memory by the kernel, and have to.
     bool reaches_private = false;
     bool always_reaches_private = false;
+    bool crowded = false;  // a host's ranks have fewer processors
   };
 
   explicit Planner(const Job& job) : job_(job) {}
@@ -90,9 +91,12 @@ class Planner {
   bool RegistersSends(const CheckedCall& checked) const;
   bool StreamsOut(const CheckedCall& checked) const;
   std::uint32_t EagerLimit(const Operation& operation) const;
-  // Of such calls, for which it may pay that peers reach private memory by the
-  // kernel; nullptr for others.
-  Trial* TrialOf(const CheckedCall& checked);
+  // How private memory gets to peers of this host: through slots; through slots
+  // that are written past the caches, for peers that are far from here; or the
+  // kernel copies it.
+  enum PrivateWay : std::size_t { kBySlots, kPastCaches, kByKernel };
+  // And trial_ of such calls, where there are several.
+  std::size_t WayOf(const CheckedCall& checked);
   // Whether it is memory that the ranks share.
   bool InRegion(const void* begin, std::size_t bytes) const;
   // Memory that is to be `written` counts as registered only where that is
@@ -122,12 +126,13 @@ class Planner {
   std::array<Recent, 16> recent_;
   Operation operation_;  // of a call that is not short
 
-  // By collective, in place, and the logarithm of the bytes: slots are the
-  // first way, the kernel the second.
-  std::map<std::tuple<Collective, bool, int>, Trial> trials_;
-  Trial* trial_ = nullptr;  // operation_'s
+  // Of PrivateWay, by collective, in place, the logarithm of the bytes, and how
+  // many ways there are.
+  std::map<std::tuple<Collective, bool, int, std::size_t>, Trial> trials_;
+  // Of operation_.
+  Trial* trial_ = nullptr;
   std::size_t trial_bytes_ = 0;
-  bool by_kernel_ = false;  // its private memory is reached
+  std::size_t way_ = kBySlots;
 };
 
 }  // namespace ringpipe

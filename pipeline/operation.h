@@ -39,6 +39,8 @@ struct Operation {
   ReduceOp op = ReduceOp::kSum;
   Chunking chunking;
   int depth = 1;
+  // Slots are written past the caches.
+  bool streams_in = false;
   // The output is more than the caches hold, and no longer in them.
   bool streams_out = false;
   Deadline deadline = Deadline::Infinite();

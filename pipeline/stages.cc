@@ -73,9 +73,13 @@ Result<bool> CopyInStage::Advance() {
           source = {own.data, own.bytes};
         }
         state_.slot_bytes[slot] = source.bytes;
-        return Started{state_.accelerator().CopyIn(state_.pool->data(slot),
-                                                   source.data, source.bytes),
-                       source.bytes};
+        Accelerator& accelerator = state_.accelerator();
+        std::byte* const target = state_.pool->data(slot);
+        return Started{
+            state_.operation->streams_in
+                ? accelerator.StreamIn(target, source.data, source.bytes)
+                : accelerator.CopyIn(target, source.data, source.bytes),
+            source.bytes};
       },
       [this](Instance instance) {
         Status released = ReleaseReceived(state_, instance);

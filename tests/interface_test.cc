@@ -254,6 +254,30 @@ TEST(PrivateMemoryTest, MayBeSuchThatTheKernelDoesNotCopyIt) {
       });
 }
 
+// More calls than there are ways between the ranks of a host: shared slots,
+// slots that are written past the caches, the kernel's copy.
+TEST(PrivateMemoryTest, EveryWayThatIsTriedGivesTheResult) {
+  ExpectRanks(3, [](Communicator& c) -> Status {
+    for (const std::size_t count : {20'001, 1'100'003}) {
+      std::vector<std::int32_t> send(count);
+      std::vector<std::int32_t> receive(count);
+      for (int call = 0; call < 8; ++call) {
+        for (std::size_t i = 0; i < count; ++i) {
+          send[i] = static_cast<std::int32_t>(i) + call + c.rank();
+        }
+        RINGPIPE_RETURN_IF_ERROR(c.AllReduce(send.data(), receive.data(), count,
+                                             DataType::kInt32, ReduceOp::kSum));
+        std::size_t wrong = 0;
+        for (std::size_t i = 0; i < count; ++i) {
+          wrong += receive[i] != 3 * (static_cast<std::int32_t>(i) + call) + 3;
+        }
+        EXPECT_EQ(wrong, 0U) << count << ", call " << call;
+      }
+    }
+    return Status::Ok();
+  });
+}
+
 TEST(CountersTest, SayWhatEachStageDid) {
   ExpectRanks(3, [](Communicator& c) -> Status {
     constexpr std::size_t kCount = 300'000;

@@ -5,6 +5,7 @@
 
 #include <sched.h>
 #include <signal.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -25,6 +26,14 @@ inline pid_t ForkIntoUserNamespace() {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
   }
   return static_cast<pid_t>(child);
+}
+
+// From now on this process, which is in a user namespace of its own, sees no
+// /proc. False where the kernel refuses that.
+inline bool HideProc() {
+  return unshare(CLONE_NEWNS) == 0 &&
+         mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
+         mount("none", "/proc", "tmpfs", 0, nullptr) == 0;
 }
 
 // Ends a test that cannot be run; in CI it has to be.

@@ -7,19 +7,22 @@
 
 #include <sys/socket.h>
 
+#include <string>
+
 #include "base/status.h"
 
 namespace ringpipe {
 
 // Ok, or kPermissionDenied with the reason, such as "it belongs to another user
 // (uid 1000)". `process` is as the kernel names it (SO_PEERCRED,
-// SCM_CREDENTIALS).
+// SCM_CREDENTIALS); `proc` is where the kernel shows processes.
 //
 // The id alone is not enough: it may be that of a process which was confined to
 // a user namespace of its own, or, where ids are not mapped, anybody's. Nor may
 // a process be believed about its namespace: whatever it shows can be handed
 // on.
-Status CheckLocalProcess(const ucred& process);
+Status CheckLocalProcess(const ucred& process,
+                         const std::string& proc = "/proc");
 
 // The same of who connected to a unix socket, or listens at its other end;
 // `process` is set to who that is.

@@ -56,5 +56,34 @@ TEST(LocalPeerTest, DoesNotTrustWhomItCannotSeeFromAUserNamespaceOfItsOwn) {
   EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 
+TEST(LocalPeerTest, NamesTheFolderInWhichProcessesAreNotShown) {
+  const ucred parent = {getppid(), geteuid(), getegid()};
+  const Status status = CheckLocalProcess(parent, "/nowhere");
+  EXPECT_EQ(status.code(), StatusCode::kPermissionDenied);
+  EXPECT_TRUE(status.message().starts_with("/nowhere is not mounted, "))
+      << status.message();
+}
+
+// What is missing, and not that everybody is in another user namespace.
+TEST(LocalPeerTest, NamesProcWhereItIsNotMounted) {
+  const pid_t child = ForkIntoUserNamespace();
+  if (child == 0) {
+    if (!HideProc()) {
+      _exit(2);
+    }
+    const Status status = CheckLocalProcess({getppid(), geteuid(), getegid()});
+    const bool named = status.code() == StatusCode::kPermissionDenied &&
+                       status.message().starts_with("/proc is not mounted, ");
+    _exit(named ? 0 : 1);
+  }
+  if (child < 0) {
+    return SkipWithoutUserNamespaces();
+  }
+  int status = -1;
+  waitpid(child, &status, 0);
+  ASSERT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+}
+
 }  // namespace
 }  // namespace ringpipe

@@ -1,6 +1,8 @@
 #include "auth/mac.h"
 
 #include <gtest/gtest.h>
+#include <openssl/crypto.h>
+#include <unistd.h>
 
 #include <string>
 
@@ -45,6 +47,19 @@ TEST(MacTest, EqualityLooksAtEveryByteAndTheLength) {
     EXPECT_FALSE(MacsEqual(mac, other));
     byte ^= 1;
   }
+}
+
+// At exit OpenSSL frees its tables where the program has used it before
+// ringpipe, whose threads go on until the process has ended.
+TEST(MacTest, GoesOnWhenOpensslHasFreedItsTables) {
+  EXPECT_EXIT(
+      {
+        const Mac before = ComputeMac("k", {"m"}).value();
+        OPENSSL_cleanup();
+        const Result<Mac> after = ComputeMac("k", {"m"});
+        _exit(after.ok() && after.value() == before ? 0 : 1);
+      },
+      ::testing::ExitedWithCode(0), "");
 }
 
 TEST(MacTest, NoncesDiffer) {

@@ -20,6 +20,7 @@ struct Integer {
   int64_t Environment::*member;
   int64_t least, most;
   int64_t multiple_of = 1;
+  std::optional<int64_t> never = {};  // the value that means "no end"
 };
 
 struct OptionalInteger {
@@ -96,12 +97,13 @@ const std::array kVariables = {
     Variable{"RINGPIPE_JOB_ID", Text{&Environment::job_id}},
     Variable{"RINGPIPE_SECRET", Text{&Environment::secret}},
     Variable{"RINGPIPE_TIMEOUT_MS",
-             Integer{&Environment::timeout_ms, -1, kDayMs}},
+             Integer{&Environment::timeout_ms, 1, kDayMs, 1, -1}},
     Variable{"RINGPIPE_JOIN_TIMEOUT_MS",
              Integer{&Environment::join_timeout_ms, 1, kDayMs}},
     Variable{"RINGPIPE_SUBCHUNK_BYTES",
              Integer{&Environment::subchunk_bytes, 256, 16 << 20, 64}},
     Variable{"RINGPIPE_DEPTH", Integer{&Environment::depth, 1, 64}},
+    Variable{"RINGPIPE_ALGORITHM", Text{&Environment::algorithm}},
     Variable{"RINGPIPE_SLOTS", Integer{&Environment::slots, 0, 1 << 16}},
     Variable{"RINGPIPE_SPIN_US", Integer{&Environment::spin_us, 0, 1'000'000}},
     Variable{"RINGPIPE_SOFT_ADVERSARY",
@@ -111,6 +113,7 @@ const std::array kVariables = {
              Word{&Environment::soft_link_layer, {"ethernet", "infiniband"}}},
     Variable{"RINGPIPE_SOFT_PORTS", Ports{&Environment::soft_first_port,
                                           &Environment::soft_last_port}},
+    Variable{"RINGPIPE_TRACE", Text{&Environment::trace}},
     Variable{"RINGPIPE_LOG_LEVEL", Level{}},
 };
 
@@ -214,11 +217,15 @@ Status AssignOptional(std::string_view name, const OptionalInteger& kind,
 Status AssignInteger(std::string_view name, const Integer& kind,
                      const std::string& text, Environment* out) {
   const std::optional<int64_t> value = ToInteger(text);
-  if (!value || *value < kind.least || *value > kind.most ||
-      *value % kind.multiple_of != 0) {
+  const bool never = value && kind.never == value;
+  if (!never && (!value || *value < kind.least || *value > kind.most ||
+                 *value % kind.multiple_of != 0)) {
     std::string allowed = Range(kind.least, kind.most);
     if (kind.multiple_of != 1) {
       allowed += ", a multiple of " + std::to_string(kind.multiple_of);
+    }
+    if (kind.never) {
+      allowed += ", or " + std::to_string(*kind.never) + " for no deadline";
     }
     return Bad(name, text, allowed);
   }
@@ -318,8 +325,8 @@ Status RejectUnknown() {
     if (!known && !IsOfKubernetesService(name, value)) {
       return {StatusCode::kInvalidArgument,
               std::string(name) +
-                  " is not a variable of ringpipe's; README.md lists them "
-                  "(unset it if it is not meant for ringpipe)"};
+                  " is not a variable of ringpipe's; docs/reference.md lists "
+                  "them (unset it if it is not meant for ringpipe)"};
     }
   }
   return Status::Ok();

@@ -38,11 +38,25 @@ TEST(EnvironmentTest, ValuesAreTaken) {
   EXPECT_EQ(environment->log_level, LogLevel::kDebug);
 }
 
+TEST(EnvironmentTest, ACallMayHaveNoDeadlineButNotOneThatHasPassed) {
+  EXPECT_EQ(
+      Environment::Parse(From({{"RINGPIPE_TIMEOUT_MS", "-1"}}))->timeout_ms,
+      -1);
+  EXPECT_EQ(Environment::Parse(From({{"RINGPIPE_TIMEOUT_MS", "0"}}))
+                .status()
+                .message(),
+            "RINGPIPE_TIMEOUT_MS=0: use a whole number from 1 to 86400000, or "
+            "-1 for no deadline");
+}
+
 TEST(EnvironmentTest, ABadValueIsAnErrorThatSaysWhatIsAllowed) {
   for (const auto& [name, value] : std::multimap<std::string, std::string>{
            {"RINGPIPE_RANK", "-1"},
            {"RINGPIPE_SIZE", "0"},
            {"RINGPIPE_TIMEOUT_MS", "soon"},
+           {"RINGPIPE_TIMEOUT_MS", "0"},
+           {"RINGPIPE_TIMEOUT_MS", "-2"},
+           {"RINGPIPE_JOIN_TIMEOUT_MS", "0"},
            {"RINGPIPE_DEPTH", "4x"},
            {"RINGPIPE_SUBCHUNK_BYTES", "1000"},
            {"RINGPIPE_SPIN_US", "99999999999999999999"},
@@ -209,7 +223,8 @@ TEST(EnvironmentTest, AVariableOfItsOwnIsNeverTakenForAService) {
       const auto environment = Environment::FromProcess();
       EXPECT_TRUE(!environment.ok() || name == "RINGPIPE_HOST_ID" ||
                   name == "RINGPIPE_ROOT" || name == "RINGPIPE_JOB_ID" ||
-                  name == "RINGPIPE_SECRET")
+                  name == "RINGPIPE_SECRET" || name == "RINGPIPE_ALGORITHM" ||
+                  name == "RINGPIPE_TRACE")
           << name;
     }
   }

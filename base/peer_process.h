@@ -14,19 +14,21 @@
 #include <functional>
 #include <utility>
 
-#include "base/file_descriptor.h"
-
 namespace ringpipe {
 
 // Carries plain values between the two processes. A value that does not come
 // within 20 s ends the process.
 class ValuePipe {
  public:
-  explicit ValuePipe(FileDescriptor socket) : socket_(std::move(socket)) {}
+  // Closes it. Children of fork() have it, too.
+  explicit ValuePipe(int socket) : socket_(socket) {}
+  ~ValuePipe() { close(socket_); }
+  ValuePipe(const ValuePipe&) = delete;
+  ValuePipe& operator=(const ValuePipe&) = delete;
 
   template <typename T>
   void Put(const T& value) {
-    if (send(socket_.get(), &value, sizeof value, MSG_NOSIGNAL) !=
+    if (send(socket_, &value, sizeof value, MSG_NOSIGNAL) !=
         static_cast<ssize_t>(sizeof value)) {
       abort();
     }
@@ -35,9 +37,9 @@ class ValuePipe {
   template <typename T>
   T Get() {
     T value;
-    pollfd readable = {socket_.get(), POLLIN, 0};
+    pollfd readable = {socket_, POLLIN, 0};
     if (poll(&readable, 1, 20'000) != 1 ||
-        recv(socket_.get(), &value, sizeof value, 0) !=
+        recv(socket_, &value, sizeof value, 0) !=
             static_cast<ssize_t>(sizeof value)) {
       abort();
     }
@@ -45,7 +47,7 @@ class ValuePipe {
   }
 
  private:
-  FileDescriptor socket_;
+  const int socket_;
 };
 
 class PeerProcess {
@@ -76,23 +78,21 @@ class PeerProcess {
   }
 
  private:
-  using Sockets = std::pair<FileDescriptor, FileDescriptor>;
+  using Sockets = std::pair<int, int>;  // the child has its own, too
 
   static Sockets MakeSockets() {
     int ends[2];
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
       abort();
     }
-    return {FileDescriptor(ends[0]), FileDescriptor(ends[1])};
+    return {ends[0], ends[1]};
   }
 
   PeerProcess(const std::function<bool(ValuePipe&)>& body, Sockets sockets)
-      : pid_(fork()),
-        pipe_(pid_ == 0 ? std::move(sockets.second)
-                        : std::move(sockets.first)) {
+      : pid_(fork()), pipe_(pid_ == 0 ? sockets.second : sockets.first) {
+    close(pid_ == 0 ? sockets.first : sockets.second);
     if (pid_ == 0) {
       prctl(PR_SET_PDEATHSIG, SIGKILL);
-      sockets.first.Close();
       _exit(body(pipe_) ? 0 : 1);
     }
   }

@@ -32,6 +32,26 @@ std::byte* ReserveAligned(std::uint64_t bytes) {
   return aligned;
 }
 
+// What `map` returns, as mmap does, given the place for so much; nullptr:
+// anywhere.
+template <typename F>
+void* MapAligned(std::uint64_t bytes, F map) {
+  if (bytes < kHugePageBytes) {
+    return map(nullptr);
+  }
+  std::byte* const place = ReserveAligned(bytes);
+  if (place == nullptr) {
+    return MAP_FAILED;
+  }
+  void* const base = map(place);
+  if (base == MAP_FAILED) {
+    const int error = errno;
+    munmap(place, bytes);
+    errno = error;
+  }
+  return base;
+}
+
 }  // namespace
 
 std::uint64_t MostGrowthBytes() {
@@ -41,32 +61,40 @@ std::uint64_t MostGrowthBytes() {
   return limited ? kLimitedGrowth : kMostGrowth;
 }
 
+SharedMapping::SharedMapping(void* data, std::uint64_t bytes) {
+  if (data != MAP_FAILED) {
+    madvise(data, bytes, MADV_DONTDUMP);
+    madvise(data, bytes, MADV_DONTFORK);
+    data_ = static_cast<std::byte*>(data);
+    bytes_ = bytes;
+    process_ = getpid();
+  }
+}
+
 SharedMapping::SharedMapping(const FileDescriptor& file, std::uint64_t bytes,
-                             int protection, InChildren in_children)
-    : bytes_(RoundUp(bytes, kPageBytes)) {
-  std::byte* const place =
-      bytes_ >= kHugePageBytes ? ReserveAligned(bytes_) : nullptr;
-  if (bytes_ >= kHugePageBytes && place == nullptr) {
-    return;
-  }
-  void* const base =
-      mmap(place, bytes_, protection,
-           MAP_SHARED | MAP_NORESERVE | (place != nullptr ? MAP_FIXED : 0),
-           file.get(), 0);
-  if (base == MAP_FAILED) {
-    const int error = errno;
-    if (place != nullptr) {
-      munmap(place, bytes_);
-    }
-    errno = error;
-    return;
-  }
-  madvise(base, bytes_, MADV_DONTDUMP);
-  if (in_children == InChildren::kNo) {
-    madvise(base, bytes_, MADV_DONTFORK);
-    only_process_ = getpid();
-  }
-  data_ = static_cast<std::byte*>(base);
+                             int protection)
+    : SharedMapping(MapAligned(RoundUp(bytes, kPageBytes),
+                               [&](void* place) {
+                                 return mmap(
+                                     place, RoundUp(bytes, kPageBytes),
+                                     protection,
+                                     MAP_SHARED | MAP_NORESERVE |
+                                         (place != nullptr ? MAP_FIXED : 0),
+                                     file.get(), 0);
+                               }),
+                    RoundUp(bytes, kPageBytes)) {}
+
+// Of no bytes of a shared mapping mremap makes a second one.
+SharedMapping SharedMapping::Again(std::uint64_t bytes) const {
+  bytes = RoundUp(bytes, kPageBytes);
+  return {MapAligned(bytes,
+                     [&](void* place) {
+                       return mremap(data_, 0, bytes,
+                                     MREMAP_MAYMOVE |
+                                         (place != nullptr ? MREMAP_FIXED : 0),
+                                     place);
+                     }),
+          bytes};
 }
 
 SharedMapping::~SharedMapping() {
@@ -75,8 +103,6 @@ SharedMapping::~SharedMapping() {
   }
 }
 
-bool SharedMapping::IsInThisProcess() const {
-  return only_process_ == 0 || only_process_ == getpid();
-}
+bool SharedMapping::IsInThisProcess() const { return process_ == getpid(); }
 
 }  // namespace ringpipe

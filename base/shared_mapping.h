@@ -17,32 +17,36 @@ namespace ringpipe {
 std::uint64_t MostGrowthBytes();
 
 // A file's beginning, mapped for all who map it, at a multiple of a huge page
-// where it is that long. Not part of core dumps. Unmaps itself. Move-only.
+// where it is that long. Not part of core dumps, nor of children of fork(),
+// where data() is not to be used, and may be an address of something else.
+// Unmaps itself. Move-only.
 class SharedMapping {
  public:
-  // Whether children of fork() have it too. In those who do not, data() is not
-  // to be used, and may be an address of something else.
-  enum class InChildren { kYes, kNo };
-
   SharedMapping() = default;
   // None, with errno, where it cannot be had. `protection` is mmap's.
-  SharedMapping(const FileDescriptor& file, std::uint64_t bytes, int protection,
-                InChildren in_children = InChildren::kYes);
+  SharedMapping(const FileDescriptor& file, std::uint64_t bytes,
+                int protection);
   SharedMapping(SharedMapping&& other) noexcept
       : data_(std::exchange(other.data_, nullptr)),
         bytes_(other.bytes_),
-        only_process_(other.only_process_) {}
+        process_(other.process_) {}
   ~SharedMapping();
+
+  // Another mapping of the same file, without its descriptor; None, with errno,
+  // where it cannot be had.
+  SharedMapping Again(std::uint64_t bytes) const;
 
   std::byte* data() const { return data_; }
   std::uint64_t bytes() const { return bytes_; }
-  // False in a child that does not have it.
+  // False in a child.
   bool IsInThisProcess() const;
 
  private:
+  SharedMapping(void* data, std::uint64_t bytes);
+
   std::byte* data_ = nullptr;
   std::uint64_t bytes_ = 0;
-  pid_t only_process_ = 0;  // 0: children have it too
+  pid_t process_ = 0;  // that has it
 };
 
 }  // namespace ringpipe

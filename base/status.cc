@@ -45,8 +45,8 @@ std::string Status::ToString() const {
 }
 
 const std::string& Status::message() const {
-  static const std::string nothing;
-  return ok() ? nothing : failure_->message;
+  static const auto* const nothing = new std::string;  // outlives all threads
+  return ok() ? *nothing : failure_->message;
 }
 
 Status Status::WithContext(const std::string& context) const {
@@ -84,7 +84,12 @@ Status ErrnoStatus(StatusCode code, const std::string& what, int error) {
   return {code, what + ": " +
                     (description != nullptr ? description : "unknown error") +
                     " (" + (name != nullptr ? name : std::to_string(error)) +
-                    ")" + (number == EMFILE ? "; raise 'ulimit -n'" : "")};
+                    ")" +
+                    (number == EMFILE ? "; raise 'ulimit -n'"
+                     : number == ETOOMANYREFS
+                         ? "; raise 'ulimit -n', or run fewer ranks on this "
+                           "host"
+                         : "")};
 }
 
 }  // namespace ringpipe

@@ -12,7 +12,7 @@ namespace ringpipe {
 // The numbers are part of the C interface (engine/ringpipe.h): append only.
 enum class StatusCode : int {
   kOk = 0,
-  // The caller's arguments or environment are wrong; nothing was started.
+  // An argument of the call, or a variable, is wrong; nothing was started.
   kInvalidArgument = 1,
   // The ranks disagree: different counts, types, roots, versions, devices.
   kMismatch = 2,
@@ -20,29 +20,30 @@ enum class StatusCode : int {
   kTimeout = 3,
   // A peer's process died, or it can no longer be reached.
   kPeerLost = 4,
-  // Somebody called Abort, or the communicator had failed before.
+  // A rank called Abort, or destroyed its communicator during a call.
   kAborted = 5,
   // No such device, address or library on this machine.
   kUnavailable = 6,
-  // A limit was met: memory, memlock, queue entries, file descriptors.
+  // A limit was reached: memory, locked memory, queue entries, descriptors.
   kResourceExhausted = 7,
+  // The system forbids it.
   kPermissionDenied = 8,
   // The RDMA device or accelerator reported an error.
   kDeviceError = 9,
-  // A bug in ringpipe, or memory overwritten by somebody else.
+  // A fault of ringpipe's, or memory that somebody else overwrote.
   kInternal = 10,
-  // The call has failed, for the reason in the message, and the device or a
-  // stopped peer may still write the call's buffers: they must not be used
-  // again nor freed.
+  // The call has failed, for the reason in the message, and a device or a
+  // stopped peer may still write its buffers: they must be neither used again
+  // nor freed.
   kMemoryHeld = 11,
 };
 
 // "timeout" for kTimeout, and so on.
 const char* StatusCodeName(StatusCode code);
 
-// What a call that can fail returns. A value; the message says what failed, on
-// which device or peer, and what the user can do. To make one that is ok, and
-// to look at it, costs next to nothing; no copy allocates.
+// What a call that can fail returns. The message says what failed, on which
+// device or peer, and what the user can do. A Status is a value: copies do not
+// allocate, and a Status that is ok costs next to nothing.
 class [[nodiscard]] Status {
  public:
   Status() = default;  // ok
@@ -75,16 +76,17 @@ class [[nodiscard]] Status {
   std::shared_ptr<const Failure> failure_;  // null: ok
 };
 
-// A Status of `code` whose message is that of errno value `error` (of any sign,
-// and any number): "WHAT: No such device (ENODEV)". Where descriptors have run
-// out it says what to raise.
+// A Status of `code` with the name of the errno value `error` in its message:
+// "WHAT: No such device (ENODEV)". `error` may be negative, or no errno value.
+// If descriptors have run out, or too many are on their way between processes,
+// the message says what to raise.
 Status ErrnoStatus(StatusCode code, const std::string& what, int error);
 
-// kResourceExhausted, made without allocating anything.
+// kResourceExhausted: "out of memory". Allocates nothing.
 Status OutOfMemory();
 
-// Prints `status` to stderr and aborts: what Result does where its value is
-// read though there is none.
+// Prints `status` to stderr and aborts the process. Result calls it if its
+// value is read but there is none.
 [[noreturn]] void AbortOnMissingValue(const Status& status);
 
 // A value, or the Status that says why there is none.
@@ -97,7 +99,7 @@ class [[nodiscard]] Result {
   bool ok() const { return value_.has_value(); }
   const Status& status() const { return status_; }
 
-  // Only where ok(): otherwise the process aborts, with the status on stderr.
+  // Only if ok(); otherwise the process aborts, with the status on stderr.
   T& value() & {
     Require();
     return *value_;

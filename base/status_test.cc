@@ -26,6 +26,14 @@ TEST(ErrnoStatusTest, AnUnknownNumberIsPrinted) {
   EXPECT_EQ(MessageOf(-99'999), "posting: unknown error (-99999)");
 }
 
+TEST(ErrnoStatusTest, SaysWhatToRaiseForDescriptors) {
+  EXPECT_EQ(MessageOf(EMFILE),
+            "posting: Too many open files (EMFILE); raise 'ulimit -n'");
+  EXPECT_EQ(MessageOf(ETOOMANYREFS),
+            "posting: Too many references: cannot splice (ETOOMANYREFS); raise "
+            "'ulimit -n', or run fewer ranks on this host");
+}
+
 TEST(StatusTest, IsOkOrSaysWhatItIs) {
   EXPECT_TRUE(Status().ok());
   EXPECT_EQ(Status().code(), StatusCode::kOk);

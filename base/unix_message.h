@@ -17,7 +17,9 @@ namespace ringpipe {
 inline constexpr std::size_t kMostMessageFiles = 3;
 
 // False, with errno, where the message could not be sent whole: the peer is
-// gone or does not read. `files`: at most kMostMessageFiles.
+// gone or does not read; or, where `files` go with it, ETOOMANYREFS: as many
+// descriptors of this user's are sent and not received as this process may have
+// open, and it is not root's. `files`: at most kMostMessageFiles.
 bool SendMessage(int socket, std::string_view bytes,
                  std::span<const int> files = {});
 

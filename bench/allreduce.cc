@@ -5,11 +5,13 @@
 #include <string>
 #include <vector>
 
-#include "bench/atomic_file.h"
+#include "base/atomic_file.h"
+#include "base/environment.h"
 #include "bench/available_memory.h"
 #include "bench/core_distance.h"
 #include "bench/local_ranks.h"
 #include "bench/options.h"
+#include "bench/rank_limits.h"
 #include "bench/rank_main.h"
 #include "bench/text_output.h"
 #include "engine/communicator.h"
@@ -19,13 +21,19 @@ namespace {
 
 // What can be known to be wrong before any rank is started.
 Status CheckBeforeStart(const Options& options) {
-  if (std::getenv("RINGPIPE_RANK") != nullptr) {
-    return {StatusCode::kInvalidArgument,
-            "RINGPIPE_RANK is set, so that this is one rank of a job, and "
-            "--ranks would start a job; use one of them"};
-  }
+  RINGPIPE_RETURN_IF_ERROR(CheckIsNoRank());
+  RINGPIPE_RETURN_IF_ERROR(RankLimits::Own().Check(options.ranks));
+  RINGPIPE_ASSIGN_OR_RETURN(const Environment environment,
+                            Environment::FromProcess());
   if (const auto available = AvailableMemory()) {
-    RINGPIPE_RETURN_IF_ERROR(CheckMemory(options, options.ranks, *available));
+    RINGPIPE_RETURN_IF_ERROR(
+        CheckMemory(options, options.ranks,
+                    BytesOfRank(options.ranks) +
+                        BytesOfSlots(options, environment, options.ranks),
+                    *available));
+  }
+  if (!options.trace_path.empty()) {
+    RINGPIPE_RETURN_IF_ERROR(CheckWritable(options.trace_path));
   }
   return options.json_path.empty() || options.JsonToStandardOutput()
              ? Status()

@@ -5,6 +5,7 @@ import json
 import os
 import pty
 import re
+import resource
 import select
 import signal
 import struct
@@ -97,6 +98,23 @@ class Results(unittest.TestCase):
             self.check_right(done, 3)
             self.assertRegex(done.stdout.splitlines()[1], "touch seed: 1$")
 
+    def test_the_algorithm_can_be_chosen(self):
+        with tempfile.TemporaryDirectory() as directory:
+            path = os.path.join(directory, "out.json")
+            done = run("--ranks", "3", "-b", "0", "-e", "1M", "-i", "262144",
+                       "-n", "2", "--algorithm", "rabenseifner", "-J", path,
+                       environment={"RINGPIPE_ALGORITHM": "allreduce:ring"})
+            self.check_right(done, 5)
+            with open(path) as file:
+                report = json.load(file)
+        self.assertEqual(report["chunking"]["algorithm"], "rabenseifner")
+
+    def test_a_wrong_algorithm_lists_the_right_ones(self):
+        done = run("--ranks", "2", "-e", "8", "--algorithm", "fastest")
+        self.assertEqual(done.returncode, 1, done.stdout)
+        self.assertIn("fastest", done.stderr)
+        self.assertIn("rabenseifner", done.stderr)
+
     def test_more_ranks_than_cores_are_bound_by_something_or_nothing(self):
         # Calls that are shorter than the barriers between them.
         with tempfile.TemporaryDirectory() as directory:
@@ -138,21 +156,24 @@ class Results(unittest.TestCase):
 
 
 def documented_fields():
-    """The fields in the table of bench/README.md."""
+    """The fields in the list of bench/README.md."""
     path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "README.md")
     with open(path) as file:
         text = file.read()
-    table = text.split("| field of the report |", 1)[1].split("\n\n", 1)[0]
-    cells = [row.split("|")[1] for row in table.splitlines()[2:]]
-    return [name for cell in cells for name in re.findall(r"`([^`]+)`", cell)]
+    section = text.split("\n## The report\n", 1)[1].split("\n## ", 1)[0]
+    # "- `name`, `name`: what they are"
+    heads = re.findall(r"^- ((?:`[^`]+`(?:, )?)+): ", section, re.M)
+    return [name for head in heads for name in re.findall(r"`([^`]+)`", head)]
 
 
 def fields_of(value, name=""):
-    """The names of all fields, in the words of the table."""
+    """The names of all fields, in the words of the list."""
     if isinstance(value, dict) and value:
         # What has names of its own.
         placeholder = {"environment": "NAME", "stages": "STAGE"}.get(name)
         for key, inner in value.items():
+            if name == "sizes[]" and key in ("out_of_place", "in_place"):
+                key = "PLACE"
             key = placeholder or key
             yield from fields_of(inner, f"{name}.{key}" if name else key)
     elif isinstance(value, list) and value and isinstance(value[0], dict):
@@ -274,6 +295,17 @@ class BadInput(unittest.TestCase):
 
     def test_more_memory_than_there_is(self):
         self.check_refused("need .* bytes", "--ranks", "8", "-b", "1T")
+
+    def test_more_ranks_than_fit(self):
+        # Before any is started.
+        few = lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (100, 100))
+        done = run("--ranks", "30", "-b", "8", "-e", "8", preexec_fn=few)
+        self.assertEqual(done.returncode, 1)
+        self.assertEqual(
+            done.stderr,
+            "allreduce: resource exhausted: 30 ranks on this host need 112 "
+            "open files each, and the limit is 100; raise 'ulimit -n', or use "
+            "fewer ranks\n")
 
     def test_json_path_that_cannot_be_written(self):
         self.check_refused("/no/such/directory", "--ranks", "2", "-e", "1K",
@@ -570,6 +602,50 @@ class Failure(unittest.TestCase):
                          pid)
         # The others found out by themselves, and one of them says so.
         self.assertRegex(errors, r"peer lost: .*rank 2")
+
+    def start_one_by_one(self, rank_name, size_name, *arguments):
+        """Ranks that --ranks did not start, told who they are by variables."""
+        root = f"unix:@allreduce-test-{os.getpid()}-{rank_name}-{time.time()}"
+        ranks = []
+        for rank in range(5):
+            process = subprocess.Popen(
+                [PROGRAM, *arguments],
+                env={**ENVIRONMENT, "RINGPIPE_ROOT": root,
+                     rank_name: str(rank), size_name: "5"},
+                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            self.addCleanup(process.wait)
+            self.addCleanup(process.kill)
+            ranks.append(process)
+        return ranks
+
+    def test_a_rank_in_a_shell_of_its_own_says_what_ended_it(self):
+        ranks = self.start_one_by_one("RINGPIPE_RANK", "RINGPIPE_SIZE", "-e",
+                                      "1M", "-n", "10000000")
+        for line in ranks[0].stdout:
+            if "(elements)" in line:
+                break
+        ranks[1].kill()
+        ranks[1].communicate()
+        for rank in (0, 2, 3, 4):
+            _, errors = ranks[rank].communicate(timeout=PATIENCE_S)
+            self.assertEqual(ranks[rank].returncode, 1)
+            self.assertRegex(errors, "^allreduce[^ ]*: peer lost: .*rank 1")
+
+    def test_what_all_ranks_of_a_launcher_know_is_said_once(self):
+        self.check_report_that_cannot_be_written("RINGPIPE_RANK",
+                                                 "RINGPIPE_SIZE", 5)
+        self.check_report_that_cannot_be_written("OMPI_COMM_WORLD_RANK",
+                                                 "OMPI_COMM_WORLD_SIZE", 1)
+
+    def check_report_that_cannot_be_written(self, rank_name, size_name, times):
+        ranks = self.start_one_by_one(rank_name, size_name, "-e", "1K", "-J",
+                                      "/no/such/directory/x.json")
+        said = 0
+        for rank in ranks:
+            _, errors = rank.communicate(timeout=PATIENCE_S)
+            self.assertEqual(rank.returncode, 1)
+            said += errors.count("/no/such/directory")
+        self.assertEqual(said, times)
 
 
 if __name__ == "__main__":

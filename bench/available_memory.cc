@@ -5,6 +5,7 @@
 #include <string>
 
 #include "bench/byte_size.h"
+#include "engine/algorithms.h"
 
 namespace ringpipe {
 
@@ -22,23 +23,49 @@ std::optional<std::uint64_t> AvailableMemory() {
   return std::nullopt;
 }
 
-Status CheckMemory(const Options& options, int ranks, std::uint64_t available) {
-  const auto buffers = 2 * static_cast<std::uint64_t>(ranks);
-  const bool fits = options.max_bytes <= available / buffers;
-  if (fits) {
+std::uint64_t BytesOfRank(int ranks) {
+  // What it maps and opens of each peer; and each peer tells it where all are.
+  const auto peers = static_cast<std::uint64_t>(ranks);
+  return (2 << 20) + (20 << 10) * peers + 64 * peers * peers;
+}
+
+std::uint64_t BytesOfSlots(const Options& options,
+                           const Environment& environment, int ranks) {
+  // Messages are parts of the buffer, one for each rank.
+  constexpr std::uint64_t kShort = 4096;
+  if (options.buffers == BufferKind::kAllocated ||
+      options.max_bytes / ranks <= kShort) {
+    return 0;
+  }
+  const AlgorithmChoice algorithms;  // the engine's
+  const Member self = {.rank = 0, .size = ranks};
+  const int depth =
+      algorithms.DepthFor(static_cast<int>(environment.depth),
+                          environment.subchunk_bytes, self, /*one_host=*/true);
+  const std::int64_t slots =
+      environment.slots > 0 ? environment.slots
+                            : algorithms.Slots(self, depth, /*one_host=*/true);
+  return static_cast<std::uint64_t>(slots * environment.subchunk_bytes);
+}
+
+Status CheckMemory(const Options& options, int ranks, std::uint64_t besides,
+                   std::uint64_t available) {
+  // Sizes are below 2^62 and there are few ranks: as floating point, because
+  // the product may not fit into 64 bits.
+  const double needed = (2 * static_cast<double>(options.max_bytes) +
+                         static_cast<double>(besides)) *
+                        ranks;
+  if (needed <= static_cast<double>(available)) {
     return {};
   }
-  // Sizes are below 2^62 and buffers at most 2^11: as floating point, because
-  // the product may not fit into 64 bits.
-  const double needed =
-      static_cast<double>(options.max_bytes) * static_cast<double>(buffers);
   const std::string amount =
       needed < 0x1p62 ? FormatByteSize(static_cast<std::uint64_t>(needed))
                       : std::to_string(needed);
   return {StatusCode::kResourceExhausted,
           std::to_string(ranks) + " ranks on this host need " + amount +
-              " bytes of memory for two buffers of " +
-              FormatByteSize(options.max_bytes) + " each, and " +
+              " bytes of memory (each two buffers of " +
+              FormatByteSize(options.max_bytes) + ", and " +
+              FormatByteSize(besides) + " besides), and " +
               FormatByteSize(available) +
               " are available; use a smaller -e (--maxbytes) or fewer ranks"};
 }

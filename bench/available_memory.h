@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "base/environment.h"
 #include "base/status.h"
 #include "bench/options.h"
 
@@ -15,10 +16,21 @@ namespace ringpipe {
 // /proc/meminfo); nullopt where the system does not say.
 std::optional<std::uint64_t> AvailableMemory();
 
+// What each of `ranks` ranks, all of one host, takes without its buffers and
+// slots, once they are connected: a little more than was measured with 8 to
+// 256 ranks.
+std::uint64_t BytesOfRank(int ranks);
+
+// What the slots of each of them take, by the longest message of `options`. 0
+// where the buffers need none.
+std::uint64_t BytesOfSlots(const Options& options,
+                           const Environment& environment, int ranks);
+
 // kResourceExhausted, with both figures and what to do, where the buffers of
-// `ranks` ranks on one host (two each, of options.max_bytes) are more than
-// `available` bytes.
-Status CheckMemory(const Options& options, int ranks, std::uint64_t available);
+// `ranks` ranks on one host (two each, of options.max_bytes) and what each
+// takes `besides` are more than `available` bytes.
+Status CheckMemory(const Options& options, int ranks, std::uint64_t besides,
+                   std::uint64_t available);
 
 }  // namespace ringpipe
 

@@ -13,12 +13,38 @@ TEST(AvailableMemory, IsKnownHere) {
 TEST(AvailableMemory, TwoBuffersOfEachRankMustFit) {
   Options options;
   options.max_bytes = 1 << 20;
-  EXPECT_TRUE(CheckMemory(options, 8, 16 << 20).ok());
-  const Status status = CheckMemory(options, 8, (16 << 20) - 1);
+  EXPECT_TRUE(CheckMemory(options, 8, 0, 16 << 20).ok());
+  const Status status = CheckMemory(options, 8, 0, (16 << 20) - 1);
   EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
   EXPECT_NE(status.message().find("16M bytes"), std::string::npos);
   options.max_bytes = std::uint64_t{1} << 61;
-  EXPECT_FALSE(CheckMemory(options, 1024, std::uint64_t{1} << 40).ok());
+  EXPECT_FALSE(CheckMemory(options, 1024, 0, std::uint64_t{1} << 40).ok());
+}
+
+TEST(AvailableMemory, WhatEachRankTakesBesidesMustFitToo) {
+  Options options;
+  options.max_bytes = 8;
+  EXPECT_TRUE(CheckMemory(options, 64, BytesOfRank(64), 1 << 30).ok());
+  const Status status =
+      CheckMemory(options, 1000, BytesOfRank(1000), std::uint64_t{24} << 30);
+  EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
+  EXPECT_NE(status.message().find("fewer ranks"), std::string::npos);
+}
+
+TEST(AvailableMemory, LongMessagesNeedSlots) {
+  Environment environment;
+  Options options;
+  options.max_bytes = 64 * 4096;
+  EXPECT_EQ(BytesOfSlots(options, environment, 64), 0U);
+  options.max_bytes *= 2;
+  const std::uint64_t slots = BytesOfSlots(options, environment, 64);
+  EXPECT_GT(slots, 30U << 20);
+  EXPECT_LE(slots, 33U << 20);
+  environment.slots = 256;
+  environment.subchunk_bytes = 64 << 10;
+  EXPECT_EQ(BytesOfSlots(options, environment, 64), 16U << 20);
+  options.buffers = BufferKind::kAllocated;
+  EXPECT_EQ(BytesOfSlots(options, environment, 64), 0U);
 }
 
 }  // namespace

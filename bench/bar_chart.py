@@ -1,111 +1,152 @@
-"""Grouped bars with error bars, as SVG: one group a size, one bar a library (as
-in figure 6 of Preferred Networks' "Technologies behind Distributed Deep
-Learning: AllReduce", 2018)."""
+"""Horizontal bars in groups, each with an interval, as SVG. It can be read on a
+light and on a dark page, and without colours: each bar has its name and its
+figure beside it, and each series has a hatch. No scripts, and no fonts but the
+reader's."""
 
 import collections
-from xml.sax.saxutils import escape, quoteattr
+import math
+import textwrap
+from xml.sax.saxutils import escape
 
-# `series`: what the legend says; `low` and `high`: the ends of the error bar;
-# `note`: shown where the pointer is.
-Bar = collections.namedtuple("Bar", "series value low high note")
-Group = collections.namedtuple("Group", "label sublabel bars")
-Panel = collections.namedtuple("Panel", "title groups")
+# `label` is left of the bar and `figure` right of it; `low` and `high` are the
+# ends of the interval; `hatch` is one of HATCHES; `note` is shown where the
+# pointer is.
+Bar = collections.namedtuple("Bar", "label value low high figure hatch note")
+Group = collections.namedtuple("Group", "label bars")
+# `heading` and `notes`: lines above and below, wrapped where they are too long.
+Chart = collections.namedtuple("Chart", "title heading groups axis notes")
 
-BLUES = ["#0b5fa5", "#3f9be0", "#9fd0f5", "#0a3a66"]
-COLOURS = ["#c44e52", "#dd8452", "#55a868", "#937860", "#8172b3", "#999999"]
-BAR, GAP, LEFT, PLOT, TOP, BETWEEN = 20, 28, 50, 170, 88, 62
-# Higher bars are cut here, and say how high they are.
-MOST = 4.0
+WIDTH, LEFT, RIGHT, MARGIN = 800, 204, 96, 12
+BAR, PITCH, GROUP, LINE = 16, 23, 34, 19
+LETTERS_OF_A_LINE = 104
+MOST_TICKS = 8
+# What is in a tile of 8 x 8 pixels, and whether it is in the colour that stands
+# out. "": filled.
+HATCHES = {
+    "filled": ("", True),
+    "rising": ("M-2 2L2 -2M0 8L8 0M6 10L10 6", True),
+    "falling": ("M-2 6L2 10M0 0L8 8M6 -2L10 2", False),
+    "crossed": ("M-2 2L2 -2M0 8L8 0M6 10L10 6M-2 6L2 10M0 0L8 8M6 -2L10 2",
+                False),
+    "upright": ("M2 0V8M6 0V8", False),
+    "dotted": ("M1 2h2M5 6h2", False),
+    "level": ("M0 2H8M0 6H8", False),
+}
+# The edge around letters and intervals is not seen on a page of the expected
+# shade; on another one it keeps them readable.
+STYLE = """
+text { font-family: sans-serif; font-size: 14px; paint-order: stroke; stroke-width: 3px; stroke-linejoin: round }
+text { fill: #1f2328; stroke: #ffffff }
+.title { font-size: 18px; font-weight: bold }
+.group { font-weight: bold }
+.small { font-size: 13px }
+.end { text-anchor: end }
+.middle { text-anchor: middle }
+.grid { stroke: #1f2328; stroke-opacity: 0.25 }
+.bar, .tile { stroke-width: 1.5 }
+.own { stroke: #0a53be }
+.own-fill { fill: #0a53be }
+.other { stroke: #6b5f54 }
+.interval, .ends { stroke: #1f2328; stroke-width: 2; fill: none }
+.around { stroke: #ffffff; stroke-width: 4; fill: none }
+@media (prefers-color-scheme: dark) {
+text { fill: #e6edf3; stroke: #0d1117 }
+.grid { stroke: #e6edf3 }
+.own { stroke: #79b0ff }
+.own-fill { fill: #79b0ff }
+.other { stroke: #c4b8ac }
+.interval, .ends { stroke: #e6edf3 }
+.around { stroke: #0d1117 }
+}
+"""
 
 
-def draw(title, subtitle, panels, own):
-    """The whole SVG. Heights begin at 0; 1 has a line of its own. The series
-    that `own` is the beginning of are blue, and no other is."""
-    series = list(dict.fromkeys(
-        bar.series for panel in panels for group in panel.groups
-        for bar in group.bars))
-    ours = [name for name in series if name.startswith(own)]
-    others = [name for name in series if name not in ours]
-    colours = {name: palette[i % len(palette)]
-               for names, palette in ((ours, BLUES), (others, COLOURS))
-               for i, name in enumerate(names)}
-    width = max([560] + [LEFT + GAP + sum(_group_width(group) for group
-                                          in panel.groups)
-                         for panel in panels])
-    height = TOP + len(panels) * (PLOT + BETWEEN)
-    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" '
-             f'height="{height}" viewBox="0 0 {width} {height}" '
-             'font-family="sans-serif" font-size="11">',
-             f'<rect width="{width}" height="{height}" fill="white"/>',
-             _text(10, 20, title, size=15), _text(10, 36, subtitle)]
-    parts += _legend(series, colours, width)
-    for number, panel in enumerate(panels):
-        parts += _panel(panel, colours, TOP + number * (PLOT + BETWEEN), width)
+def draw(chart):
+    """The whole SVG. A bar's width is its value; all groups have one scale,
+    which begins at 0."""
+    heading = _wrap(chart.heading)
+    notes = _wrap(chart.notes)
+    top = MARGIN + 24 + LINE * len(heading)
+    plot = sum(GROUP + PITCH * len(group.bars) for group in chart.groups)
+    below = top + plot + 10
+    height = below + 46 + LINE * len(notes)
+    most = max(max(bar.value, bar.high) for group in chart.groups
+               for bar in group.bars)
+    scale = (WIDTH - LEFT - RIGHT) / most
+    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" '
+             f'height="{height}" viewBox="0 0 {WIDTH} {height}" role="img">',
+             f"<title>{escape(chart.title)}</title>",
+             f"<style>{STYLE}</style>", _hatches(),
+             _text(MARGIN, MARGIN + 14, chart.title, "title")]
+    parts += _lines(heading, MARGIN + 36)
+    parts += _axis(chart.axis, most, scale, top, below)
+    for group in chart.groups:
+        parts.append(_text(MARGIN, top + 24, group.label, "group"))
+        top += GROUP
+        for bar in group.bars:
+            parts += _bar(bar, scale, top + PITCH / 2)
+            top += PITCH
+    parts += _lines(notes, below + 56)
     return "\n".join(parts) + "\n</svg>\n"
 
 
-def _group_width(group):
-    return BAR * len(group.bars) + GAP
+def _wrap(texts):
+    return [line for text in texts
+            for line in textwrap.wrap(text, LETTERS_OF_A_LINE)]
 
 
-def _text(x, y, text, size=11, anchor="start"):
-    return (f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size}" '
-            f'text-anchor="{anchor}">{escape(text)}</text>')
+def _lines(lines, top):
+    return [_text(MARGIN, top + LINE * number, line, "small")
+            for number, line in enumerate(lines)]
 
 
-def _legend(series, colours, width):
-    parts, x, y = [], 10, 50
-    for name in series:
-        if x + 24 + 7 * len(name) > width:
-            x, y = 10, y + 15
-        parts += [f'<rect x="{x}" y="{y - 9}" width="10" height="10" '
-                  f'fill="{colours[name]}"/>', _text(x + 14, y, name)]
-        x += 28 + 7 * len(name)
-    return parts
+def _text(x, y, text, classes):
+    return f'<text class="{classes}" x="{x:.1f}" y="{y:.1f}">{escape(text)}</text>'
 
 
-def _panel(panel, colours, top, width):
-    most = min(MOST, max([1.2] + [bar.high for group in panel.groups
-                                  for bar in group.bars]))
-    base = top + PLOT
-
-    def height(value):
-        return (PLOT - 20) * min(value, most) / most
-
-    parts = [_text(10, top + 8, panel.title, size=13)]
-    step = 0.25 if most <= 1.5 else 0.5
-    for tick in range(int(most / step) + 1):
-        y = base - height(tick * step)
-        strong = tick * step == 1
-        parts += [f'<line x1="{LEFT}" y1="{y:.1f}" x2="{width - 10}" '
-                  f'y2="{y:.1f}" stroke="{"#444" if strong else "#ddd"}"/>',
-                  _text(LEFT - 6, y + 4, f"{tick * step:g}", anchor="end")]
-    x = LEFT + GAP / 2
-    for group in panel.groups:
-        middle = x + BAR * len(group.bars) / 2
-        parts += [_text(middle, base + 15, group.label, anchor="middle"),
-                  _text(middle, base + 28, group.sublabel, size=9,
-                        anchor="middle")]
-        for bar in group.bars:
-            parts += _bar(bar, colours[bar.series], x, base, height, most)
-            x += BAR
-        x += GAP
-    return parts
+def _hatches():
+    parts = ["<defs>"]
+    for name, (path, own) in HATCHES.items():
+        if path:
+            parts.append(
+                f'<pattern id="{name}" width="8" height="8" '
+                f'patternUnits="userSpaceOnUse"><path class="tile '
+                f'{"own" if own else "other"}" fill="none" d="{path}"/>'
+                "</pattern>")
+    return "\n".join(parts + ["</defs>"])
 
 
-def _bar(bar, colour, x, base, height, most):
-    top = base - height(bar.value)
-    parts = [f'<rect class="bar" x="{x + 1:.1f}" y="{top:.1f}" '
-             f'width="{BAR - 2}" height="{height(bar.value):.1f}" '
-             f'fill={quoteattr(colour)}><title>{escape(bar.note)}</title>'
-             '</rect>']
-    low, high = base - height(bar.low), base - height(bar.high)
-    middle = x + BAR / 2
-    parts.append(
-        f'<path class="error" stroke="black" fill="none" d="M{middle:.1f} '
-        f'{low:.1f}V{high:.1f}M{middle - 3:.1f} {low:.1f}h6'
-        f'M{middle - 3:.1f} {high:.1f}h6"/>')
-    if bar.value > most:
-        number = f"{bar.value:.1f}" if bar.value < 10 else f"{bar.value:.0f}"
-        parts.append(_text(middle, top - 3, number, size=9, anchor="middle"))
-    return parts
+def tick_step(most):
+    """The smallest of 1, 2 and 5 times a power of ten that gives few ticks."""
+    power = 10.0 ** math.floor(math.log10(most / MOST_TICKS))
+    return next(factor * power for factor in (1, 2, 5, 10)
+                if factor * power * MOST_TICKS >= most)
+
+
+def _axis(text, most, scale, top, below):
+    step = tick_step(most)
+    parts = []
+    for number in range(math.floor(most / step) + 1):
+        x = LEFT + number * step * scale
+        parts += [f'<path class="grid" d="M{x:.1f} {top + 8:.1f}V{below}"/>',
+                  _text(x, below + 16, f"{number * step:g}", "small middle")]
+    return parts + [_text((LEFT + WIDTH - RIGHT) / 2, below + 34, text,
+                          "small middle")]
+
+
+def _bar(bar, scale, middle):
+    low, high = LEFT + bar.low * scale, LEFT + bar.high * scale
+    end = LEFT + bar.value * scale
+    path, own = HATCHES[bar.hatch]
+    shade = "own" if own else "other"
+    fill = f'fill="url(#{bar.hatch})"' if path else ""
+    line = f'x1="{low:.2f}" x2="{high:.2f}" y1="{middle:.1f}" y2="{middle:.1f}"'
+    ends = "".join(f"M{x:.2f} {middle - 5:.1f}v10" for x in (low, high))
+    return [
+        _text(LEFT - 8, middle + 5, bar.label, "end"),
+        f'<rect class="bar {shade}{"" if path else " own-fill"}" {fill} '
+        f'x="{LEFT}" y="{middle - BAR / 2:.1f}" width="{end - LEFT:.2f}" '
+        f'height="{BAR}"><title>{escape(bar.note)}</title></rect>',
+        f'<line class="around" {line}/><path class="around" d="{ends}"/>',
+        f'<line class="interval" {line}/><path class="ends" d="{ends}"/>',
+        _text(max(end, high) + 8, middle + 5, bar.figure, "figure")]

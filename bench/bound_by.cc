@@ -120,8 +120,9 @@ std::string Advice(const std::string& stage, bool registered) {
     return "register the buffers once (-R 1 or -R 2), or never "
            "(RINGPIPE_REGISTRATION=never)";
   }
-  return "what the device costs the processor: larger sub-chunks "
-         "(RINGPIPE_SUBCHUNK_BYTES) are fewer messages, faster cores help too";
+  return "this is the work that the device leaves to the processor: larger "
+         "sub-chunks (RINGPIPE_SUBCHUNK_BYTES) make fewer messages, and faster "
+         "cores help";
 }
 
 std::optional<std::string> BusyStage(

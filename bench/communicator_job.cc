@@ -6,18 +6,13 @@
 
 #include <cstdlib>
 
+#include "base/host_name.h"
 #include "nlohmann/json.hpp"
 
 namespace ringpipe {
 namespace {
 
 using Json = nlohmann::json;
-
-std::string HostName() {
-  char name[256] = "unknown";
-  gethostname(name, sizeof name - 1);
-  return name;
-}
 
 std::string Dump(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);

@@ -87,20 +87,21 @@ class ComparePeersTest(unittest.TestCase):
                 self.assertIn(f"  {name}\n", text)
                 self.assertIn("touch", document["contenders"][name]["command"])
 
-    def test_a_chart_of_each_placement_also_of_a_saved_file(self):
+    def test_a_picture_also_of_a_saved_file(self):
         with tempfile.TemporaryDirectory() as folder:
-            saved, chart = (pathlib.Path(folder) / name
-                            for name in ("a.json", "b.svg"))
+            saved, first, second = (pathlib.Path(folder) / name for name in
+                                    ("new/a.json", "new/b.svg", "c.svg"))
             text = self._run("--ranks", "2", "--size", "8", "--peer", ANY[0],
-                             "--json", saved)
-            again = self._run("--report", saved, "--svg", chart)
+                             "--json", saved, "--svg", first)
+            again = self._run("--report", saved, "--svg", second)
             self.assertTrue(again.endswith("\n"))
             self.assertIn(again, text)
-            charts = list(pathlib.Path(folder).glob("b-*.svg"))
-            placements = text.count("# placement of the cores: ")
-            self.assertIn(len(charts), (placements, placements - 1))
-            for chart in charts:
-                xml.etree.ElementTree.parse(chart)
+            self.assertEqual(first.read_text(), second.read_text())
+            bars = [one for one in xml.etree.ElementTree.parse(first).iter()
+                    if "bar" in one.get("class", "").split()]
+            # Private memory and that of Allocate beside the peer. In a sample
+            # during which the cores moved one may be lost.
+            self.assertIn(len(bars), (1, 2, 3))
 
     def test_a_peer_that_was_asked_for_and_is_missing_is_an_error(self):
         done = subprocess.run(

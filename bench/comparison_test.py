@@ -13,12 +13,10 @@ import time
 import types
 import unittest
 import unittest.mock
-import xml.etree.ElementTree
 
 BENCH = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(BENCH))
 # pylint: disable=wrong-import-position
-import bar_chart
 import comparison
 import peer_report
 import peer_settings
@@ -119,6 +117,12 @@ class PlacementTest(unittest.TestCase):
             with unittest.mock.patch("os.sched_getaffinity",
                                      return_value={0, 1}):
                 self.assertEqual(comparison.Placement(program).now(), "far")
+                # Other work keeps the cores too busy for some seconds.
+                program.write_text(
+                    "#!/bin/sh\necho core_placement: unavailable: cores 0 and 1 "
+                    "are too busy with other work >&2\nexit 1\n")
+                self.assertEqual(comparison.Placement(program).now(),
+                                 "not recorded")
                 gone = comparison.Placement(program.with_name("gone"))
                 self.assertEqual(gone.now(), "not recorded")
                 self.assertIn("bazel build", gone.why_unknown)
@@ -173,6 +177,14 @@ class PeerSettingsTest(unittest.TestCase):
                                         "no peer"):
                 setting(name)
 
+    def test_with_more_ranks_than_cores_mpich_is_left_out_with_a_reason(self):
+        self.assertIn("mpich", peer_settings.default_names(2, 8, cores=2))
+        self.assertEqual(peer_settings.left_out_by_default(2, cores=2), {})
+        self.assertNotIn("mpich", peer_settings.default_names(4, 8, cores=2))
+        (name, why), = peer_settings.left_out_by_default(4, cores=2).items()
+        self.assertEqual(name, "mpich with 4 ranks")
+        self.assertIn("more ranks than cores", why)
+
     def test_defaults_are_peers_and_have_every_library(self):
         for ranks in (2, 8):
             for size in (8, 1 << 10, 1 << 16, 1 << 20, 1 << 24, 1 << 28):
@@ -183,7 +195,7 @@ class PeerSettingsTest(unittest.TestCase):
                     setting(name)
                 self.assertIn("openmpi", names)
                 self.assertTrue({"Open MPI", "Open MPI over UCX",
-                                 "ring over MPI", "gloo (TCP)"} <=
+                                 "plain ring over MPI", "gloo (TCP)"} <=
                                 set(map(peer_settings.library_of, names)))
 
 
@@ -293,7 +305,7 @@ class PeerReportTest(unittest.TestCase):
         self.assertIn("# left out: mpich: no mpirun.mpich\n", text)
         self.assertIn("# failed: openmpi, 2 ranks, 65536 bytes: why\n", text)
 
-    def test_a_saved_document_gives_the_same_report_and_chart(self):
+    def test_a_saved_document_gives_the_same_report(self):
         document = document_of(usual_case(8), usual_case(1 << 20))
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder) / "a.json"
@@ -301,53 +313,8 @@ class PeerReportTest(unittest.TestCase):
             again = json.loads(path.read_text())
             self.assertEqual(os.listdir(folder), ["a.json"])
         self.assertEqual(again, document)
-        for function in (peer_report.format_report, peer_report.format_peers,
-                         lambda one: peer_report.draw_placement(one, "far")):
+        for function in (peer_report.format_report, peer_report.format_peers):
             self.assertEqual(function(again), function(document))
-
-
-class ChartTest(unittest.TestCase):
-    SVG = "{http://www.w3.org/2000/svg}"
-
-    def _bars(self, text, name):
-        return [element for element in xml.etree.ElementTree.fromstring(
-                    text.encode()).iter() if element.get("class") == name]
-
-    def test_one_bar_a_library_one_group_a_size_one_panel_a_place(self):
-        text = peer_report.draw_placement(
-            document_of(usual_case(8), usual_case(1 << 20)), "far")
-        # Two kinds of buffers, Open MPI at its best setting, gloo; no floor.
-        self.assertEqual(len(self._bars(text, "bar")), 2 * 2 * 4)
-        self.assertEqual(len(self._bars(text, "error")), 2 * 2 * 4)
-        notes = [bar.find(f"{self.SVG}title").text
-                 for bar in self._bars(text, "bar")]
-        self.assertIn("openmpi: 25.0 us, 6 rounds", notes)
-        self.assertFalse([note for note in notes if "floor" in note])
-        # The best peer's is 1 high, whatever time that is.
-        heights = {note.split(":")[0]: float(bar.get("height"))
-                   for note, bar in zip(notes, self._bars(text, "bar"))}
-        self.assertAlmostEqual(heights["ringpipe private"],
-                               heights["openmpi"] / 2, delta=0.1)
-        self.assertAlmostEqual(heights["gloo-ring"], heights["openmpi"] * 1.5,
-                               delta=0.1)
-
-    def test_a_bar_is_as_high_as_its_value_and_names_are_escaped(self):
-        bars = [bar_chart.Bar('<a> & "b"', 1.0, 0.5, 1.5, "<&>"),
-                bar_chart.Bar("c", 2.0, 2.0, 2.0, ""),
-                bar_chart.Bar("d", 99.0, 98.0, 100.0, "")]
-        text = bar_chart.draw("<t>", "&", [bar_chart.Panel("p", [
-            bar_chart.Group("8 B", "", bars)])], "c")
-        one, two, many = (float(bar.get("height"))
-                          for bar in self._bars(text, "bar"))
-        self.assertAlmostEqual(two, 2 * one, delta=0.2)
-        # Cut, and says how high it is.
-        self.assertAlmostEqual(many, bar_chart.MOST * one, delta=0.4)
-        self.assertIn(">99</text>", text)
-
-    def test_a_placement_that_only_ringpipe_has_is_an_empty_chart(self):
-        case = case_of([[sample("ringpipe private", 1)]])
-        text = peer_report.draw_placement(document_of(case), "far")
-        self.assertEqual(self._bars(text, "bar"), [])
 
 
 class StandIn:
@@ -362,6 +329,26 @@ class StandIn:
         if contender in self.failing:
             raise comparison.Failure("planted")
         return {place: [1, 2, 3] for place in comparison.PLACES}
+
+
+class WarmUpTest(unittest.TestCase):
+
+    def test_each_contender_warms_up_with_one_call(self):
+        with tempfile.TemporaryDirectory() as folder:
+            programs = compare_peers.Programs(pathlib.Path(folder), touch=False)
+            for name in ("allreduce", "floor", "mpi_allreduce",
+                         "gloo_allreduce"):
+                (programs.folder / name).touch()
+            for contender in ("floor private", "openmpi", "ring", "gloo-ring"):
+                command, _ = programs.command(contender, 2, 64, 9)
+                self.assertRegex(" ".join(map(str, command)), r" 64 1 9( |$)")
+            report = dict.fromkeys(comparison.PLACES, {"slowest_us": [1]})
+            with unittest.mock.patch.object(
+                    compare_peers, "run_ringpipe",
+                    return_value=report) as run_ringpipe:
+                programs.measure("ringpipe private", 2, 64, 9)
+            options = run_ringpipe.call_args[0][1]
+            self.assertEqual(options[options.index("-w") + 1], 1)
 
 
 class Placements:

@@ -101,7 +101,7 @@ Result<double> CacheLineRoundTripNs(int core, int other) {
     if (std::find(usable.begin(), usable.end(), one) == usable.end()) {
       return Status(StatusCode::kInvalidArgument,
                     "core " + std::to_string(one) +
-                        " is none that this process may run on");
+                        " does not exist, or this process may not run on it");
     }
   }
   // Not on the stack, whose alignment AddressSanitizer's does not keep.

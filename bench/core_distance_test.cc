@@ -42,7 +42,7 @@ TEST(CoreDistance, ACoreThatIsNotThereIsAnError) {
   const auto round_trip = CacheLineRoundTripNs(UsableCores()[0], 1023);
   ASSERT_FALSE(round_trip.ok());
   EXPECT_EQ(round_trip.status().message(),
-            "core 1023 is none that this process may run on");
+            "core 1023 does not exist, or this process may not run on it");
 }
 
 }  // namespace

@@ -28,9 +28,10 @@ Result<std::vector<int>> ParseCores(int argc, char** argv) {
     cores.resize(cores.size() < 2 ? 0 : 2);
   }
   if (cores.size() != 2) {
-    return Status(StatusCode::kInvalidArgument,
-                  "name two cores, or none where this process may run on at "
-                  "least two: core_placement 0 1");
+    return Status(
+        StatusCode::kInvalidArgument,
+        "name two cores, such as core_placement 0 1; or name none, if "
+        "this process may run on at least two");
   }
   return cores;
 }

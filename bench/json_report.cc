@@ -36,6 +36,7 @@ Json Parameters(const Options& options) {
       {"huge_pages", options.huge_pages},
       {"touch", options.touch},
       {"pin", options.pin},
+      {"algorithm", options.algorithm},
       {"seed", options.seed},
   };
 }

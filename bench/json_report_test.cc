@@ -34,6 +34,7 @@ TEST(JsonReport, HoldsParametersFactsSamplesAndSummary) {
   Options options;
   options.iterations = 2;
   options.touch = true;
+  options.algorithm = "rabenseifner";
   Report report;
   report.facts.version = "1.2.3";
   report.facts.places = {{"h\xff", 5, "soft0"}};
@@ -51,6 +52,7 @@ TEST(JsonReport, HoldsParametersFactsSamplesAndSummary) {
   EXPECT_EQ(json["chunking"]["depth"], 8);
   EXPECT_EQ(json["parameters"]["iterations"], 2);
   EXPECT_EQ(json["parameters"]["touch"], true);
+  EXPECT_EQ(json["parameters"]["algorithm"], "rabenseifner");
   EXPECT_EQ(json["parameters"]["huge_pages"], false);
   EXPECT_TRUE(json["parameters"]["step_factor"].is_null());
   EXPECT_EQ(json["ranks"][0]["device"], "soft0");

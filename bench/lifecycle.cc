@@ -7,13 +7,8 @@
 // the last one returned. "memory": by how much a rank's share of memory (Pss)
 // has grown after allreduces of 16 MiB of its own. "idle": CPU time of all its
 // threads meanwhile. Each the largest of the ranks'.
-#include <sys/prctl.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <chrono>
-#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
@@ -22,6 +17,7 @@
 #include <thread>
 #include <vector>
 
+#include "bench/forked_ranks.h"
 #include "engine/communicator.h"
 
 namespace ringpipe {
@@ -75,30 +71,6 @@ Status Live(const CommunicatorOptions& options, int idle_s, Life& life) {
   return communicator->Barrier();
 }
 
-// In a child: tells `output` its life once the parent has closed `start`.
-[[noreturn]] void BeRank(int rank, int size, const std::string& job, int idle_s,
-                         int start, int output) {
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
-  char end;
-  static_cast<void>(!read(start, &end, 1));
-  auto options = CommunicatorOptions::FromProcess();
-  Status status = options.status();
-  Life life;
-  if (options.ok()) {
-    options->rank = rank;
-    options->size = size;
-    options->job_id = job;
-    options->root = "unix:@" + job;
-    status = Live(*options, idle_s, life);
-  }
-  if (!status.ok()) {
-    std::fprintf(stderr, "lifecycle: rank %d: %s\n", rank,
-                 status.ToString().c_str());
-    _exit(1);
-  }
-  _exit(write(output, &life, sizeof life) == sizeof life ? 0 : 1);
-}
-
 int Print(int ranks, int idle_s, const std::vector<Life>& lives) {
   Life all = lives.front();
   for (const Life& life : lives) {
@@ -118,29 +90,15 @@ int Print(int ranks, int idle_s, const std::vector<Life>& lives) {
 int Main(int argc, char** argv) {
   const int ranks = argc > 1 ? std::atoi(argv[1]) : 0;
   const int idle_s = argc > 2 ? std::atoi(argv[2]) : 0;
-  int start[2];
-  int output[2];
-  if (ranks < 1 || pipe(start) != 0 || pipe(output) != 0) {
+  if (ranks < 1) {
     std::fprintf(stderr, "usage: lifecycle RANKS [IDLE_SECONDS]\n");
-    return 1;
+    return 2;
   }
-  const std::string job = "lifecycle-" + std::to_string(getpid());
-  for (int rank = 0; rank < ranks; ++rank) {
-    if (fork() == 0) {
-      close(start[1]);
-      close(output[0]);
-      BeRank(rank, ranks, job, idle_s, start[0], output[1]);
-    }
-  }
-  close(output[1]);
-  close(start[1]);
-  std::vector<Life> lives;
-  Life life;
-  while (read(output[0], &life, sizeof life) == sizeof life) {
-    lives.push_back(life);
-  }
-  while (wait(nullptr) > 0) {
-  }
+  const auto lives = RunForkedRanks<Life>(
+      "lifecycle", ranks,
+      [idle_s](const CommunicatorOptions& options, Life& life) {
+        return Live(options, idle_s, life);
+      });
   return lives.size() == static_cast<std::size_t>(ranks)
              ? Print(ranks, idle_s, lives)
              : 1;

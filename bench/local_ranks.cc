@@ -13,6 +13,7 @@
 #include <cerrno>
 #include <climits>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <optional>
 #include <utility>
@@ -57,20 +58,6 @@ Result<std::string> RandomName() {
   return name;
 }
 
-// The program that runs, under its own name where it still has one: programs
-// that are started as /proc/self/exe are all called "exe" in ps.
-std::string OwnProgram() {
-  char path[PATH_MAX];
-  const ssize_t length = readlink("/proc/self/exe", path, sizeof path);
-  if (length > 0 && length < static_cast<ssize_t>(sizeof path)) {
-    std::string name(path, length);
-    if (access(name.c_str(), X_OK) == 0) {
-      return name;
-    }
-  }
-  return "/proc/self/exe";
-}
-
 bool IsOurs(const char* variable) {
   for (const char* name : {"RINGPIPE_RANK=", "RINGPIPE_SIZE=", "RINGPIPE_ROOT=",
                            "RINGPIPE_JOB_ID="}) {
@@ -92,8 +79,11 @@ std::vector<char*> Pointers(std::vector<std::string>& strings) {
 
 class LocalRanks {
  public:
-  LocalRanks(int ranks, std::vector<std::string> arguments)
-      : ranks_(ranks), arguments_(std::move(arguments)), log_(PrintLine) {}
+  LocalRanks(int ranks, std::vector<std::string> arguments, int results)
+      : ranks_(ranks),
+        results_(results),
+        arguments_(std::move(arguments)),
+        log_(PrintLine) {}
 
   ~LocalRanks() {
     for (const int fd : {pipe_[0], pipe_[1], signal_fd_}) {
@@ -124,7 +114,7 @@ class LocalRanks {
     if (!started.ok()) {
       return started;
     }
-    if (worst_ != 0 && log_.empty() && !stopped_by_) {
+    if (worst_ > results_ && log_.empty() && !stopped_by_) {
       log_.Print("a rank ended with exit status " + std::to_string(worst_));
     }
     return JobEnd{worst_, stopped_by_};
@@ -145,15 +135,16 @@ class LocalRanks {
   }
 
   Status StartAll() {
+    RINGPIPE_ASSIGN_OR_RETURN(const std::string program, OwnProgram());
     RINGPIPE_ASSIGN_OR_RETURN(const std::string job, RandomName());
     arguments_.push_back("--error-fd=" + std::to_string(pipe_[1]));
     for (int rank = 0; rank < ranks_; ++rank) {
-      RINGPIPE_RETURN_IF_ERROR(Start(rank, job));
+      RINGPIPE_RETURN_IF_ERROR(Start(rank, program, job));
     }
     return {};
   }
 
-  Status Start(int rank, const std::string& job) {
+  Status Start(int rank, const std::string& program, const std::string& job) {
     std::vector<std::string> environment = {
         "RINGPIPE_RANK=" + std::to_string(rank),
         "RINGPIPE_SIZE=" + std::to_string(ranks_),
@@ -167,7 +158,6 @@ class LocalRanks {
     }
     const std::vector<char*> argv = Pointers(arguments_);
     const std::vector<char*> envp = Pointers(environment);
-    const std::string program = OwnProgram();
     const pid_t parent = getpid();
     const pid_t pid = fork();
     if (pid == 0) {
@@ -288,8 +278,8 @@ class LocalRanks {
                    std::to_string(signal) + " (" + SignalName(signal) + ")");
       }
     }
-    if (exit_status != 0) {
-      worst_ = std::max(worst_, exit_status);
+    worst_ = std::max(worst_, exit_status);
+    if (exit_status > results_) {
       failed_at_ = failed_at_.value_or(Clock::now());
     }
   }
@@ -317,6 +307,7 @@ class LocalRanks {
   }
 
   const int ranks_;
+  const int results_;
   std::vector<std::string> arguments_;
   ErrorLog log_;
   sigset_t old_mask_ = {};
@@ -333,9 +324,39 @@ class LocalRanks {
 
 }  // namespace
 
+Status CheckIsNoRank() {
+  return std::getenv("RINGPIPE_RANK") == nullptr
+             ? Status::Ok()
+             : Status(StatusCode::kInvalidArgument,
+                      "RINGPIPE_RANK is set, which makes this process one rank "
+                      "of a job, and --ranks starts a job of its own: use one "
+                      "of the two");
+}
+
 Result<JobEnd> RunLocalRanks(int ranks,
-                             const std::vector<std::string>& arguments) {
-  return LocalRanks(ranks, arguments).Run();
+                             const std::vector<std::string>& arguments,
+                             int results) {
+  return LocalRanks(ranks, arguments, results).Run();
+}
+
+// Programs that are started as /proc/self/exe are all called "exe" in ps.
+Result<std::string> OwnProgram(const std::string& proc) {
+  const std::string link = proc + "/self/exe";
+  char path[PATH_MAX];
+  const ssize_t length = readlink(link.c_str(), path, sizeof path);
+  if (length < 0 && errno == ENOENT) {
+    return Status(
+        StatusCode::kUnavailable,
+        proc + " is not mounted, or belongs to another PID namespace: " +
+            "ranks are started through " + link + ", which is missing");
+  }
+  if (length >= 0 && length < static_cast<ssize_t>(sizeof path)) {
+    std::string name(path, length);
+    if (access(name.c_str(), X_OK) == 0) {
+      return name;
+    }
+  }
+  return link;
 }
 
 int EndAs(const JobEnd& end) {

@@ -21,6 +21,9 @@ struct JobEnd {
   std::optional<int> stopped_by;
 };
 
+// kInvalidArgument where this process is itself a rank of a job.
+Status CheckIsNoRank();
+
 // Runs `arguments` (a program's path and its arguments) once for each of
 // `ranks` ranks, with RINGPIPE_RANK, RINGPIPE_SIZE, RINGPIPE_ROOT and
 // RINGPIPE_JOB_ID set and "--error-fd=N" appended, to the end of all of them.
@@ -36,10 +39,20 @@ struct JobEnd {
 // Errors that ranks report through ReportError are printed to stderr, each
 // once, however many ranks report it.
 //
+// kUnavailable where /proc is not mounted.
+//
+// Exit statuses up to `results` are what a rank has found, not failures:
+// nothing is said about them, and the other ranks go on.
+//
 // Call it in a process with one thread, no child processes and the default
 // actions for signals.
 Result<JobEnd> RunLocalRanks(int ranks,
-                             const std::vector<std::string>& arguments);
+                             const std::vector<std::string>& arguments,
+                             int results = 0);
+
+// The program that runs, to be started again: its own name where it still has
+// one, else a name in `proc`. kUnavailable where that is not mounted.
+Result<std::string> OwnProgram(const std::string& proc = "/proc");
 
 // How a program whose whole work was that job ends: dies of the signal that
 // ended the job, so that a shell that runs it in a loop sees this, or returns

@@ -20,6 +20,7 @@
 #include <sstream>
 #include <string>
 
+#include "auth/confined_process.h"
 #include "base/deadline.h"
 #include "bench/interruption.h"
 
@@ -321,6 +322,34 @@ TEST(LocalRanks, RanksDieWithALauncherThatIsKilled) {
   kill(launcher.pid(), SIGKILL);
   EXPECT_EQ(Occurrences(launcher.Read(), "\n"), 3);
   EXPECT_EQ(launcher.Wait(), 1000 + SIGKILL);
+}
+
+TEST(OwnProgram, IsFoundInTheFolderThatShowsProcesses) {
+  char path[4096];
+  const ssize_t length = readlink("/proc/self/exe", path, sizeof path);
+  EXPECT_EQ(OwnProgram().value(), std::string(path, length));
+  const Status status = OwnProgram("/nowhere").status();
+  EXPECT_EQ(status.code(), StatusCode::kUnavailable);
+  EXPECT_TRUE(status.message().starts_with("/nowhere is not mounted, "))
+      << status.message();
+}
+
+TEST(LocalRanks, WithoutProcSayWhatIsMissing) {
+  const pid_t child = ForkIntoUserNamespace();
+  if (child == 0) {
+    if (!HideProc()) {
+      _exit(2);
+    }
+    const Status status = RunLocalRanks(2, {"rank", "environment"}).status();
+    _exit(status.message().starts_with("/proc is not mounted, ") ? 0 : 1);
+  }
+  if (child < 0) {
+    return SkipWithoutUserNamespaces();
+  }
+  int status = -1;
+  waitpid(child, &status, 0);
+  ASSERT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 
 }  // namespace

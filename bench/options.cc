@@ -1,13 +1,13 @@
 #include "bench/options.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <span>
 #include <string_view>
 #include <vector>
 
 #include "CLI/CLI.hpp"
 #include "bench/byte_size.h"
+#include "bench/command_line.h"
 
 namespace ringpipe {
 namespace {
@@ -103,9 +103,15 @@ void AddOptions(CLI::App& app, Options& options, Texts& texts) {
   app.add_flag("--touch", options.touch,
                "in every call's time, write the input before the call and "
                "read the output after it, as a program does");
+  app.add_option("--algorithm", options.algorithm,
+                 "which algorithm the allreduce takes, such as rabenseifner; "
+                 "a wrong name lists the right ones [by size]");
   app.add_option("-J,--json,--output_file", options.json_path,
                  "write every sample to this file, as JSON; -: to standard "
                  "output, and the table to standard error");
+  app.add_option("--trace", options.trace_path,
+                 "write a timeline of the last calls to this file "
+                 "(RINGPIPE_TRACE; see docs/timeline.md)");
   app.add_option("--seed", options.seed, "of the input data [1]");
   app.add_flag("--version", options.version, "print the version");
   // Not in the help: what a launcher tells its ranks.
@@ -115,68 +121,6 @@ void AddOptions(CLI::App& app, Options& options, Texts& texts) {
 
 Status Invalid(std::string message) {
   return {StatusCode::kInvalidArgument, std::move(message)};
-}
-
-// How many characters have to be inserted, deleted, replaced or swapped with
-// their neighbour to make one of the other (optimal string alignment).
-int EditDistance(std::string_view from, std::string_view to) {
-  std::vector<std::vector<int>> distance(from.size() + 1,
-                                         std::vector<int>(to.size() + 1));
-  for (std::size_t i = 0; i <= from.size(); ++i) {
-    for (std::size_t j = 0; j <= to.size(); ++j) {
-      if (i == 0 || j == 0) {
-        distance[i][j] = static_cast<int>(i + j);
-        continue;
-      }
-      const bool same = from[i - 1] == to[j - 1];
-      int best = std::min({distance[i - 1][j] + 1, distance[i][j - 1] + 1,
-                           distance[i - 1][j - 1] + (same ? 0 : 1)});
-      if (i > 1 && j > 1 && from[i - 1] == to[j - 2] &&
-          from[i - 2] == to[j - 1]) {
-        best = std::min(best, distance[i - 2][j - 2] + 1);
-      }
-      distance[i][j] = best;
-    }
-  }
-  return distance[from.size()][to.size()];
-}
-
-// "; did you mean --ranks?", or nothing where no long option is near.
-std::string NearMiss(const CLI::App& app, std::string_view typed) {
-  const std::string_view name = typed.substr(0, typed.find('='));
-  std::string nearest;
-  // More than two mistakes, or one in three letters, make another word.
-  int least = std::min(3, (static_cast<int>(name.size()) - 2) / 3 + 1);
-  if (name.size() > 4 && name.starts_with("--")) {
-    for (const CLI::Option* option : app.get_options()) {
-      for (const std::string& known : option->get_lnames()) {
-        const int distance = EditDistance(name.substr(2), known);
-        if (distance < least && !option->get_group().empty()) {
-          least = distance;
-          nearest = known;
-        }
-      }
-    }
-  }
-  return nearest.empty() ? "" : "; did you mean --" + nearest + "?";
-}
-
-// Names the first argument that nobody knows, in the words of whoever typed it.
-// CLI11 has them in another order.
-Status UnknownArgument(const CLI::App& app, int argc, const char* const* argv) {
-  const std::vector<std::string> unknown = app.remaining();
-  for (int i = 1; i < argc; ++i) {
-    const std::string typed = argv[i];
-    if (std::find(unknown.begin(), unknown.end(), typed) != unknown.end()) {
-      return Invalid((typed.starts_with("-") ? "there is no option "
-                                             : "unexpected argument: ") +
-                     typed + NearMiss(app, typed) + "; see --help");
-    }
-  }
-  // CLI11 took an argument apart.
-  return Invalid("there is no option " +
-                 (unknown.empty() ? std::string("like this") : unknown.back()) +
-                 "; see --help");
 }
 
 Status ParseSize(const char* option, const std::string& text,
@@ -274,15 +218,9 @@ Result<Options> ParseOptions(int argc, const char* const* argv,
   CLI::App app(kDescription, "allreduce");
   app.footer(kFooter);
   AddOptions(app, options, texts);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::CallForHelp&) {
-    options.help = app.help();
+  RINGPIPE_ASSIGN_OR_RETURN(options.help, ParseCommandLine(app, argc, argv));
+  if (!options.help.empty()) {
     return options;
-  } catch (const CLI::ExtrasError&) {
-    return UnknownArgument(app, argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return Invalid(std::string(error.what()) + "; see --help");
   }
   if (app.count("--iters") > 0) {
     options.iterations = texts.iterations;
@@ -302,12 +240,8 @@ Result<Options> ParseOptions(int argc, const char* const* argv,
         "--huge_pages is for the benchmark's own memory, and with -R 1 "
         "(--local_register) the library allocates it; use -R 0 or -R 2");
   }
-  if (!options.json_path.empty() && !options.JsonToStandardOutput() &&
-      !invocation_directory.empty()) {
-    options.json_path =
-        (std::filesystem::path(invocation_directory) / options.json_path)
-            .string();
-  }
+  options.json_path = PathFrom(invocation_directory, options.json_path);
+  options.trace_path = PathFrom(invocation_directory, options.trace_path);
   return options;
 }
 

@@ -50,11 +50,15 @@ struct Options {
   // -J, as an absolute path or relative to the working directory; empty: none;
   // "-": standard output, and the table goes to standard error.
   std::string json_path;
+  // --trace: a path as that of -J; empty: as without the option.
+  std::string trace_path;
   // --huge_pages: private memory asks for huge pages.
   bool huge_pages = false;
   // --touch: a timed call begins with writing the input and ends with reading
   // the output.
   bool touch = false;
+  // --algorithm: as the registry names it; empty: as without the option.
+  std::string algorithm;
   std::uint64_t seed = 1;
   // --ranks; 0: one process of a job that some launcher has started.
   int ranks = 0;
@@ -80,7 +84,8 @@ struct Options {
 };
 
 // kInvalidArgument, saying what is allowed, for anything that is not. A
-// relative -J path is taken from `invocation_directory` where that is not empty
+// relative path of -J or --trace is taken from `invocation_directory` where
+// that is not empty
 // ("bazel run" changes the working directory).
 Result<Options> ParseOptions(int argc, const char* const* argv,
                              const std::string& invocation_directory);

@@ -89,9 +89,10 @@ TEST(Options, AllTypesAndOps) {
   EXPECT_EQ(options.value().ops.size(), kReduceOps.size());
 }
 
-TEST(Options, RelativeJsonPathIsTakenFromTheInvocationDirectory) {
+TEST(Options, RelativePathsAreTakenFromTheInvocationDirectory) {
   EXPECT_EQ(Parse({"-J", "a.json"}, "/there").value().json_path,
             "/there/a.json");
+  EXPECT_EQ(Parse({"--trace", "a"}, "/there").value().trace_path, "/there/a");
   EXPECT_EQ(Parse({"-J", "/b.json"}, "/there").value().json_path, "/b.json");
 }
 
@@ -132,7 +133,7 @@ TEST(Options, HelpNamesEveryOptionOfNcclTestsAndNoInternalOne) {
        {"--minbytes", "--maxbytes", "--stepbytes", "--stepfactor", "--iters",
         "--warmup_iters", "--datatype", "--op", "--check", "--average",
         "--blocking", "--local_register", "--json", "--ranks", "--version",
-        "--touch", "--huge_pages", "--pin"}) {
+        "--touch", "--huge_pages", "--pin", "--algorithm"}) {
     EXPECT_NE(options.value().help.find(option), std::string::npos) << option;
   }
   EXPECT_EQ(options.value().help.find("error-fd"), std::string::npos);

@@ -1,5 +1,5 @@
 """What compare_peers says about its samples: which of them count, the best peer
-of a cell, ratios, tables, charts. Nothing here measures.
+of a cell, ratios, tables. Nothing here measures.
 
 All functions take a document, or a case of one, as compare_peers writes it with
 --json (README.md lists the fields). A cell is one placement, number of ranks,
@@ -10,9 +10,7 @@ import collections
 import statistics
 
 # Beside this file.
-import bar_chart
 from comparison import PLACES, interval, percent
-from peer_settings import library_of
 
 # A median of fewer rounds is marked.
 ENOUGH_ROUNDS = 5
@@ -200,50 +198,3 @@ def size_text(size):
         if size % factor == 0:
             return f"{size // factor} {unit}"
     return f"{size} B"
-
-
-def chart_group(case, placement, place):
-    """A group of bars: ringpipe's kinds of buffers, and of each library its best
-    setting, in units of the best peer's time. None where there is no peer."""
-    medians = kept_medians(case).get(placement, {})
-    best = best_peer(medians, place)
-    if not best:
-        return None
-    bars = {name: name for name in case["contenders"]
-            if name.startswith(OURS) and place in medians.get(name, {})}
-    libraries = {}
-    for name in medians:
-        if not name.startswith((OURS, FLOOR)):
-            libraries.setdefault(library_of(name), []).append(name)
-    for library, names in sorted(libraries.items()):
-        if found := best_of(medians, place, names):
-            bars[library] = found[0]
-    group = bar_chart.Group(size_text(case["size"]), f"1 = {format_us(best[1])}",
-                            [])
-    for series, name in bars.items():
-        times = list(medians[name][place].values())
-        low, high, _ = interval(times)
-        median = statistics.median(times)
-        group.bars.append(bar_chart.Bar(
-            series, median / best[1], low / best[1], high / best[1],
-            f"{name}: {format_us(median)}, {len(times)} rounds"))
-    return group
-
-
-def draw_placement(document, placement):
-    """An SVG: a panel for each number of ranks and place, in it a group for each
-    size."""
-    panels = []
-    for ranks in sorted({case["ranks"] for case in document["cases"]}):
-        for place in PLACES:
-            groups = [chart_group(case, placement, place)
-                      for case in sorted(document["cases"],
-                                         key=lambda case: case["size"])
-                      if case["ranks"] == ranks]
-            if groups := list(filter(None, groups)):
-                panels.append(bar_chart.Panel(
-                    f"{ranks} ranks, {place.replace('_', ' ')}", groups))
-    return bar_chart.draw(
-        f"Time of an allreduce, cores {placement}",
-        "in units of the best peer's; lower is faster; medians of the rounds "
-        "and their 95 % intervals", panels, OURS)

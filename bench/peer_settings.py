@@ -24,11 +24,12 @@ WORDS = {
     "malloc": "malloc keeps its memory, so that it is not cleared again and "
               "again",
 }
-# The name of a library in a chart, by the beginning of a peer's name.
+# The name of a library in the picture, by the beginning of a peer's name, in
+# the picture's order.
 LIBRARIES = {
-    "openmpi-ucx": "Open MPI over UCX", "openmpi": "Open MPI",
-    "ring-ucx": "ring over MPI", "ring": "ring over MPI", "mpich": "MPICH",
-    "gloo": "gloo (TCP)",
+    "openmpi": "Open MPI", "openmpi-ucx": "Open MPI over UCX", "mpich": "MPICH",
+    "gloo": "gloo (TCP)", "ring": "plain ring over MPI",
+    "ring-ucx": "plain ring over MPI",
 }
 MALLOC = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": "17179869184",
           "MALLOC_TOP_PAD_": "67108864"}
@@ -60,8 +61,9 @@ def parse_setting(name):
 
 
 def library_of(name):
+    """Of a peer's name; None where there is no such library."""
     base = name.split("+")[0]
-    return LIBRARIES.get(base) or LIBRARIES[base.split("-")[0]]
+    return LIBRARIES.get(base) or LIBRARIES.get(base.split("-")[0])
 
 
 def program_of(setting):
@@ -140,6 +142,13 @@ def default_names(ranks, size, cores):
                  "gloo-allreduce_ring+huge+malloc"]
     if size < 4 << 20:
         names += ["gloo-allreduce_ring", "gloo-halving_doubling"]
-    # MPICH spins without yielding: with more ranks than cores it takes tens of
-    # times as long.
     return names + ([] if crowded else ["mpich"])
+
+
+def left_out_by_default(ranks, cores):
+    """{peer with so many ranks: why default_names has it not}."""
+    if ranks <= cores:
+        return {}
+    return {f"mpich with {ranks} ranks":
+            "with more ranks than cores it takes tens of times as long, since it "
+            "waits without yielding: --peer mpich measures it"}

@@ -9,11 +9,12 @@
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <map>
 #include <memory>
 #include <thread>
 
-#include "bench/atomic_file.h"
+#include "base/atomic_file.h"
 #include "bench/available_memory.h"
 #include "bench/benchmark.h"
 #include "bench/bound_by.h"
@@ -145,6 +146,9 @@ class Rank {
     return table_.reader_left() || report_reader_left_;
   }
 
+  // No launcher that is known has started this rank.
+  bool started_by_hand() const { return report_.facts.launcher == "ringpipe"; }
+
   // Whether the error that Run returned is every rank's, in the same words.
   bool all_know() const { return all_know_; }
 
@@ -164,6 +168,10 @@ class Rank {
 
   // The same verdict on every rank: all know what each host has.
   Status CheckHostMemory() {
+    RINGPIPE_ASSIGN_OR_RETURN(const Environment environment,
+                              Environment::FromProcess());
+    const std::uint64_t slots =
+        OnOneHost() ? BytesOfSlots(options_, environment, job_.size()) : 0;
     const auto available = AvailableMemory();
     RINGPIPE_ASSIGN_OR_RETURN(
         const auto blobs,
@@ -177,7 +185,7 @@ class Rank {
       if (bytes.ok()) {
         const std::string& host = report_.facts.places[rank].host;
         RINGPIPE_RETURN_IF_ERROR(
-            CheckMemory(options_, ranks[host], bytes.value())
+            CheckMemory(options_, ranks[host], slots, bytes.value())
                 .WithContext("host " + host));
       }
     }
@@ -217,6 +225,11 @@ class Rank {
       RINGPIPE_RETURN_IF_ERROR(communicator_.Deregister(buffers_.receive));
     }
     return {};
+  }
+
+  // Then slots come with the first call that needs some.
+  bool OnOneHost() const {
+    return communicator_.device().starts_with("host memory: all ranks");
   }
 
   Status PrintHeader() {
@@ -291,16 +304,19 @@ class Rank {
     facts.launcher = options_.error_fd >= 0 ? "--ranks" : launch.launcher;
     facts.environment = ReportedVariables(environ);
     // Ranks of one host have algorithms of their own.
-    const bool one_host =
-        communicator_.device().starts_with("host memory: all ranks");
+    const bool one_host = OnOneHost();
+    RINGPIPE_ASSIGN_OR_RETURN(
+        const AlgorithmChoice algorithms,
+        AlgorithmChoice::Parse(environment.algorithm, {0, job_.size()}));
     facts.chunking.algorithm =
-        AlgorithmFor(Collective::kAllReduce, options_.max_bytes,
-                     one_host ? job_.size() : 0)
+        algorithms
+            .For(Collective::kAllReduce, options_.max_bytes,
+                 one_host ? job_.size() : 0)
             .name;
     facts.chunking.subchunk_bytes = environment.subchunk_bytes;
-    facts.chunking.depth =
-        DepthFor(static_cast<int>(environment.depth),
-                 environment.subchunk_bytes, job_.size(), one_host);
+    facts.chunking.depth = algorithms.DepthFor(
+        static_cast<int>(environment.depth), environment.subchunk_bytes,
+        {0, job_.size()}, one_host);
     return {};
   }
 
@@ -340,7 +356,25 @@ bool IsShared(StatusCode code) {
          code == StatusCode::kMismatch;
 }
 
+// What follows wins over what the variable says already.
+void ChooseAlgorithm(const std::string& name) {
+  constexpr const char* kVariable = "RINGPIPE_ALGORITHM";
+  const char* const before = std::getenv(kVariable);
+  const std::string choice = "allreduce:" + name;
+  setenv(kVariable,
+         before == nullptr || *before == '\0'
+             ? choice.c_str()
+             : (std::string(before) + "," + choice).c_str(),
+         /*overwrite=*/1);
+}
+
 Result<std::unique_ptr<Communicator>> Join(const Options& options) {
+  if (!options.algorithm.empty()) {
+    ChooseAlgorithm(options.algorithm);
+  }
+  if (!options.trace_path.empty()) {
+    setenv("RINGPIPE_TRACE", options.trace_path.c_str(), /*overwrite=*/1);
+  }
   RINGPIPE_ASSIGN_OR_RETURN(const CommunicatorOptions communicator_options,
                             CommunicatorOptions::FromProcess());
   if (options.pin) {  // --ranks has set the variable
@@ -379,11 +413,12 @@ void ReportFailure(const Options& options, const Rank& rank,
   } else {
     // Other launchers print what each rank says: what all have to say, rank 0
     // says for them; and where a rank is lost two more, since rank 0 may be
-    // that, or stopped.
+    // that, or stopped. A rank that was started by hand may have a terminal of
+    // its own.
     const int self = communicator.rank();
     const bool shared = rank.all_know() || IsShared(status.code());
     const int speakers = status.code() == StatusCode::kPeerLost ? 3 : 1;
-    if (self < speakers || !shared) {
+    if (self < speakers || !shared || rank.started_by_hand()) {
       ReportError(-1, shared ? -1 : self, status);
     }
   }

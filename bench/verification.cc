@@ -147,10 +147,10 @@ std::size_t CountWrongExact(const VerifiedCall& call, std::uint64_t first,
                             std::size_t count, const T* output) {
   T expected[kStrip];
   T input[kStrip];
-  for (int rank = 0; rank < call.size; ++rank) {
-    T* into = rank == 0 ? expected : input;
-    FillInput(call.type, call.op, KeyOf(call, rank), first, count, into);
-    for (std::size_t i = 0; rank > 0 && i < count; ++i) {
+  FillInput(call.type, call.op, KeyOf(call, 0), first, count, expected);
+  for (int rank = 1; rank < call.size; ++rank) {
+    FillInput(call.type, call.op, KeyOf(call, rank), first, count, input);
+    for (std::size_t i = 0; i < count; ++i) {
       expected[i] = ReduceExactly(call.op, expected[i], input[i]);
     }
   }
@@ -294,7 +294,7 @@ Result<std::size_t> CountWrong(const VerifiedCall& call, const void* output,
     if (digests[rank].size() != words * sizeof(std::uint64_t)) {
       return Status(StatusCode::kMismatch,
                     "rank " + std::to_string(rank) +
-                        " verified another call than this rank did");
+                        " verified a different call than this rank");
     }
   }
   std::size_t wrong = 0;

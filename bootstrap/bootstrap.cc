@@ -43,6 +43,8 @@ Bootstrap::~Bootstrap() {
   }
 }
 
+void Bootstrap::Exit(uint64_t calls) { session_->Exit(calls); }
+
 int Bootstrap::rank() const { return session_->rank(); }
 
 int Bootstrap::size() const { return session_->size(); }

@@ -2,6 +2,7 @@
 #ifndef RINGPIPE_BOOTSTRAP_BOOTSTRAP_H_
 #define RINGPIPE_BOOTSTRAP_BOOTSTRAP_H_
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -26,7 +27,8 @@ class Session;
 // or an AllGather or Barrier that not all ranks reach by its deadline, ends the
 // job: the first reason reaches every rank, fails every pending and later call
 // with that reason, and is given to the failure callback once. A rank that is
-// stopped (SIGSTOP) is not lost. A rank's children that keep its descriptors
+// stopped (SIGSTOP) is not lost, and one that says that it leaves, or that its
+// process exits, is not either. A rank's children that keep its descriptors
 // (fork without exec) keep its connection open, and so hide its death.
 //
 // Who may join: only a process that proves in the handshake (auth/handshake.h)
@@ -53,6 +55,10 @@ class Bootstrap {
     // block or call back. Not called for an orderly end, nor for a failure
     // that Join returns.
     std::function<void(const Status&)> on_failure;
+    // Called from Bootstrap's thread when another rank's process exits without
+    // leaving in order: why a call fails which that rank has not ended, and how
+    // many it has. Must not block or call back.
+    std::function<void(const Status& reason, uint64_t calls)> on_exit;
     // What this rank says to a rank that asks all (AskAll): at most 256 bytes,
     // not empty. Called from Bootstrap's thread; must not block or call back.
     std::function<std::string()> reply;
@@ -74,6 +80,11 @@ class Bootstrap {
   // stays ok, AllGather and Barrier fail, Abort stays local, and they no longer
   // learn of each other's death here.
   ~Bootstrap();
+
+  // This process is about to exit, with this object as it is, and has ended so
+  // many calls: the others do not take it for dead, and their on_exit is
+  // called. Waits for none of them. From now on AllGather and Barrier fail.
+  void Exit(uint64_t calls);
 
   int rank() const;
   int size() const;
@@ -113,7 +124,7 @@ class Bootstrap {
   // Ok, or the reason for which the job failed.
   Status failure() const;
 
-  // Ranks that have left in order.
+  // Ranks that have left, in order or by Exit.
   std::vector<int> departed() const;
 
   // How many connections were refused since Join began (strangers, garbage).

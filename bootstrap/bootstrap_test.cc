@@ -242,9 +242,9 @@ TEST(BootstrapTest, AnotherVersionEndsEveryRanksJoin) {
   const Result<Message> told = newer.Receive();
   ASSERT_TRUE(told.ok());
   ExpectSays(std::get<AbortNotice>(told.value()).reason, StatusCode::kMismatch,
-             {"version 3", "version 2"});
+             {"version 4", "version 3"});
   for (const Joined& rank : joining.get()) {
-    ExpectSays(rank.status(), StatusCode::kMismatch, {"version 3"});
+    ExpectSays(rank.status(), StatusCode::kMismatch, {"version 4"});
   }
 }
 

@@ -68,10 +68,11 @@ std::optional<tcp::endpoint> ReachableAddress(const Address& root,
 
 }  // namespace
 
-Chain::Chain(asio::io_context* io, int rank, int size)
+Chain::Chain(asio::io_context* io, int rank, int size, bool has_secret)
     : io_(io),
       rank_(rank),
       size_(size),
+      has_secret_(has_secret),
       resolver_(io),
       accept_pause_(*io),
       connect_pause_(*io) {}
@@ -162,6 +163,12 @@ void Chain::Accept() {
 }
 
 void Chain::Admit(FileDescriptor fd) {
+  if (!has_secret_) {
+    if (const Status trusted = CheckPeer(fd.get()); !trusted.ok()) {
+      events_.refused(trusted.message());
+      return;
+    }
+  }
   DetectDeadHost(fd.get());
   const auto protocol = OwnSide(fd.get()).protocol();
   Result<Connection::Socket> socket =
@@ -314,10 +321,11 @@ void Chain::Adopt(const Link& link, int rank, bool heard) {
   const auto has_spoken = std::make_shared<bool>(heard);
   link->SetEvents({
       [] {},
-      [this, weak, has_spoken](const Message& message) {
+      [this, weak, rank, has_spoken](const Message& message) {
         *has_spoken = true;
         const auto* notice = std::get_if<AbortNotice>(&message);
-        if (notice == nullptr && !std::holds_alternative<Departure>(message)) {
+        const auto* departure = std::get_if<Departure>(&message);
+        if (notice == nullptr && departure == nullptr) {
           return;
         }
         // Either is the last that it says; to close is the answer for which
@@ -327,6 +335,8 @@ void Chain::Adopt(const Link& link, int rank, bool heard) {
         }
         if (notice != nullptr) {
           events_.told(notice->reason);
+        } else if (departure->calls != Departure::kInOrder) {
+          events_.exits(rank, departure->calls);
         }
         events_.closed();
       },
@@ -362,6 +372,19 @@ void Chain::SayLast(const Message& message) {
       link->Send(message);
       link->FinishSending();
     } else if (link != nullptr) {
+      link->Close();
+    }
+  }
+}
+
+void Chain::CutOff() {
+  connecting_.reset();
+  listener_.reset();
+  for (const Stranger& stranger : strangers_) {
+    stranger.link->Close();
+  }
+  for (const Link& link : {below_, above_}) {
+    if (link != nullptr) {
       link->Close();
     }
   }

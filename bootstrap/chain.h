@@ -37,15 +37,21 @@ class Chain {
   struct Events {
     // A neighbour says why the job has failed.
     std::function<void(const Status& reason)> told;
+    // A neighbour's process exits, and has ended so many calls.
+    std::function<void(int rank, uint64_t calls)> exits;
     // The connection to a neighbour broke, and it had not said that it leaves.
     std::function<void(int rank, const Status& why)> lost;
     // There is no connection to that neighbour, and there will be none.
     std::function<void(int rank, const std::string& why)> missing;
+    // Somebody who is not trusted connected, and was closed.
+    std::function<void(const std::string& why)> refused;
     // A connection ended.
     std::function<void()> closed;
   };
 
-  Chain(boost::asio::io_context* io, int rank, int size);
+  // Without a secret the rank below is of this user, as rank 0 is; others are
+  // refused before they say anything.
+  Chain(boost::asio::io_context* io, int rank, int size, bool has_secret);
 
   // Before the join. Returns where the rank below will connect to, for all to
   // know; "" where there is none. `own_side` is this end of the connection to
@@ -59,7 +65,11 @@ class Chain {
 
   // Says so to both neighbours, and then no more.
   void Tell(const Status& reason) { SayLast(AbortNotice{reason}); }
-  void Leave() { SayLast(Departure{static_cast<uint32_t>(rank_)}); }
+  void Leave(uint64_t calls = Departure::kInOrder) {
+    SayLast(Departure{static_cast<uint32_t>(rank_), calls});
+  }
+  // Without a word, for which there is no memory.
+  void CutOff();
   // Whether they have heard it, or are gone.
   bool closed() const;
 
@@ -91,11 +101,13 @@ class Chain {
   boost::asio::io_context* const io_;
   const int rank_;
   const int size_;
+  const bool has_secret_;
   std::string job_key_;
   NameFilter interfaces_;
   Events events_;
   Resolver resolver_;
-  std::optional<boost::asio::posix::stream_descriptor> listener_;
+  std::optional<KeptFromChildren<boost::asio::posix::stream_descriptor>>
+      listener_;
   boost::asio::steady_timer accept_pause_;
   std::deque<Stranger> strangers_;  // one may be the rank below; oldest first
   std::vector<Endpoint> endpoints_above_;

@@ -3,16 +3,20 @@
 #include "bootstrap/chain.h"
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/ip/address.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/post.hpp>
 #include <future>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "auth/confined_process.h"
 #include "base/liveness_bound.h"
 #include "bootstrap/message.h"
 #include "bootstrap/raw_peer.h"
@@ -34,17 +38,27 @@ Endpoint Tcp(uint16_t port) {
 class ChainTest : public ::testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
+    Listen();
+    Start();
+  }
+  void Listen(bool has_secret = false) {
+    chain_.emplace(&io_, 2, 3, has_secret);
     const Address root = Address::Parse(GetParam()).value();
     const Result<std::string> contact =
-        chain_.Listen(root, Tcp(1), NameFilter());
+        chain_->Listen(root, Tcp(1), NameFilter());
     ASSERT_TRUE(contact.ok()) << contact.status().ToString();
     const Address address = Address::Parse(*contact).value();
     below_finds_ =
         root.unix_socket ? UnixEndpoint(address.host) : Tcp(address.port);
-    chain_.Connect(kKey, "", NameFilter(),
-                   {[this](const Status& why) { told_.set_value(why); },
-                    [this](int rank, const Status&) { lost_.set_value(rank); },
-                    [](int, const std::string&) {}, [] {}});
+  }
+  void Start() {
+    chain_->Connect(
+        kKey, "", NameFilter(),
+        {[this](const Status& why) { told_.set_value(why); },
+         [](int, uint64_t) {},
+         [this](int rank, const Status&) { lost_.set_value(rank); },
+         [](int, const std::string&) {},
+         [this](const std::string& why) { refused_.set_value(why); }, [] {}});
     thread_ = std::thread([this] { io_.run(); });
   }
   void TearDown() override {
@@ -52,7 +66,7 @@ class ChainTest : public ::testing::TestWithParam<const char*> {
       return;
     }
     boost::asio::post(io_, [this] {
-      chain_.Leave();
+      chain_->Leave();
       work_.reset();
       io_.stop();
     });
@@ -67,10 +81,11 @@ class ChainTest : public ::testing::TestWithParam<const char*> {
   boost::asio::io_context io_;
   boost::asio::executor_work_guard<boost::asio::io_context::executor_type>
       work_{io_.get_executor()};
-  Chain chain_{&io_, 2, 3};
+  std::optional<Chain> chain_;
   Endpoint below_finds_;
   std::promise<Status> told_;
   std::promise<int> lost_;
+  std::promise<std::string> refused_;
   std::thread thread_;
 };
 
@@ -111,6 +126,54 @@ TEST_P(ChainTest, ANeighbourThatWasHeardAndIsGoneIsLost) {
   auto lost = lost_.get_future();
   ASSERT_EQ(lost.wait_for(seconds(20)), std::future_status::ready);
   EXPECT_EQ(lost.get(), 1);
+}
+
+// A process of this user in another user namespace, which has the job's key and
+// wants to be the neighbour.
+class ConfinedNeighbourTest : public ChainTest {
+ protected:
+  void SetUp() override {}
+
+  // How its handshake ends; nothing where there can be no such process.
+  std::optional<bool> Authenticates(bool has_secret) {
+    Listen(has_secret);
+    // Before there is a thread, which it would not have.
+    const pid_t child = ForkIntoUserNamespace();
+    if (child == 0) {
+      _exit(RawPeer(below_finds_).Authenticate(Options(kKey, 1)) ? 1 : 2);
+    }
+    if (child < 0) {
+      return std::nullopt;
+    }
+    Start();
+    int status = 0;
+    waitpid(child, &status, 0);
+    EXPECT_TRUE(WIFEXITED(status));
+    return WEXITSTATUS(status) == 1;
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(Roots, ConfinedNeighbourTest,
+                         ::testing::Values("unix:@job"));
+
+TEST_P(ConfinedNeighbourTest, IsRefusedWhereThereIsNoSecret) {
+  const std::optional<bool> got_in = Authenticates(/*has_secret=*/false);
+  if (!got_in) {
+    return SkipWithoutUserNamespaces();
+  }
+  EXPECT_FALSE(*got_in);
+  auto refused = refused_.get_future();
+  ASSERT_EQ(refused.wait_for(seconds(20)), std::future_status::ready);
+  EXPECT_NE(refused.get().find("user"), std::string::npos);
+  EXPECT_TRUE(RawPeer(below_finds_).Authenticate(Options(kKey, 1)));
+}
+
+TEST_P(ConfinedNeighbourTest, GetsInWithTheSecret) {
+  const std::optional<bool> got_in = Authenticates(/*has_secret=*/true);
+  if (!got_in) {
+    return SkipWithoutUserNamespaces();
+  }
+  EXPECT_TRUE(*got_in);
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/error.hpp>
 #include <boost/asio/write.hpp>
+#include <new>
 #include <string_view>
 
 namespace ringpipe {
@@ -77,8 +78,13 @@ void Connection::Send(std::shared_ptr<const std::string> encoded_message) {
     Fail(seal.status());
     return;
   }
-  Queue({seal->header, std::move(encoded_message),
-         std::string(AsBytes(seal->mac))});
+  try {
+    Queue({seal->header, std::move(encoded_message),
+           std::string(AsBytes(seal->mac))});
+  } catch (const std::bad_alloc&) {
+    Close();  // the peer would miss the frame of this number
+    throw;
+  }
 }
 
 void Connection::FinishSending() {
@@ -189,11 +195,20 @@ void Connection::Write() {
         }
         self->outgoing_.pop_front();
         if (!self->outgoing_.empty()) {
-          self->Write();
+          self->WriteOn();
         } else if (self->finish_sending_) {
           self->Shutdown();
         }
       });
+}
+
+void Connection::WriteOn() {
+  try {
+    Write();
+  } catch (const std::bad_alloc&) {
+    Close();  // nothing else would write what is queued
+    throw;
+  }
 }
 
 void Connection::Fail(const Status& reason) {

@@ -27,7 +27,8 @@ namespace ringpipe {
 // members, and all events, on the io_context's one thread.
 class Connection : public std::enable_shared_from_this<Connection> {
  public:
-  using Socket = boost::asio::generic::stream_protocol::socket;
+  using Socket =
+      KeptFromChildren<boost::asio::generic::stream_protocol::socket>;
 
   // Any of these may close the connection.
   struct Events {
@@ -88,6 +89,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   Status TakeHandshakeMessage(const std::string& message);
   void Queue(Outgoing outgoing);
   void Write();
+  void WriteOn();
   void Fail(const Status& reason);
   void Shutdown();
 

@@ -70,9 +70,10 @@ Status BindToInterface(int fd, int family, const NameFilter& interfaces) {
   const InterfaceAddresses list = ReadInterfaceAddresses();
   Status status(
       StatusCode::kUnavailable,
-      std::string("no network interface that RINGPIPE_SOCKET_IFNAME "
-                  "(or NCCL_SOCKET_IFNAME) admits is up and has an ") +
-          (family == AF_INET ? "IPv4" : "IPv6") + " address");
+      std::string("no network interface with an ") +
+          (family == AF_INET ? "IPv4" : "IPv6") +
+          " address is up among those that RINGPIPE_SOCKET_IFNAME (or "
+          "NCCL_SOCKET_IFNAME) admits");
   const socklen_t bytes =
       family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
   for (const ifaddrs* i = list.get(); i != nullptr; i = i->ifa_next) {

@@ -125,10 +125,11 @@ Result<std::string> UnixRoot(const std::vector<std::string>& distinguishing) {
 }
 
 Status NeedsRoot(const Launch& launch) {
-  return Bad(launch.launcher + " started " + std::to_string(launch.size) +
-             " ranks on more than one host (or does not say how many are "
-             "here) and exports no address: set RINGPIPE_ROOT to HOST:PORT of "
-             "rank 0, and RINGPIPE_SECRET, the same on all ranks");
+  return Bad(
+      launch.launcher + " started " + std::to_string(launch.size) +
+      " ranks on more than one host (or does not say how many are "
+      "on this one) and exports no address: set RINGPIPE_ROOT to HOST:PORT of "
+      "rank 0, and RINGPIPE_SECRET, the same on all ranks");
 }
 
 Result<Launch> FromRingpipe(const Environment& environment) {

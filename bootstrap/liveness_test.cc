@@ -219,6 +219,39 @@ TEST(LivenessTest, CallsThatDoNotMatchAreAnErrorEverywhere) {
 
 // --- Leaving -----------------------------------------------------------------
 
+TEST(LivenessTest, AnExitIsNoFailureAndReachesAllWithItsCalls) {
+  constexpr int kSize = 4;
+  for (const int exits : {0, 2}) {
+    std::vector<Bootstrap::Options> all = MakeJob(kSize);
+    std::vector<FailureRecord> records(kSize);
+    std::vector<std::promise<uint64_t>> told(kSize);
+    for (int rank = 0; rank < kSize; ++rank) {
+      all[rank].on_failure = records[rank].callback();
+      all[rank].on_exit = [&told, rank](const Status& reason, uint64_t calls) {
+        EXPECT_EQ(reason.code(), StatusCode::kPeerLost);
+        told[rank].set_value(calls);
+      };
+    }
+    std::vector<Joined> ranks = JoinAll(all);
+    ranks[exits].value()->Exit(7);
+    ExpectSays(ranks[exits].value()->Barrier(Soon()), StatusCode::kPeerLost,
+               {"left"});
+    for (int rank = 0; rank < kSize; ++rank) {
+      if (rank != exits) {
+        auto calls = told[rank].get_future();
+        ASSERT_EQ(calls.wait_for(seconds(20)), std::future_status::ready);
+        EXPECT_EQ(calls.get(), 7U);
+      }
+    }
+    ranks[exits] = Status(StatusCode::kAborted, "gone");
+    for (int rank = 0; rank < kSize; ++rank) {
+      if (rank != exits) {
+        EXPECT_TRUE(ranks[rank].value()->failure().ok());
+      }
+    }
+  }
+}
+
 TEST(LivenessTest, LeavingInOrderIsNoFailure) {
   constexpr int kSize = 3;
   std::vector<Bootstrap::Options> all = MakeJob(kSize);

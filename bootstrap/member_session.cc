@@ -22,7 +22,8 @@ MemberSession::MemberSession(const Bootstrap::Options& options)
       retry_timer_(io_),
       neighbour_timer_(io_),
       backoff_(kFirstBackoff),
-      chain_(&io_, options.launch.rank, options.launch.size) {}
+      chain_(&io_, options.launch.rank, options.launch.size,
+             /*has_secret=*/!options.secret.empty()) {}
 
 // --- Finding rank 0 ----------------------------------------------------------
 
@@ -145,7 +146,7 @@ void MemberSession::OnConnected() {
   Result<std::string> contact =
       chain_.Listen(root_, OwnSide(fd), options_.interfaces);
   if (!contact.ok()) {
-    options_.logger.Warning("nothing can listen for the neighbour, rank " +
+    options_.logger.Warning("cannot listen for the neighbour, rank " +
                             std::to_string(rank() - 1) + ": " +
                             contact.status().message());
   }
@@ -233,10 +234,11 @@ void MemberSession::OnMessage(const Message& message) {
     if (departure->rank == 0) {
       connection_->Close();
     }
-    NoteDeparture(static_cast<int>(departure->rank));
+    NoteDeparture(static_cast<int>(departure->rank), departure->calls);
     FinishLeavingIfAlone();
   } else {
-    Fail({StatusCode::kInternal, "rank 0 sent what a rank must not get"});
+    Fail({StatusCode::kInternal,
+          "rank 0 sent a message that only rank 0 may receive"});
   }
 }
 
@@ -272,9 +274,12 @@ void MemberSession::ConnectChain() {
       job_key(), above < size() ? IdentityOf(above).contact : "",
       options_.interfaces,
       {[this](const Status& reason) {
-         if (!leaving() && !HasDeparted(0)) {
+         if (!leaving() && !HasLeftInOrder(0)) {
            Fail(reason);
          }
+       },
+       [this](int neighbour, uint64_t calls) {
+         NoteDeparture(neighbour, calls);
        },
        [this](int neighbour, const Status& why) {
          OnNeighbourLost(neighbour, why);
@@ -283,9 +288,13 @@ void MemberSession::ConnectChain() {
          if (!failed() && !leaving()) {
            options_.logger.Warning("no bootstrap connection to " +
                                    DescribeRank(neighbour) + " (" + why +
-                                   "): while rank 0 is stopped, the deaths of "
-                                   "others are found out late");
+                                   "): if rank 0 is stopped, this rank learns "
+                                   "late that another rank has died");
          }
+       },
+       [this](const std::string& why) {
+         Refuse("a stranger came in the place of rank " +
+                std::to_string(rank() - 1) + ": " + why);
        },
        [this] { FinishLeavingIfAlone(); }});
 }
@@ -295,7 +304,7 @@ void MemberSession::OnNeighbourLost(int neighbour, const Status& why) {
   neighbour_timer_.expires_after(kWordOfRankZero);
   neighbour_timer_.async_wait([this, neighbour, why](const error_code& error) {
     // Once rank 0 has left, ranks are no longer each other's concern here.
-    if (error || failed() || leaving() || HasDeparted(0) ||
+    if (error || failed() || leaving() || HasLeftInOrder(0) ||
         HasDeparted(neighbour)) {
       return;
     }
@@ -341,7 +350,7 @@ Status MemberSession::DescribeTimeout(Gathering gathering) {
 
 void MemberSession::TellFailure(const Status& reason) {
   // After rank 0 has left, a failure is this rank's alone.
-  if (HasDeparted(0)) {
+  if (HasLeftInOrder(0)) {
     chain_.Leave();
   } else {
     chain_.Tell(reason);
@@ -352,12 +361,19 @@ void MemberSession::TellFailure(const Status& reason) {
   }
 }
 
-void MemberSession::StartLeaving() {
+void MemberSession::CutOff() {
+  chain_.CutOff();
+  if (connection_ != nullptr) {
+    connection_->Close();
+  }
+}
+
+void MemberSession::StartLeaving(uint64_t calls) {
   resolver_.Cancel();
   retry_timer_.cancel();
-  chain_.Leave();
+  chain_.Leave(calls);
   if (authenticated_ && !connection_->closed()) {
-    connection_->Send(Departure{static_cast<uint32_t>(rank())});
+    connection_->Send(Departure{static_cast<uint32_t>(rank()), calls});
     connection_->FinishSending();
   }
   FinishLeavingIfAlone();

@@ -27,7 +27,8 @@ class MemberSession : public Session {
   void Contribute(Contribution contribution) override;
   void Ask() override;
   void TellFailure(const Status& reason) override;
-  void StartLeaving() override;
+  void CutOff() override;
+  void StartLeaving(uint64_t calls) override;
   Status DescribeTimeout(Gathering gathering) override;
 
  private:

@@ -77,6 +77,7 @@ struct Encoder {
   void operator()(const Departure& departure) {
     Begin(&writer, Type::kDeparture);
     writer.U32(departure.rank);
+    writer.U64(departure.calls);
   }
   void operator()(const Question& /*question*/) {
     Begin(&writer, Type::kQuestion);
@@ -202,7 +203,7 @@ Result<Message> DecodeMessage(std::string_view bytes) {
       message = ReadGatheredBlobs(&reader);
       break;
     case Type::kDeparture:
-      message = Departure{reader.U32()};
+      message = Departure{reader.U32(), reader.U64()};
       break;
     case Type::kQuestion:
       message = Question{};

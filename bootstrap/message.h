@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -19,7 +20,7 @@
 namespace ringpipe {
 
 // Ranks of different versions do not join.
-inline constexpr uint32_t kBootstrapVersion = 2;
+inline constexpr uint32_t kBootstrapVersion = 3;
 
 inline constexpr size_t kMostBlobBytes = 1 << 20;
 inline constexpr size_t kMostReplyBytes = 256;
@@ -83,9 +84,14 @@ struct AbortNotice {
   Status reason;
 };
 
-// To rank 0: the sender leaves in order; from rank 0: that rank has left.
+// To rank 0 and to neighbours: the sender leaves; from rank 0: that rank has
+// left.
 struct Departure {
+  static constexpr uint64_t kInOrder = std::numeric_limits<uint64_t>::max();
   uint32_t rank = 0;
+  // Where its process exits without leaving in order: how many calls (of the
+  // bootstrap's user) it has ended.
+  uint64_t calls = kInOrder;
 };
 
 // To rank 0, and from there to all: what do you say? (Bootstrap::AskAll)

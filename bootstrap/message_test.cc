@@ -29,9 +29,10 @@ TEST(MessageTest, EveryMessageReadsBack) {
   EXPECT_EQ(gathered.sequence, 2u);
   EXPECT_EQ(gathered.first_rank, 5u);
   EXPECT_EQ(gathered.blobs, (std::vector<std::string>{"a", "", "c"}));
-  const auto departure =
-      std::get<Departure>(DecodeMessage(EncodeMessage(Departure{4})).value());
+  const auto departure = std::get<Departure>(
+      DecodeMessage(EncodeMessage(Departure{4, 7})).value());
   EXPECT_EQ(departure.rank, 4u);
+  EXPECT_EQ(departure.calls, 7u);
   const Identity identity = Identity::Decode(Identity{1, "h"}.Encode()).value();
   EXPECT_EQ(identity.host, "h");
 }

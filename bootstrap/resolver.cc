@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "base/signals_blocked.h"
+#include "base/thread_shortage.h"
 
 namespace ringpipe {
 namespace {
@@ -78,10 +79,8 @@ void Resolver::Resolve(const std::string& host, uint16_t port, Done done) {
       }
     }).detach();
   } catch (const std::system_error& error) {
-    question_->Answer(
-        question_,
-        Status(StatusCode::kResourceExhausted,
-               std::string("no thread for it (ulimit -u): ") + error.what()));
+    question_->Answer(question_, ThreadShortage("starting a thread for it",
+                                                error.code().value()));
   }
 }
 

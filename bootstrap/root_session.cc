@@ -15,7 +15,6 @@
 namespace ringpipe {
 namespace {
 
-namespace asio = boost::asio;
 using boost::system::error_code;
 
 // As many as come in a burst; but descriptors are for ranks, too.
@@ -108,8 +107,7 @@ void RootSession::ResolveAndListen(const Address& address) {
 }
 
 // Gives it the descriptor.
-Status RootSession::Own(asio::posix::stream_descriptor* socket,
-                        FileDescriptor fd) {
+Status RootSession::Own(Listener::Socket* socket, FileDescriptor fd) {
   error_code error;
   socket->assign(fd.get(), error);
   if (!error) {
@@ -242,7 +240,8 @@ void RootSession::MakeRoom() {
       OnStrangerClosed(
           oldest.get(),
           {StatusCode::kTimeout,
-           "it had not completed the handshake when others needed its place"});
+           "it had not completed the handshake when others needed its "
+           "connection"});
       return;
     }
   }
@@ -372,7 +371,7 @@ Status RootSession::CheckJoin(const JoinRequest& request) const {
   }
   if (request.rank >= static_cast<uint32_t>(size())) {
     return {StatusCode::kMismatch,
-            who + " joined as a member of a job with ranks 0 to " +
+            who + " joined, but the ranks of this job are 0 to " +
                 std::to_string(size() - 1)};
   }
   if (request.rank == 0 || ranks_[request.rank] != nullptr) {
@@ -412,14 +411,14 @@ void RootSession::OnRanksMessage(int rank, const Message& message) {
     AskFor(rank);
   } else if (const auto* reply = std::get_if<Reply>(&message)) {
     TakeReply(rank, reply->text);
-  } else if (std::holds_alternative<Departure>(message)) {
+  } else if (const auto* departure = std::get_if<Departure>(&message)) {
     ranks_[rank]->Close();
-    NoteDeparture(rank);
-    SendToAll(Departure{static_cast<uint32_t>(rank)});
+    NoteDeparture(rank, departure->calls);
+    SendToAll(Departure{static_cast<uint32_t>(rank), departure->calls});
     FinishLeavingIfAlone();
   } else {
     Fail({StatusCode::kInternal,
-          DescribeRank(rank) + " sent what only rank 0 may send"});
+          DescribeRank(rank) + " sent a message that only rank 0 may send"});
   }
 }
 
@@ -601,9 +600,8 @@ Status RootSession::DescribeTimeout(Gathering gathering) {
   if (gathering == Gathering::kLeave) {
     return {StatusCode::kTimeout,
             ranks +
-                " did not destroy their communicators in the time that "
-                "the others, which did, wait for them: one was destroyed "
-                "while others were in a call?"};
+                " did not destroy their communicators by the deadline of the "
+                "ranks that did: were they still in a call?"};
   }
   return {StatusCode::kTimeout, ranks + " did not call the bootstrap's " +
                                     GatheringName(gathering) +
@@ -619,21 +617,30 @@ void RootSession::TellFailure(const Status& reason) {
       connection->FinishSending();
     }
   }
-  std::list<Stranger> strangers;
-  strangers.swap(strangers_);
-  for (const Stranger& stranger : strangers) {
-    if (stranger.connection->authenticated()) {
-      Rebuff(stranger.connection, reason);
+  for (auto at = strangers_.begin(); at != strangers_.end();) {
+    if (at->connection->authenticated()) {
+      Rebuff(at->connection, reason);
+      at = strangers_.erase(at);
     } else {
-      // It may be a rank: let it get as far as to hear why.
-      strangers_.push_back(stranger);
+      ++at;  // it may be a rank: let it get as far as to hear why
     }
   }
 }
 
-void RootSession::StartLeaving() {
+void RootSession::CutOff() {
+  for (const std::shared_ptr<Connection>& connection : ranks_) {
+    if (connection != nullptr) {
+      connection->Close();
+    }
+  }
+  for (const Stranger& stranger : strangers_) {
+    stranger.connection->Close();
+  }
+}
+
+void RootSession::StartLeaving(uint64_t calls) {
   if (!failed()) {
-    SendToAll(Departure{0});
+    SendToAll(Departure{0, calls});
     for (const std::shared_ptr<Connection>& connection : ranks_) {
       if (connection != nullptr) {
         connection->FinishSending();

@@ -30,14 +30,17 @@ class RootSession : public Session {
   void Contribute(Contribution contribution) override;
   void Ask() override { AskFor(0); }
   void TellFailure(const Status& reason) override;
-  void StartLeaving() override;
+  void CutOff() override;
+  void StartLeaving(uint64_t calls) override;
   Status DescribeTimeout(Gathering gathering) override;
 
  private:
   struct Listener {
+    using Socket = KeptFromChildren<boost::asio::posix::stream_descriptor>;
+
     explicit Listener(boost::asio::io_context* io) : socket(*io), pause(*io) {}
 
-    boost::asio::posix::stream_descriptor socket;
+    Socket socket;
     boost::asio::steady_timer pause;  // while there is no room
   };
 
@@ -67,8 +70,7 @@ class RootSession : public Session {
   };
 
   // On all endpoints, or on the first that is an address of this host.
-  static Status Own(boost::asio::posix::stream_descriptor* socket,
-                    FileDescriptor fd);
+  static Status Own(Listener::Socket* socket, FileDescriptor fd);
   void ListenOn(const std::vector<Endpoint>& endpoints, bool all);
   void ResolveAndListen(const Address& address);
   void WaitToAccept(Listener* listener);

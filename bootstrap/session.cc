@@ -1,15 +1,17 @@
 #include "bootstrap/session.h"
 
 #include <algorithm>
-#include <array>
 #include <boost/asio/post.hpp>
 #include <chrono>
 #include <exception>
 #include <new>
+#include <system_error>
 #include <thread>
 
 #include "auth/mac.h"
+#include "base/host_name.h"
 #include "base/signals_blocked.h"
+#include "base/thread_shortage.h"
 #include "bootstrap/member_session.h"
 #include "bootstrap/root_session.h"
 
@@ -20,11 +22,11 @@ namespace asio = boost::asio;
 
 // Long enough for any process that runs to close its end.
 constexpr auto kLeaveTimeout = std::chrono::milliseconds(700);
+// For this process's own thread to write a message; it may be in a callback.
+constexpr auto kExitTimeout = std::chrono::milliseconds(200);
 // A flood of strangers must not become a flood of log lines.
 constexpr int kMostRefusalsLogged = 20;
 constexpr size_t kMostReasonsKept = 5;
-// Where there is no memory for it.
-constexpr int kMostTellAttempts = 20;
 
 }  // namespace
 
@@ -59,12 +61,14 @@ int64_t LeftMs(Deadline deadline) {
 }
 
 Session::Session(const Bootstrap::Options& options)
-    : options_(options), work_(io_.get_executor()) {}
+    : options_(options),
+      out_of_memory_(OutOfMemory().WithContext(
+          "rank " + std::to_string(options.launch.rank))),
+      work_(io_.get_executor()) {}
 
 Result<std::unique_ptr<Session>> Session::Create(
     const Bootstrap::Options& options) {
-  // Asio's and the thread's constructors throw where descriptors or threads
-  // have run out.
+  // Asio's constructors throw where descriptors have run out.
   try {
     std::unique_ptr<Session> session;
     if (options.launch.rank == 0) {
@@ -80,28 +84,53 @@ Result<std::unique_ptr<Session>> Session::Create(
   } catch (const std::exception& error) {
     return Status(StatusCode::kResourceExhausted,
                   std::string("the bootstrap cannot start: ") + error.what() +
-                      "; raise the limits on descriptors and threads "
-                      "(ulimit -n, -u)");
+                      "; raise the limit on descriptors ('ulimit -n')");
   }
 }
 
 Status Session::StartThread() {
   const SignalsBlocked blocked;
-  thread_ = std::thread([this] {
-    pthread_setname_np(pthread_self(), "ringpipe-boot");
-    for (bool more = true; more;) {
-      try {
-        io_.run();
-        more = false;
-      } catch (const std::bad_alloc&) {
-        FailForWantOfMemory();
-      } catch (const std::exception& error) {
-        Fail({StatusCode::kInternal,
-              std::string("the bootstrap's thread: ") + error.what()});
-      }
-    }
-  });
+  try {
+    thread_ = std::thread([this] { RunThread(); });
+  } catch (const std::system_error& error) {
+    return ThreadShortage("starting the bootstrap's thread",
+                          error.code().value());
+  }
   return Status::Ok();
+}
+
+// What has ended a handler of the io thread.
+Status Session::StatusOf(const std::exception& error) const {
+  try {
+    if (dynamic_cast<const std::bad_alloc*>(&error) == nullptr) {
+      return {StatusCode::kInternal,
+              std::string("the bootstrap's thread: ") + error.what()};
+    }
+  } catch (const std::bad_alloc&) {
+    // There is no memory to say so.
+  }
+  return out_of_memory_;
+}
+
+// io_ is stopped by who fails the job, and by who ends the thread: either has
+// said so before.
+void Session::RunThread() {
+  pthread_setname_np(pthread_self(), "ringpipe-boot");
+  while (true) {
+    io_.restart();
+    if (ended_) {
+      return;
+    }
+    if (const Status reason = failure();
+        !reason.ok() && !std::exchange(failure_told_, true)) {
+      OnFailed(reason);
+    }
+    try {
+      io_.run();
+    } catch (const std::exception& error) {
+      Fail(StatusOf(error));
+    }
+  }
 }
 
 Status Session::Join() {
@@ -142,14 +171,18 @@ Result<std::vector<std::string>> Session::Gather(Gathering gathering,
     call_ = gathering;
     sequence = ++sequence_;
   }
-  asio::post(io_, [this, sequence, gathering, blob, deadline] {
-    if (failed()) {
-      return;
-    }
-    const int64_t left_ms = LeftMs(deadline);
-    ArmTimeout(gathering, left_ms);
-    Contribute({sequence, gathering, left_ms, blob});
-  });
+  try {
+    asio::post(io_, [this, sequence, gathering, blob, deadline] {
+      if (failed()) {
+        return;
+      }
+      const int64_t left_ms = LeftMs(deadline);
+      ArmTimeout(gathering, left_ms);
+      Contribute({sequence, gathering, left_ms, blob});
+    });
+  } catch (const std::bad_alloc&) {
+    Fail(out_of_memory_);  // the others wait for this rank's blob
+  }
   return WaitForCall();
 }
 
@@ -211,7 +244,11 @@ Status Session::failure() const {
 
 std::vector<int> Session::departed() const {
   const std::lock_guard<std::mutex> lock(mutex_);
-  return {departed_.begin(), departed_.end()};
+  std::vector<int> ranks;
+  for (const auto& [rank, calls] : departed_) {
+    ranks.push_back(rank);
+  }
+  return ranks;
 }
 
 bool Session::anybody_departed() const {
@@ -222,6 +259,12 @@ bool Session::anybody_departed() const {
 bool Session::HasDeparted(int rank) const {
   const std::lock_guard<std::mutex> lock(mutex_);
   return departed_.count(rank) != 0;
+}
+
+bool Session::HasLeftInOrder(int rank) const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const auto departed = departed_.find(rank);
+  return departed != departed_.end() && departed->second == Departure::kInOrder;
 }
 
 int Session::refused_connections() const {
@@ -236,27 +279,46 @@ void Session::Leave() {
     // Out of memory: without a word.
   }
   // What is still pending is dropped with io_: its sockets are closed then.
+  ended_ = true;
   io_.stop();
   thread_.join();
 }
 
-void Session::LeaveInOrder() {
-  asio::post(io_, [this] {
-    {
-      const std::lock_guard<std::mutex> lock(mutex_);
-      leaving_has_begun_ = true;
-      changed_.notify_all();
+void Session::Exit(uint64_t calls) {
+  try {
+    asio::post(io_, [this, calls] { BeginLeaving(calls); });
+    NoteDeparture(rank(), calls);
+    std::unique_lock<std::mutex> lock(mutex_);
+    changed_.wait_for(lock, kExitTimeout, [this] { return has_said_so_; });
+  } catch (const std::exception&) {
+    // Out of memory: without a word.
+  }
+}
+
+void Session::BeginLeaving(uint64_t calls) {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    leaving_has_begun_ = true;
+    changed_.notify_all();
+  }
+  if (std::exchange(leaving_, true)) {
+    return;
+  }
+  DisarmTimeout();
+  leave_timer_.expires_after(kLeaveTimeout);
+  leave_timer_.async_wait([this](const boost::system::error_code& error) {
+    if (!error) {
+      FinishLeaving();
     }
-    leaving_ = true;
-    DisarmTimeout();
-    leave_timer_.expires_after(kLeaveTimeout);
-    leave_timer_.async_wait([this](const boost::system::error_code& error) {
-      if (!error) {
-        FinishLeaving();
-      }
-    });
-    StartLeaving();
   });
+  StartLeaving(calls);
+  const std::lock_guard<std::mutex> lock(mutex_);
+  has_said_so_ = true;
+  changed_.notify_all();
+}
+
+void Session::LeaveInOrder() {
+  asio::post(io_, [this] { BeginLeaving(Departure::kInOrder); });
   // The thread may be in a callback of the user's. Once it gets to it, the
   // timer is what ends it, unless there was no memory for that.
   std::unique_lock<std::mutex> lock(mutex_);
@@ -279,21 +341,12 @@ Status Session::RankLost(const std::string& who, const Status& reason) {
               (reason.code() == StatusCode::kPeerLost
                    ? " has ended, or cannot be reached: its bootstrap "
                      "connection closed ("
-                   : " was cut off, for what it sent over its bootstrap "
-                     "connection (") +
+                   : " was disconnected because of what it sent over its "
+                     "bootstrap connection (") +
               reason.message() + ")"};
 }
 
-void Session::FailForWantOfMemory() noexcept {
-  try {
-    Fail(OutOfMemory());
-  } catch (const std::bad_alloc&) {
-    // Nobody is told. Own calls end by their deadlines, and the peers by
-    // theirs.
-  }
-}
-
-void Session::Fail(const Status& reason) {
+void Session::Fail(const Status& reason) noexcept {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (!failure_.ok() || left_) {
@@ -305,28 +358,28 @@ void Session::Fail(const Status& reason) {
     }
     changed_.notify_all();
   }
-  // Posted also from the io thread: whoever found the failure finishes first.
-  for (int attempt = 0;; ++attempt) {
-    try {
-      asio::post(io_, [this, reason] { OnFailed(reason); });
-      return;
-    } catch (const std::bad_alloc&) {
-      if (attempt == kMostTellAttempts) {
-        throw;  // the others find out by themselves
-      }
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
-  }
+  // To post a handler would allocate. On the io thread, whoever found the
+  // failure finishes first.
+  io_.stop();
 }
 
-void Session::OnFailed(const Status& reason) {
+void Session::OnFailed(const Status& reason) noexcept {
   DisarmTimeout();
-  TellFailure(reason);
-  if (joined_) {
-    options_.logger.Info("the job failed: " + reason.ToString());
+  try {
+    TellFailure(reason);
+  } catch (const std::bad_alloc&) {
+    CutOff();
+  }
+  if (!joined_) {
+    return;
+  }
+  try {
     if (options_.on_failure) {
       options_.on_failure(reason);
     }
+    options_.logger.Info("the job failed: " + reason.ToString());
+  } catch (const std::bad_alloc&) {
+    // It is not logged.
   }
 }
 
@@ -338,7 +391,8 @@ void Session::CompleteJoin(std::vector<std::string> identities) {
   for (const std::string& bytes : identities) {
     Result<Identity> identity = Identity::Decode(bytes);
     if (!identity.ok()) {
-      Fail({StatusCode::kInternal, "the bootstrap got a garbled roster"});
+      Fail({StatusCode::kInternal,
+            "rank 0 sent a list of ranks that cannot be read"});
       return;
     }
     decoded.push_back(*std::move(identity));
@@ -364,11 +418,18 @@ void Session::CompleteCall(Result<std::vector<std::string>> result) {
   }
 }
 
-void Session::NoteDeparture(int rank) {
+void Session::NoteDeparture(int rank, uint64_t calls) {
+  const bool exits = calls != Departure::kInOrder && rank != this->rank();
+  if (exits && !HasDeparted(rank) && options_.on_exit) {
+    options_.on_exit(
+        {StatusCode::kPeerLost,
+         DescribeRank(rank) + " has ended without destroying its communicator"},
+        calls);
+  }
   Status status;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
-    departed_.insert(rank);
+    departed_.emplace(rank, calls);
     if (!call_) {
       return;
     }
@@ -378,10 +439,14 @@ void Session::NoteDeparture(int rank) {
 }
 
 Status Session::DepartedStatus(Gathering gathering) const {
-  return {StatusCode::kPeerLost,
-          std::string("the bootstrap's ") + GatheringName(gathering) +
-              " cannot complete: rank(s) " + FormatRanks(departed_) +
-              " left the job in order"};
+  std::set<int> ranks;
+  for (const auto& [rank, calls] : departed_) {
+    ranks.insert(rank);
+  }
+  return {StatusCode::kPeerLost, std::string("the bootstrap's ") +
+                                     GatheringName(gathering) +
+                                     " cannot complete: rank(s) " +
+                                     FormatRanks(ranks) + " have left the job"};
 }
 
 void Session::ArmTimeout(Gathering gathering, int64_t left_ms) {
@@ -466,13 +531,9 @@ Handshake::Options Session::handshake_options() const {
 }
 
 Status Session::MakeOwnIdentity() {
-  std::array<char, 256> host{};
-  if (gethostname(host.data(), host.size() - 1) != 0) {
-    host = {'?'};
-  }
   RINGPIPE_ASSIGN_OR_RETURN(const Nonce nonce, RandomNonce());
   own_identity_.pid = static_cast<uint32_t>(getpid());
-  own_identity_.host = host.data();
+  own_identity_.host = HostName();
   own_identity_.nonce = nonce;
   return Status::Ok();
 }

@@ -3,11 +3,13 @@
 #ifndef RINGPIPE_BOOTSTRAP_SESSION_H_
 #define RINGPIPE_BOOTSTRAP_SESSION_H_
 
+#include <atomic>
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <condition_variable>
 #include <cstdint>
+#include <exception>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -59,6 +61,8 @@ class Session {
 
   // Tells the others, closes everything, ends the thread.
   void Leave();
+  // Tells the others. Before Leave, or instead.
+  void Exit(uint64_t calls);
 
   int rank() const { return options_.launch.rank; }
   int size() const { return options_.launch.size; }
@@ -73,21 +77,25 @@ class Session {
   virtual void Contribute(Contribution contribution) = 0;
   virtual void Ask() = 0;  // leads to CompleteAsking, or to nothing
   virtual void TellFailure(const Status& reason) = 0;  // to other ranks; once
-  virtual void StartLeaving() = 0;  // leads to FinishLeaving; 1 s at most
+  // Where there is no memory for that: closes all connections, which needs
+  // none. The others take this rank for lost.
+  virtual void CutOff() = 0;
+  // Leads to FinishLeaving, in 1 s at most. `calls`: as in Departure.
+  virtual void StartLeaving(uint64_t calls) = 0;
   // Why the deadline of `gathering` passed, as far as this rank knows.
   virtual Status DescribeTimeout(Gathering gathering) = 0;
 
   // What they use for it. Fail from any thread, the others on the io thread.
-  void Fail(const Status& reason);
+  // Fail allocates nothing; the others are told by the io thread.
+  void Fail(const Status& reason) noexcept;
   // The status of the loss of a rank whose connection ended for `reason`.
   static Status RankLost(const std::string& who, const Status& reason);
-  void FailForWantOfMemory() noexcept;
   void CompleteJoin(std::vector<std::string> identities);
   void CompleteCall(Result<std::vector<std::string>> result);
   // What AskAll waits for.
   void CompleteAsking(const std::vector<std::string>& replies);
   std::string OwnReply() const;
-  void NoteDeparture(int rank);
+  void NoteDeparture(int rank, uint64_t calls);
   void FinishLeaving();
   // Fails the job when `left_ms` have passed, unless DisarmTimeout comes
   // before; the earliest of several counts.
@@ -105,6 +113,7 @@ class Session {
   bool leaving() const { return leaving_; }
   bool anybody_departed() const;
   bool HasDeparted(int rank) const;
+  bool HasLeftInOrder(int rank) const;
   // "rank 3 (pid 1234 on host x)", once that is known.
   std::string DescribeRank(int rank) const;
   Handshake::Options handshake_options() const;
@@ -121,13 +130,17 @@ class Session {
 
  private:
   Status StartThread();
+  void RunThread();
+  Status StatusOf(const std::exception& error) const;
   Status MakeOwnIdentity();
   Status MakeJobKey(const std::vector<std::string>& identities);
   void LeaveInOrder();
+  void BeginLeaving(uint64_t calls);
   Result<std::vector<std::string>> WaitForCall();
   Status DepartedStatus(Gathering gathering) const;  // with mutex_ held
-  void OnFailed(const Status& reason);
+  void OnFailed(const Status& reason) noexcept;
 
+  const Status out_of_memory_;  // of this rank, whose number it says
   boost::asio::executor_work_guard<boost::asio::io_context::executor_type>
       work_;
   boost::asio::steady_timer timeout_timer_{io_};
@@ -135,6 +148,7 @@ class Session {
   Identity own_identity_;
   std::string job_key_;  // set before Join returns, and not changed again
   bool joined_ = false;
+  bool failure_told_ = false;
   bool leaving_ = false;
   std::optional<Clock::time_point> timeout_at_;
 
@@ -147,14 +161,16 @@ class Session {
   bool asks_ = false;      // AskAll
   std::vector<std::string> replies_;
   Status failure_;
-  std::set<int> departed_;
+  std::map<int, uint64_t> departed_;  // by rank: Departure::calls
   std::vector<Identity> identities_;  // by rank, from the join on
   std::map<std::string, int> refused_;
   int refused_otherwise_ = 0;
   int refused_total_ = 0;
   bool leaving_has_begun_ = false;
+  bool has_said_so_ = false;  // that it leaves
   bool left_ = false;
 
+  std::atomic<bool> ended_ = false;  // the io thread is to end
   std::thread thread_;
 };
 

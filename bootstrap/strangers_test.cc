@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <boost/asio/ip/address.hpp>
 #include <boost/asio/ip/tcp.hpp>
@@ -20,8 +21,12 @@
 #include <thread>
 #include <vector>
 
+#include "auth/confined_process.h"
 #include "auth/handshake.h"
 #include "base/liveness_bound.h"
+#include "base/log.h"
+#include "base/peer_process.h"
+#include "bootstrap/address.h"
 #include "bootstrap/endpoint.h"
 #include "bootstrap/message.h"
 #include "bootstrap/raw_peer.h"
@@ -140,6 +145,63 @@ TEST(StrangersTest, GarbageOfManyKindsIsSaidInShort) {
   EXPECT_NE(said.find("refused 306 connection(s)"), std::string::npos) << said;
   EXPECT_NE(said.find(": other reasons)"), std::string::npos) << said;
   EXPECT_LT(said.size(), 1500U);
+}
+
+// Which rank 1 is told, and strangers can see.
+TEST(StrangersTest, AnotherUserIsRefusedInTheNeighboursPlaceToo) {
+  constexpr size_t kNameBytes = 108;
+  using Name = std::array<char, kNameBytes>;
+  PeerProcess stranger([](ValuePipe& pipe) {
+    const Name name = pipe.Get<Name>();
+    // Not another user, but to be refused like one.
+    const pid_t child = ForkIntoUserNamespace();
+    if (child == 0) {
+      RawPeer peer(UnixEndpoint(name.data()));
+      peer.SendBytes("GET / HTTP/1.1\r\n\r\n");
+      _exit(peer.WaitForClose() ? 0 : 1);
+    }
+    pipe.Put(child > 0);
+    int status = 1;
+    waitpid(child, &status, 0);
+    return status == 0;
+  });
+  const std::string root = UniqueName();
+  std::vector<std::future<Joined>> joining;
+  std::string logged;
+  for (const int rank : {0, 2}) {
+    Bootstrap::Options options = MakeOptions("unix:@" + root, rank, 3);
+    if (rank == 2) {
+      options.logger = Logger(
+          LogLevel::kWarning,
+          [&logged](LogLevel, std::string_view line) { logged += line; });
+    }
+    joining.push_back(std::async(
+        std::launch::async, [options] { return Bootstrap::Join(options); }));
+  }
+  RawPeer first(root);
+  ASSERT_TRUE(first.Authenticate({"", "bootstrap", "job", kBootstrapVersion}));
+  first.Send(JoinRequest{1, 3, -1, {7, "x"}});
+  const Result<Message> gathered = first.Receive();
+  ASSERT_TRUE(gathered.ok()) << gathered.status().ToString();
+  const Identity above =
+      Identity::Decode(std::get<GatheredBlobs>(*gathered).blobs[2]).value();
+  Name name = {};
+  Address::Parse(above.contact).value().host.copy(name.data(), kNameBytes - 1);
+  stranger.pipe().Put(name);
+  if (!stranger.pipe().Get<bool>()) {
+    return SkipWithoutUserNamespaces();
+  }
+  EXPECT_TRUE(stranger.Join());
+  const Joined zero = joining[0].get();
+  {
+    const Joined second = joining[1].get();
+    ASSERT_TRUE(second.ok()) << second.status().ToString();
+    EXPECT_EQ(second.value()->refused_connections(), 1);
+  }
+  EXPECT_NE(logged.find("refused a connection at unix:@" + root +
+                        ": a stranger came in the place of rank 1: it "),
+            std::string::npos)
+      << logged;
 }
 
 TEST(StrangersTest, OversizedFrameIsClosedByItsHeader) {

@@ -60,17 +60,13 @@ class Accelerator {
 
   // Lane kCopyIn: slot = user.
   virtual Ticket CopyIn(void* slot, const void* user, std::size_t bytes) = 0;
-  // The same past the caches, where there is such a thing: for a slot that is
-  // read by a core with which they are not shared.
-  virtual Ticket StreamIn(void* slot, const void* user, std::size_t bytes) {
-    return CopyIn(slot, user, bytes);
-  }
 
   // Lane kCopyOut: user = slot.
   virtual Ticket CopyOut(void* user, const void* slot, std::size_t bytes) = 0;
   // The same for a piece of user memory which as a whole is more than the
   // caches hold: past them, where there is such a thing.
-  virtual Ticket StreamOut(void* user, const void* slot, std::size_t bytes) {
+  virtual Ticket CopyOutNonTemporal(void* user, const void* slot,
+                                    std::size_t bytes) {
     return CopyOut(user, slot, bytes);
   }
 

@@ -6,28 +6,35 @@
 
 namespace ringpipe {
 
-Introduction Introduce(const Environment& environment, const RankRails& rails) {
+Introduction Introduce(const Environment& environment, const RankRails& rails,
+                       const std::string& trace) {
   return {
       Version(), rails.kind(), rails.Describe(),
       "RINGPIPE_SUBCHUNK_BYTES=" + std::to_string(environment.subchunk_bytes) +
-          " RINGPIPE_DEPTH=" + std::to_string(environment.depth)};
+          " RINGPIPE_DEPTH=" + std::to_string(environment.depth) +
+          (environment.algorithm.empty()
+               ? ""
+               : " RINGPIPE_ALGORITHM=" + environment.algorithm),
+      trace};
 }
 
 // One value a line.
 std::string Introduction::Serialize() const {
-  return version + "\n" + kind + "\n" + devices + "\n" + chunking + "\n";
+  return version + "\n" + kind + "\n" + devices + "\n" + chunking + "\n" +
+         trace + "\n";
 }
 
 Result<Introduction> Introduction::Parse(const std::string& text) {
   Introduction introduction;
   std::size_t begin = 0;
-  for (std::string* value : {&introduction.version, &introduction.kind,
-                             &introduction.devices, &introduction.chunking}) {
+  for (std::string* value :
+       {&introduction.version, &introduction.kind, &introduction.devices,
+        &introduction.chunking, &introduction.trace}) {
     const std::size_t end = text.find('\n', begin);
     if (end == std::string::npos) {
       return Status(StatusCode::kMismatch,
-                    "a rank introduces itself in an unknown way: do all ranks "
-                    "run the same version of ringpipe?");
+                    "a rank sent an introduction that cannot be read: do all "
+                    "ranks run the same version of ringpipe?");
     }
     *value = text.substr(begin, end - begin);
     begin = end + 1;
@@ -60,6 +67,11 @@ Status CheckAgreement(const std::vector<Introduction>& ranks) {
     if (first.chunking != other.chunking) {
       return differ("the chunking", first.chunking, other.chunking,
                     "set these variables alike on all ranks");
+    }
+    if (first.trace.empty() != other.trace.empty()) {
+      return differ("RINGPIPE_TRACE", first.trace.empty() ? "none" : "a file",
+                    other.trace.empty() ? "none" : "a file",
+                    "set the variable on all ranks or on none");
     }
   }
   return Status::Ok();

@@ -17,12 +17,14 @@ struct Introduction {
   std::string kind;     // of device: "RoCE"
   std::string devices;  // "mlx5_0 port 1: ..."
   std::string chunking;
+  std::string trace;  // JobTrace::Claim; empty: it does not trace
 
   std::string Serialize() const;
   static Result<Introduction> Parse(const std::string& text);
 };
 
-Introduction Introduce(const Environment& environment, const RankRails& rails);
+Introduction Introduce(const Environment& environment, const RankRails& rails,
+                       const std::string& trace);
 
 // kMismatch, naming two ranks and both values, where they differ in anything
 // that matters.

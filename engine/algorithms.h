@@ -1,142 +1,95 @@
-// The collective algorithms, each a pure function to a schedule, and the table
-// in which the engine finds them.
+// The registry of collective algorithms, and which of them a call takes.
 //
-// To add one: write its function in algorithms.cc beside the others, give it a
-// row in kAlgorithms there (with the smallest number of slots, argued) and a
-// line in the table below. The executor, the checker and its tests over every
-// size, and the simulator take it from the table.
-//
-// p is the number of ranks, S the bytes of the larger of a rank's two buffers
-// (reduce-scatter's input, all-gather's output). A step is a message that has
-// to wait for the one before it.
-//
-//   collective      name                steps           most bytes a rank sends
-//   allreduce       ring                2 (p-1)         2 S (p-1)/p
-//   allreduce       recursive_doubling  q + e           S (q + e/2)
-//   reduce-scatter  ring                p-1             S (p-1)/p
-//   all-gather      ring                p-1             S (p-1)/p
-//   broadcast       ring                p-1, pipelined  S
-//   barrier         recursive_doubling  q + e           0
-//   allreduce       all_pairs           2               2 S (p-1)/p
-//   reduce-scatter  all_pairs           1               S (p-1)/p
-//   all-gather      all_pairs           1               S (p-1)/p
-//   broadcast       all_pairs           2               S (root: 2 S (p-1)/p)
-//
-// q is log2 p, rounded down. e is 0 where p is a power of two, otherwise 2: one
-// step before the exchanges, in which the ranks beyond the power of two hand in
-// their values, and one after them, in which they get the result.
+// Each is a pure function to a schedule, in the file of its family in
+// algorithms/, with a row of what is known of it. To add one: write the
+// function beside its relatives, and its row in the table below them. The
+// executor, the checker and its tests, and the simulator take it from there.
 #ifndef RINGPIPE_ENGINE_ALGORITHMS_H_
 #define RINGPIPE_ENGINE_ALGORITHMS_H_
 
+#include <array>
 #include <cstdint>
 #include <span>
 #include <string_view>
 
 #include "base/status.h"
-#include "pipeline/schedule.h"
+#include "engine/algorithms/algorithm.h"
+#include "pipeline/chunking.h"
 
 namespace ringpipe {
-
-enum class Collective {
-  kAllReduce,
-  kReduceScatter,
-  kAllGather,
-  kBroadcast,
-  kBarrier,
-};
 
 // "allreduce", "reduce-scatter", ...
 const char* CollectiveName(Collective collective);
 
-struct AlgorithmInfo {
-  std::string_view name;
-  Algorithm algorithm = nullptr;
-  // The smallest number of slots a rank with which the algorithm cannot
-  // deadlock, whichever memory is registered, with `depth` sub-chunks a round.
-  int (*slots)(int size, int depth) = nullptr;
-  // The same where connections are not all alike; nullptr: no more.
-  int (*slots_of_unlike)(int size, int depth) = nullptr;
-  Collective collective = Collective::kAllReduce;
-  // The message is one chunk; otherwise there is one for each rank.
-  bool whole = false;
-  // Of PlanOptions: no two ranks wait for each other with it.
-  bool direct_over_sent = false;
-  // Only where all ranks share memory; there it takes the default's place.
-  bool one_host = false;
-  // Of PlanOptions: every rank's first message to each of its peers is the
-  // same.
-  bool same_to_all = false;
-  // Takes the default's place for messages of up to so many bytes, and where
-  // all ranks read all inputs, for 32 KiB of these together.
-  std::uint64_t short_bytes = 0;
-};
+// By chunks where the interface ties them to ranks.
+Walk WalkOf(Collective collective);
 
-// Every algorithm; the first of a collective is its default. Static.
+// Every algorithm. Static.
 std::span<const AlgorithmInfo> Algorithms();
 
-// The slots with which no algorithm can deadlock; `one_host`: all ranks share
-// memory.
-int SlotsNeeded(int size, int depth, bool one_host);
+// nullptr where the collective has none of that name.
+const AlgorithmInfo* FindAlgorithm(Collective collective,
+                                   std::string_view name);
 
-// Sub-chunks a round: RINGPIPE_DEPTH, or fewer where, with many ranks on one
-// host, the slots for their copies would take too much memory.
-int DepthFor(int depth, std::uint64_t subchunk_bytes, int size, bool one_host);
+// What the schedules of all ranks have in common.
+struct Shape {
+  int chunks = 1;
+  int widest = 1;  // the most chunks that a range has: what a slot is to hold
+};
+Shape ShapeOf(const AlgorithmInfo& info, const Member& of);
 
-// What a call uses whose whole message has so many bytes; `one_host`: between
-// so many ranks that all share memory, 0 if they do not. Of Algorithms().
-const AlgorithmInfo& AlgorithmFor(Collective collective, std::uint64_t bytes,
-                                  int one_host = 0);
+// Whether a schedule of that shape runs by messages of one chunk (SplitRanges),
+// because a sub-chunk of its widest range does not lie together or is more than
+// a slot's `slot_elements`.
+bool HasToSplit(const Chunking& chunking, Walk walk, const Shape& shape,
+                std::uint64_t slot_elements);
 
-// Allreduce around a ring, bandwidth-optimal: p-1 steps that reduce, after
-// which each rank has one chunk's result, and p-1 that hand the results around.
-// Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of
-// workstations" (J. Parallel Distrib. Comput. 69, 2009), the logical ring; the
-// pipeline over it as in PFN, "Technologies behind Distributed Deep Learning:
-// AllReduce" (2018).
-Schedule RingAllReduce(int rank, int size, int root);
+// PlanOptions::same_to_all.
+bool SameToAll(const AlgorithmInfo& info, const Member& of);
 
-// The first half of the above, turned by one so that rank r ends with
-// output[r], the only chunk of output that it has.
-Schedule RingReduceScatter(int rank, int size, int root);
+// The slots of a rank with which it cannot get stuck, with any connections and
+// chunks of any length; without `split`, where its ranges are not split.
+int SlotsFor(const AlgorithmInfo& info, const Member& of, int depth,
+             bool split = true);
 
-// The second half: rank r begins with input[r], the only chunk of input that it
-// has. Thakur, Rabenseifner and Gropp, "Optimization of Collective
-// Communication Operations in MPICH" (Int. J. High Perform. Comput. Appl. 19,
-// 2005), the section on allgather.
-Schedule RingAllGather(int rank, int size, int root);
+// Which algorithm a call takes: the one that the user has chosen for the
+// collective, else what is best by size, and by whether all ranks share memory.
+class AlgorithmChoice {
+ public:
+  // All are chosen by the engine.
+  AlgorithmChoice() = default;
+  // "allreduce:rabenseifner,barrier:dissemination", for so many ranks on these
+  // hosts; empty: as above. kInvalidArgument, with the names that there are,
+  // for others. `subchunk_bytes`: RINGPIPE_SUBCHUNK_BYTES.
+  static Result<AlgorithmChoice> Parse(std::string_view text, const Member& of,
+                                       std::uint64_t subchunk_bytes = kNoLimit);
 
-// Broadcast along the chain root, root + 1, ..., root - 1: sub-chunks follow
-// each other, so that a long message takes the time of one transfer. Patarasuk,
-// Faraj and Yuan, "Pipelined broadcast on Ethernet switched clusters" (IPDPS
-// 2006), linear tree.
-Schedule RingBroadcast(int rank, int size, int root);
+  // For a message that as a whole has so many bytes; `host_ranks`: between so
+  // many ranks that all share memory, 0 if they do not. Of Algorithms().
+  const AlgorithmInfo& For(Collective collective, std::uint64_t bytes,
+                           int host_ranks = 0) const;
 
-// Allreduce in log2 p exchanges of the whole message: for short ones, and as a
-// barrier for empty ones. Rank r's partner in exchange k is r XOR 2^k; ranks
-// beyond the largest power of two fold their value into another's first and get
-// the result last. Both partners reduce the same two values in the same order,
-// so the result is the same bits on all ranks. Thakur, Rabenseifner and Gropp
-// 2005 (above), the section on allreduce.
-Schedule RecursiveDoublingAllReduce(int rank, int size, int root);
+  // The slots with which no algorithm that a call may take can deadlock.
+  int SlotsNeeded(const Member& of, int depth, bool one_host) const;
 
-// Every rank with every other, for ranks that share memory: rank r reduces
-// chunk r of all inputs, which it reads where they lie, and gives the result to
-// all. Two synchronisations a call, whatever the number of ranks.
-Schedule AllPairsAllReduce(int rank, int size, int root);
+  // The slots that a rank has unless RINGPIPE_SLOTS says how many.
+  int Slots(const Member& of, int depth, bool one_host) const;
 
-// For short messages and, empty, as a barrier: every rank gives each other its
-// whole input, and reduces all of them in the order of the ranks. One step.
-Schedule OneShotAllReduce(int rank, int size, int root);
+  // Sub-chunks a round: RINGPIPE_DEPTH, or fewer where, with many ranks on one
+  // host, the slots for their copies would take too much memory.
+  int DepthFor(int depth, std::uint64_t subchunk_bytes, const Member& of,
+               bool one_host) const;
 
-// The first half of AllPairsAllReduce.
-Schedule AllPairsReduceScatter(int rank, int size, int root);
+ private:
+  static constexpr std::uint64_t kNoLimit = ~std::uint64_t{0};
+  // What the engine has chosen.
+  std::string_view BestFor(Collective collective, std::uint64_t bytes,
+                           int host_ranks) const;
 
-// The second half.
-Schedule AllPairsAllGather(int rank, int size, int root);
-
-// The root gives every rank a part, which gives it to all: each rank's memory
-// carries as much as any other's.
-Schedule AllPairsBroadcast(int rank, int size, int root);
+  std::uint64_t subchunk_bytes_ = kNoLimit;
+  // By collective; nullptr: the engine's.
+  std::array<const AlgorithmInfo*, kCollectives> chosen_ = {};
+};
 
 }  // namespace ringpipe
 

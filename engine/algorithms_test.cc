@@ -1,12 +1,18 @@
 #include "engine/algorithms.h"
 
 #include <algorithm>
-#include <bit>
+#include <array>
 #include <cstdint>
+#include <cstdlib>
 #include <random>
+#include <set>
 #include <string>
+#include <string_view>
+#include <tuple>
+#include <utility>
 #include <vector>
 
+#include "engine/promise.h"
 #include "gtest/gtest.h"
 #include "pipeline/checker.h"
 #include "pipeline/plan.h"
@@ -16,44 +22,42 @@ namespace {
 
 #ifdef NDEBUG
 constexpr int kLargestSize = 64;
-#else
-constexpr int kLargestSize = 20;  // with sanitizers
+constexpr std::array kLargerSizes = {80, 96, 127, 128, 129, 192, 255, 256};
+#else  // with sanitizers
+constexpr int kLargestSize = 20;
+constexpr std::array kLargerSizes = {24, 33};
 #endif
 
-Promise PromiseOf(Collective collective) {
-  switch (collective) {
-    case Collective::kAllReduce:
-      return Promise::kAllReduce;
-    case Collective::kReduceScatter:
-      return Promise::kReduceScatter;
-    case Collective::kAllGather:
-      return Promise::kAllGather;
-    case Collective::kBroadcast:
-      return Promise::kBroadcast;
-    case Collective::kBarrier:
-      return Promise::kBarrier;
+// Where each message is all chunks, a check of more takes a minute: 128 ranks.
+constexpr int kMostScratch = 129 * 129;
+
+// Every size up to kLargestSize, and a few beyond; in //tests:long every size
+// from there up to LARGEST_SIZE.
+std::vector<int> Sizes() {
+  const char* const largest = std::getenv("LARGEST_SIZE");
+  const int first = largest == nullptr ? 1 : kLargestSize + 1;
+  const int last = largest == nullptr ? kLargestSize : std::atoi(largest);
+  std::vector<int> sizes;
+  for (int size = first; size <= last; ++size) {
+    sizes.push_back(size);
   }
-  return Promise::kBarrier;
+  if (largest == nullptr) {
+    sizes.insert(sizes.end(), kLargerSizes.begin(), kLargerSizes.end());
+  }
+  return sizes;
 }
 
 // All roots of small sizes, three of large ones.
 std::vector<int> Roots(Collective collective, int size) {
   std::vector<int> roots = {0};
-  if (collective == Collective::kBroadcast) {
+  if (IsRooted(collective)) {
     for (int root = 1; root < size; ++root) {
-      if (size <= 12 || root == size / 2 || root == size - 1) {
+      if (size <= 16 || root == size - 1) {
         roots.push_back(root);
       }
     }
   }
   return roots;
-}
-
-std::string Name(const testing::TestParamInfo<AlgorithmInfo>& test) {
-  std::string name = std::string(test.param.name) + "_" +
-                     CollectiveName(test.param.collective);
-  std::replace(name.begin(), name.end(), '-', '_');
-  return name;
 }
 
 // Of each rank to each other; the same at both ends.
@@ -65,8 +69,6 @@ std::vector<std::vector<Abilities>> RandomAbilities(int size,
     for (int b = 0; b < a; ++b) {
       abilities[a][b] = abilities[b][a] = {
           .reads_peer = random() % 2 == 0,
-          .writes_peer = random() % 2 == 0,
-          .shares_memory = random() % 2 == 0,
           .eager_bytes = static_cast<std::uint32_t>(64 * (random() % 3)),
           .eager_to_all = random() % 2 == 0};
     }
@@ -74,32 +76,67 @@ std::vector<std::vector<Abilities>> RandomAbilities(int size,
   return abilities;
 }
 
+Reach RandomReach(std::mt19937_64& random) {
+  return {static_cast<Reach::Sends>(random() % 3), random() % 2 == 0};
+}
+
+// What a rank can do with each peer, by the two ways that it has.
+std::vector<PlanOptions::Peer> RandomPeers(
+    const std::vector<Abilities>& abilities, std::mt19937_64& random) {
+  std::array<PlanOptions::Peer, 2> ways;
+  for (PlanOptions::Peer& way : ways) {
+    way.input = RandomReach(random);
+    way.output = RandomReach(random);
+  }
+  std::vector<PlanOptions::Peer> peers;
+  for (const Abilities& one : abilities) {
+    peers.push_back(ways[random() % ways.size()]);
+    peers.back().abilities = one;
+  }
+  return peers;
+}
+
 PlanOptions RandomOptions(std::mt19937_64& random) {
   PlanOptions options;
   options.in_place = random() % 2 == 0;
-  options.input_registered = random() % 2 == 0;
-  options.output_registered = random() % 2 == 0;
-  options.input_shared = random() % 2 == 0;
-  options.output_shared = random() % 2 == 0;
-  options.register_sends = random() % 2 == 0;
   options.on_host = random() % 4 != 0;
   return options;
 }
 
 class AlgorithmsTest : public testing::TestWithParam<AlgorithmInfo> {
  protected:
+  // Whether there are about as many messages as pairs of ranks.
+  static bool HasManyMessages() {
+    const auto slots = GetParam().slots_of_unlike != nullptr
+                           ? GetParam().slots_of_unlike
+                           : GetParam().slots;
+    return slots({0, 9}, 1) > 8;
+  }
+
+  // Sub-chunks in a round: the more ranks, the fewer.
+  static std::vector<int> DepthsFor(int size) {
+    if (size <= 13 || (size <= 16 && !HasManyMessages())) {
+      return {1, 2, 4};
+    }
+    return {size > 64 || HasManyMessages() ? 1 : 2};
+  }
+
   // With exactly the stated slots, and one fewer.
   void ExpectProven(int size, int depth, int root) {
     CheckOptions options;
     options.promise = PromiseOf(GetParam().collective);
     options.root = root;
+    options.same_bits = GetParam().same_bits;
     options.depth = depth;
     const std::vector<Schedule> schedules =
         SchedulesOf(GetParam().algorithm, size, root);
-    const int slots = GetParam().slots(size, depth);
+    if (schedules[0].scratch > kMostScratch) {
+      return;
+    }
+    const int slots = GetParam().slots({0, size}, depth);
     options.slots = slots;
     ExpectOk(Check(schedules, options), size, options);
-    if (depth == 2) {
+    if ((depth == 2 || (size > 13 && size <= 32)) && GetParam().in_place) {
       options.plan.in_place = true;
       ExpectOk(Check(schedules, options), size, options);
       options.plan.in_place = false;
@@ -123,10 +160,11 @@ class AlgorithmsTest : public testing::TestWithParam<AlgorithmInfo> {
 };
 
 TEST_P(AlgorithmsTest, ProvenForEverySizeWithTheStatedSlotsAndNotWithOneFewer) {
-  // With as many messages as pairs of ranks the larger ones take minutes.
-  const int largest = GetParam().one_host ? 13 : kLargestSize;
-  for (int size = 1; size <= largest; ++size) {
-    for (const int depth : {1, 2, 4}) {
+  for (const int size : Sizes()) {
+    if (!Exists(GetParam(), {0, size})) {
+      continue;
+    }
+    for (const int depth : DepthsFor(size)) {
       for (const int root : Roots(GetParam().collective, size)) {
         ExpectProven(size, depth, root);
       }
@@ -137,18 +175,53 @@ TEST_P(AlgorithmsTest, ProvenForEverySizeWithTheStatedSlotsAndNotWithOneFewer) {
   }
 }
 
-TEST_P(AlgorithmsTest, RegisteredMemoryNeedsNoMoreSlots) {
-  const int largest = GetParam().one_host ? 12 : kLargestSize;
-  for (int size = 1; size <= largest; size += size < 12 ? 1 : 13) {
+TEST_P(AlgorithmsTest, SplitRangesNeedNoMoreSlotsThanStated) {
+  if (WalkOf(GetParam().collective) != Walk::kChunks) {
+    return;
+  }
+  for (int size = 2; size <= 24; ++size) {
+    for (const int depth : {1, 2, 4}) {
+      for (const int root : Roots(GetParam().collective, size)) {
+        if (!Exists(GetParam(), {0, size})) {
+          continue;
+        }
+        CheckOptions options;
+        options.promise = PromiseOf(GetParam().collective);
+        options.root = root;
+        options.depth = depth;
+        options.slots = SlotsFor(GetParam(), {0, size}, depth);
+        std::vector<Schedule> schedules =
+            SchedulesOf(GetParam().algorithm, size, root);
+        for (Schedule& schedule : schedules) {
+          schedule = SplitRanges(schedule);
+        }
+        const Status status = Check(schedules, options);
+        ASSERT_TRUE(status.ok())
+            << "size " << size << ", root " << root << ", depth " << depth
+            << ": " << status.ToString();
+      }
+    }
+  }
+}
+
+TEST_P(AlgorithmsTest, MemoryThatIsReachedNeedsNoMoreSlots) {
+  const int largest = HasManyMessages() ? 12 : kLargestSize;
+  for (int size = 1; size <= largest; size += size < 10 ? 1 : 18) {
     for (int bits = 1; bits < 16; ++bits) {
+      if (!Exists(GetParam(), {0, size}) ||
+          (!GetParam().in_place && (bits & 1) != 0)) {
+        continue;
+      }
       CheckOptions options;
       options.promise = PromiseOf(GetParam().collective);
+      options.same_bits = GetParam().same_bits;
       options.depth = 2;
-      options.slots = GetParam().slots(size, options.depth);
+      options.slots = GetParam().slots({0, size}, options.depth);
       options.plan.in_place = (bits & 1) != 0;
-      options.plan.input_registered = (bits & 2) != 0;
-      options.plan.output_registered = (bits & 4) != 0;
-      options.plan.register_sends = (bits & 8) != 0;
+      const Reach other = {(bits & 8) != 0 ? Reach::Sends::kAfterRegistering
+                                           : Reach::Sends::kNo};
+      options.plan.each_peer = {.input = (bits & 2) != 0 ? kReached : other,
+                                .output = (bits & 4) != 0 ? kReached : other};
       options.plan.direct_over_sent = GetParam().direct_over_sent;
       const Status status =
           Check(SchedulesOf(GetParam().algorithm, size, 0), options);
@@ -162,19 +235,21 @@ TEST_P(AlgorithmsTest, RegisteredMemoryNeedsNoMoreSlots) {
 // place on some; short messages that are eager on some connections. All by the
 // seed, with the stated slots.
 TEST_P(AlgorithmsTest, IsProvenForMixedConnectionsAndDifferentBuffers) {
-  for (const int size : {2, 3, 4, 7, 8, 13}) {
+  for (const int size : {2, 3, 4, 7, 8, 13, 24}) {
+    if (!Exists(GetParam(), {0, size})) {
+      continue;
+    }
     const std::vector<Schedule> schedules =
         SchedulesOf(GetParam().algorithm, size, size / 2);
-    for (std::uint64_t seed = 0; seed < 60; ++seed) {
+    const std::uint64_t seeds = size > 13 ? 4 : 60;
+    for (std::uint64_t seed = 0; seed < seeds; ++seed) {
       std::mt19937_64 random(seed * 1'000 + size);
       CheckOptions options;
       options.promise = PromiseOf(GetParam().collective);
+      options.same_bits = GetParam().same_bits;
       options.root = size / 2;
       options.depth = 1 + static_cast<int>(random() % 3);
-      const auto slots = GetParam().slots_of_unlike != nullptr
-                             ? GetParam().slots_of_unlike
-                             : GetParam().slots;
-      options.slots = slots(size, options.depth);
+      options.slots = SlotsFor(GetParam(), {0, size}, options.depth);
       options.order = static_cast<CheckOptions::Order>(random() % 3);
       options.seed = seed;
       options.subchunks = random() % 2;
@@ -184,10 +259,12 @@ TEST_P(AlgorithmsTest, IsProvenForMixedConnectionsAndDifferentBuffers) {
       std::vector<Plan> plans;
       for (int rank = 0; rank < size; ++rank) {
         PlanOptions plan = RandomOptions(random);
+        plan.in_place = plan.in_place && GetParam().in_place;
         plan.direct_over_sent = GetParam().direct_over_sent;
-        plan.same_to_all = GetParam().same_to_all;
+        plan.same_to_all = SameToAll(GetParam(), {0, size, size / 2});
         plan.message_bytes = message_bytes;
-        plan.abilities = abilities[rank];
+        const auto peers = RandomPeers(abilities[rank], random);
+        plan.peers = peers;
         plans.push_back(Compile(schedules[rank], rank, size, plan).value());
       }
       const Status status = CheckPlans(plans, options);
@@ -199,12 +276,16 @@ TEST_P(AlgorithmsTest, IsProvenForMixedConnectionsAndDifferentBuffers) {
 
 TEST_P(AlgorithmsTest, IsProvenForEveryNumberOfSubchunks) {
   for (const int size : {2, 3, 8}) {
+    if (!Exists(GetParam(), {0, size})) {
+      continue;
+    }
     for (int subchunks = 1; subchunks <= 10; ++subchunks) {
       CheckOptions options;
       options.promise = PromiseOf(GetParam().collective);
+      options.same_bits = GetParam().same_bits;
       options.depth = 3;
       options.subchunks = subchunks;
-      options.slots = GetParam().slots(size, options.depth);
+      options.slots = GetParam().slots({0, size}, options.depth);
       const Status status =
           Check(SchedulesOf(GetParam().algorithm, size, 0), options);
       EXPECT_TRUE(status.ok()) << subchunks << ": " << status.ToString();
@@ -212,80 +293,165 @@ TEST_P(AlgorithmsTest, IsProvenForEveryNumberOfSubchunks) {
   }
 }
 
+// By rank, for ranks that a launcher has given hosts in all ways.
+std::vector<std::vector<int>> LayoutsOf(int size) {
+  std::vector<std::vector<int>> layouts(5);
+  for (int rank = 0; rank < size; ++rank) {
+    layouts[0].push_back(7);         // one host
+    layouts[1].push_back(rank / 2);  // two ranks each, block by block
+    layouts[2].push_back(rank % ((size + 1) / 2));  // the same in turn
+    layouts[3].push_back(rank % 2);
+    layouts[4].push_back(rank == 0 ? 1 : 0);  // one alone
+  }
+  return layouts;
+}
+
+TEST_P(AlgorithmsTest, IsProvenForRanksThatShareHosts) {
+  for (int size = 2; size <= 12; ++size) {
+    for (const std::vector<int>& hosts : LayoutsOf(size)) {
+      const Member member = {0, size, size / 2, hosts};
+      if (!Exists(GetParam(), member)) {
+        continue;
+      }
+      CheckOptions options;
+      options.promise = PromiseOf(GetParam().collective);
+      options.root = member.root;
+      options.same_bits = GetParam().same_bits;
+      options.depth = 2;
+      options.slots = GetParam().slots(member, options.depth);
+      const std::vector<Schedule> schedules =
+          SchedulesOf(GetParam().algorithm, size, member.root, hosts);
+      ExpectOk(Check(schedules, options), size, options);
+      --options.slots;
+      EXPECT_EQ(Check(schedules, options).code(),
+                StatusCode::kResourceExhausted)
+          << size;
+      if (HasFailure()) {
+        return;
+      }
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(All, AlgorithmsTest,
                          testing::ValuesIn(Algorithms().begin(),
                                            Algorithms().end()),
-                         Name);
+                         [](const auto& test) { return TestName(test.param); });
 
-// The header's table: what each rank sends, in chunks of the message.
-int Sends(const Schedule& schedule) {
-  return static_cast<int>(
-      std::count_if(schedule.transfers.begin(), schedule.transfers.end(),
-                    [](const Transfer& transfer) {
-                      return transfer.kind == Transfer::Kind::kSend;
-                    }));
-}
-
-TEST(AlgorithmsTest, RingsSendWhatTheTableSays) {
-  for (int size = 2; size <= 64; ++size) {
-    for (int rank = 0; rank < size; ++rank) {
-      EXPECT_EQ(RingAllReduce(rank, size, 0).chunks, size);
-      EXPECT_EQ(Sends(RingAllReduce(rank, size, 0)), 2 * (size - 1));
-      EXPECT_EQ(Sends(RingReduceScatter(rank, size, 0)), size - 1);
-      EXPECT_EQ(Sends(RingAllGather(rank, size, 0)), size - 1);
-      EXPECT_EQ(Sends(RingBroadcast(rank, size, 0)), rank < size - 1 ? 1 : 0);
+TEST(AlgorithmsTest, EveryCollectiveHasAnAlgorithmForEveryNumberOfRanks) {
+  for (int collective = 0; collective < kCollectives; ++collective) {
+    for (const int host_ranks : {0, 3}) {
+      for (const std::uint64_t bytes : {0, 4096, 4097}) {
+        const AlgorithmInfo& info = AlgorithmChoice().For(
+            static_cast<Collective>(collective), bytes, host_ranks);
+        EXPECT_EQ(static_cast<int>(info.collective), collective);
+        EXPECT_EQ(info.exists, nullptr);
+      }
     }
   }
 }
 
-TEST(AlgorithmsTest, RecursiveDoublingSendsAtMostLogOfSizeAndOneMoreMessages) {
-  for (int size = 2; size <= 64; ++size) {
-    const int log = std::bit_width(static_cast<unsigned>(size)) - 1;
-    const bool folds = !std::has_single_bit(static_cast<unsigned>(size));
-    int most = 0;
-    for (int rank = 0; rank < size; ++rank) {
-      most = std::max(most, Sends(RecursiveDoublingAllReduce(rank, size, 0)));
+// A message crosses each host's wire once, whatever order the launcher gave.
+TEST(AlgorithmsTest, RingsVisitTheRanksOfAHostOneAfterTheOther) {
+  constexpr std::array kHosts = {2, 0, 1, 2, 0, 1, 2, 0, 1, 1};
+  int rings = 0;
+  for (const AlgorithmInfo& info : Algorithms()) {
+    if (!info.name.ends_with("ring") && info.name != "chain") {
+      continue;
     }
-    EXPECT_EQ(most, log + (folds ? 1 : 0)) << size;
+    ++rings;
+    std::set<std::pair<int, int>> crossings;
+    for (int rank = 0; rank < 10; ++rank) {
+      for (const Transfer& transfer :
+           info.algorithm({rank, 10, 3, kHosts}).transfers) {
+        if (transfer.kind == Transfer::Kind::kSend &&
+            kHosts[rank] != kHosts[transfer.peer]) {
+          crossings.emplace(rank, transfer.peer);
+        }
+      }
+    }
+    EXPECT_EQ(crossings.size(), 3) << TestName(info);
+  }
+  EXPECT_EQ(rings, 5);
+}
+
+TEST(AlgorithmsTest, SomeSayTheSameToAll) {
+  const Member of = {0, 4, 1};
+  for (const auto& [collective, name, same] :
+       {std::tuple(Collective::kAllReduce, "one_shot", true),
+        std::tuple(Collective::kAllReduce, "ring", true),
+        std::tuple(Collective::kAllReduce, "all_pairs", false),
+        // The same place, with another value.
+        std::tuple(Collective::kAllReduce, "recursive_doubling", false),
+        std::tuple(Collective::kReduceScatter, "one_shot", true),
+        std::tuple(Collective::kReduceScatter, "all_pairs", false),
+        std::tuple(Collective::kAllGather, "all_pairs", true),
+        std::tuple(Collective::kBroadcast, "one_to_all", true),
+        std::tuple(Collective::kBarrier, "all_to_all", true)}) {
+    EXPECT_EQ(SameToAll(*FindAlgorithm(collective, name), of), same)
+        << CollectiveName(collective) << " " << name;
   }
 }
 
-TEST(AlgorithmsTest, EveryCollectiveHasADefault) {
-  for (const auto collective :
-       {Collective::kAllReduce, Collective::kReduceScatter,
-        Collective::kAllGather, Collective::kBroadcast, Collective::kBarrier}) {
-    EXPECT_EQ(AlgorithmFor(collective, 1 << 20).collective, collective);
+TEST(AlgorithmsTest, NamesAreUnique) {
+  for (const AlgorithmInfo& info : Algorithms()) {
+    EXPECT_EQ(FindAlgorithm(info.collective, info.name), &info) << info.name;
+    EXPECT_FALSE(info.source.empty());
   }
-  EXPECT_EQ(AlgorithmFor(Collective::kAllReduce, 4097).name, "ring");
+}
+
+std::string_view AllReduceFor(std::uint64_t bytes, int host_ranks) {
+  return AlgorithmChoice().For(Collective::kAllReduce, bytes, host_ranks).name;
 }
 
 TEST(AlgorithmsTest, AShortAllReduceHasAnAlgorithmOfItsOwn) {
-  EXPECT_EQ(AlgorithmFor(Collective::kAllReduce, 4096).algorithm,
-            &RecursiveDoublingAllReduce);
-}
-
-TEST(AlgorithmsTest, TheTableSaysHowManyChunksThereAre) {
-  for (const AlgorithmInfo& info : Algorithms()) {
-    for (int size = 1; size <= 9; ++size) {
-      EXPECT_EQ(info.algorithm(0, size, 0).chunks, info.whole ? 1 : size)
-          << info.name << ", " << CollectiveName(info.collective);
-    }
-  }
+  EXPECT_EQ(AllReduceFor(4096, 0), "recursive_doubling");
+  EXPECT_EQ(AllReduceFor(4097, 0), "ring");
 }
 
 TEST(AlgorithmsTest, RanksOfOneHostHaveTheirOwn) {
-  const auto allreduce = [](std::uint64_t bytes, int ranks) {
-    return AlgorithmFor(Collective::kAllReduce, bytes, ranks).algorithm;
-  };
-  EXPECT_EQ(allreduce(1 << 20, 8), &AllPairsAllReduce);
-  EXPECT_EQ(allreduce(4096, 8), &OneShotAllReduce);
-  EXPECT_EQ(allreduce(4097, 8), &AllPairsAllReduce);
+  EXPECT_EQ(AllReduceFor(1 << 20, 8), "all_pairs");
+  EXPECT_EQ(AllReduceFor(4096, 8), "one_shot");
+  EXPECT_EQ(AllReduceFor(4097, 8), "all_pairs");
   // All inputs together are too much for one rank to read.
-  EXPECT_EQ(allreduce(4096, 9), &AllPairsAllReduce);
-  EXPECT_EQ(allreduce(256, 128), &OneShotAllReduce);
-  EXPECT_EQ(allreduce(264, 128), &AllPairsAllReduce);
-  EXPECT_EQ(AlgorithmFor(Collective::kBarrier, 0, 128).algorithm,
-            &OneShotAllReduce);
+  EXPECT_EQ(AllReduceFor(4096, 9), "all_pairs");
+  EXPECT_EQ(AllReduceFor(256, 128), "one_shot");
+  EXPECT_EQ(AllReduceFor(264, 128), "all_pairs");
+}
+
+// Those of what a call may take, and not those of the hungriest of all.
+TEST(AlgorithmsTest, SlotsAreThoseOfWhatMayBeTaken) {
+  const Member of = {0, 16};
+  EXPECT_EQ(AlgorithmChoice().SlotsNeeded(of, 4, /*one_host=*/false), 5);
+  EXPECT_EQ(AlgorithmChoice().SlotsNeeded(of, 4, /*one_host=*/true), 61);
+  const auto choice = AlgorithmChoice::Parse(
+      "allreduce:rabenseifner,barrier:dissemination", of);
+  ASSERT_TRUE(choice.ok()) << choice.status().ToString();
+  EXPECT_EQ(choice->SlotsNeeded(of, 4, /*one_host=*/false), 21);
+}
+
+TEST(AlgorithmsTest, TheUsersChoiceIsTaken) {
+  const auto choice = AlgorithmChoice::Parse(
+      "allreduce:rabenseifner,barrier:dissemination", {0, 5});
+  ASSERT_TRUE(choice.ok()) << choice.status().ToString();
+  EXPECT_EQ(choice->For(Collective::kAllReduce, 8, 5).name, "rabenseifner");
+  EXPECT_EQ(choice->For(Collective::kBarrier, 0).name, "dissemination");
+  EXPECT_EQ(choice->For(Collective::kBroadcast, 8).name, "chain");
+}
+
+TEST(AlgorithmsTest, AWrongChoiceListsTheRightOnes) {
+  for (const auto& [text, part] :
+       {std::pair("allreduce:tree", "parameter_server"),
+        std::pair("all-reduce:ring", "allreduce"),
+        std::pair("ring", "COLLECTIVE:ALGORITHM"),
+        std::pair("reduce-scatter:recursive_doubling", "for 3 ranks"),
+        std::pair("allreduce:", "rabenseifner"),
+        std::pair(",", "COLLECTIVE:ALGORITHM")}) {
+    const Status status = AlgorithmChoice::Parse(text, {0, 3}).status();
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << text;
+    EXPECT_NE(status.message().find(part), std::string::npos)
+        << status.ToString();
+  }
 }
 
 }  // namespace

@@ -15,7 +15,7 @@ bool Reduces(Collective collective) {
          collective == Collective::kReduceScatter;
 }
 
-Status CheckValues(const Call& call, int size) {
+Status CheckValues(const Call& call, int rank, int size) {
   if (SizeOf(call.type) == 0) {
     return Invalid(call, "data type " +
                              std::to_string(static_cast<int>(call.type)) +
@@ -29,6 +29,15 @@ Status CheckValues(const Call& call, int size) {
   if (call.root < 0 || call.root >= size) {
     return Invalid(call, "root " + std::to_string(call.root) +
                              " is no rank; there are " + std::to_string(size));
+  }
+  for (const int partner : {call.partners.to, call.partners.from}) {
+    if (partner != Partners::kNone &&
+        (partner < 0 || partner >= size || partner == rank)) {
+      return Invalid(
+          call, "rank " + std::to_string(rank) + " cannot exchange with rank " +
+                    std::to_string(partner) + " of " + std::to_string(size) +
+                    "; name another rank, or -1 for none");
+    }
   }
   const std::size_t most = std::numeric_limits<std::ptrdiff_t>::max();
   if (call.count > most / SizeOf(call.type) / size) {
@@ -59,7 +68,7 @@ bool Overlap(std::uintptr_t a, std::size_t a_bytes, std::uintptr_t b,
 }  // namespace
 
 Result<CallBuffers> CheckCall(const Call& call, int rank, int size) {
-  RINGPIPE_RETURN_IF_ERROR(CheckValues(call, size));
+  RINGPIPE_RETURN_IF_ERROR(CheckValues(call, rank, size));
   const std::size_t bytes = call.count * SizeOf(call.type);
   const bool scatters = call.collective == Collective::kReduceScatter;
   const bool gathers = call.collective == Collective::kAllGather;
@@ -69,6 +78,10 @@ Result<CallBuffers> CheckCall(const Call& call, int rank, int size) {
   buffers.receive_bytes = bytes * (gathers ? size : 1);
   buffers.reads_send =
       call.collective != Collective::kBroadcast || rank == call.root;
+  if (call.collective == Collective::kSendReceive) {
+    buffers.send_bytes = call.partners.to == Partners::kNone ? 0 : bytes;
+    buffers.receive_bytes = call.partners.from == Partners::kNone ? 0 : bytes;
+  }
   if (call.count == 0) {
     return buffers;  // no byte is touched
   }
@@ -82,21 +95,23 @@ Result<CallBuffers> CheckCall(const Call& call, int rank, int size) {
   }
   RINGPIPE_RETURN_IF_ERROR(CheckBuffer(call, "send", call.send));
   buffers.in_place = buffers.input_base == buffers.output_base;
-  if (!buffers.in_place &&
-      Overlap(send, buffers.send_bytes, receive, buffers.receive_bytes)) {
-    return Invalid(call,
-                   "send and receive buffers overlap in part; use the same "
-                   "memory (in place) or separate buffers");
+  const bool exchanges = call.collective == Collective::kSendReceive;
+  if ((!buffers.in_place || exchanges) &&
+      Overlap(send, exchanges ? bytes : buffers.send_bytes, receive,
+              exchanges ? bytes : buffers.receive_bytes)) {
+    return Invalid(
+        call, exchanges ? "send and receive buffers overlap; use separate ones"
+                        : "send and receive buffers overlap in part; use the "
+                          "same memory (in place) or separate buffers");
   }
   return buffers;
 }
 
 std::string Describe(const Digest& digest) {
   const auto collective = static_cast<Collective>(digest.collective);
-  std::string text =
-      digest.collective <= static_cast<std::uint32_t>(Collective::kBarrier)
-          ? CollectiveName(collective)
-          : "collective " + std::to_string(digest.collective);
+  std::string text = digest.collective < kCollectives
+                         ? CollectiveName(collective)
+                         : "collective " + std::to_string(digest.collective);
   text += "(count " + std::to_string(digest.count) + ", ";
   text += Name(static_cast<DataType>(digest.type));
   if (Reduces(collective)) {
@@ -106,7 +121,13 @@ std::string Describe(const Digest& digest) {
   if (collective == Collective::kBroadcast) {
     text += ", root " + std::to_string(digest.root);
   }
-  return text + "; algorithm " + std::to_string(digest.algorithm) +
+  const auto algorithms = Algorithms();
+  return text + "; algorithm " +
+         (digest.algorithm < algorithms.size()
+              ? std::string(algorithms[digest.algorithm].name)
+          : collective == Collective::kSendReceive
+              ? std::string(SendReceiveAlgorithm().name)
+              : std::to_string(digest.algorithm)) +
          ", sub-chunks of " + std::to_string(digest.subchunk_elements) +
          " elements, depth " + std::to_string(digest.depth) + ")";
 }

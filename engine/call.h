@@ -7,6 +7,7 @@
 
 #include "base/status.h"
 #include "engine/algorithms.h"
+#include "engine/send_receive.h"
 #include "pipeline/call_check.h"
 #include "reduction/data_type.h"
 
@@ -21,6 +22,7 @@ struct Call {
   DataType type = DataType::kInt8;
   ReduceOp op = ReduceOp::kSum;
   int root = 0;
+  Partners partners = {};  // of a send-receive
 
   bool operator==(const Call&) const = default;
 };
@@ -38,9 +40,9 @@ struct CallBuffers {
   bool in_place = false;
 };
 
-// kInvalidArgument, saying what is allowed: a type, op or root that does not
-// exist, a null or misaligned buffer, buffers that overlap in part, a message
-// past the address space.
+// kInvalidArgument, saying what is allowed: a type, op, root or partner that
+// does not exist, a null or misaligned buffer, buffers that overlap in part, a
+// message past the address space.
 Result<CallBuffers> CheckCall(const Call& call, int rank, int size);
 
 // "allreduce(count 100, float32, sum)", with its chunking: for the message of a

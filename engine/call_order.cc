@@ -1,11 +1,11 @@
 #include "engine/call_order.h"
 
 #include <exception>
-#include <string>
 #include <system_error>
 #include <utility>
 
 #include "base/signals_blocked.h"
+#include "base/thread_shortage.h"
 
 namespace ringpipe {
 
@@ -99,6 +99,19 @@ Status CallOrder::RunNow(Deadline deadline, const Run& run) {
   return run(sequence);
 }
 
+bool CallOrder::RunIfIdle(const std::function<void()>& run) {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (turn_ != next_sequence_) {
+      return false;
+    }
+    AddCall(Deadline::Infinite());
+  }
+  const Turn turn(*this);
+  run();
+  return true;
+}
+
 Status CallOrder::RunLater(Deadline deadline, Run run, End end) {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -125,9 +138,7 @@ Status CallOrder::StartWorker() {
   try {
     worker_ = std::thread([this] { Work(); });
   } catch (const std::system_error& error) {
-    return {StatusCode::kResourceExhausted,
-            std::string("starting the progress thread: ") + error.what() +
-                "; raise the limit on threads (ulimit -u)"};
+    return ThreadShortage("starting the progress thread", error.code().value());
   }
   return Status::Ok();
 }

@@ -56,6 +56,10 @@ class CallOrder {
   // kResourceExhausted where no thread can be started; nothing is queued then.
   Status RunLater(Deadline deadline, Run run, End end);
 
+  // Runs `run` and nothing beside it, where no call has been made that has not
+  // ended; returns whether.
+  bool RunIfIdle(const std::function<void()>& run);
+
   // Of the calls that have been made and have not ended.
   const std::atomic<Clock::time_point>& earliest_deadline() const {
     return earliest_deadline_;
@@ -65,6 +69,11 @@ class CallOrder {
   bool pending() const {
     const std::lock_guard<std::mutex> lock(mutex_);
     return callers_ > 0 || turn_ != next_sequence_;
+  }
+
+  bool closed() const {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return closed_;
   }
 
   // From now on no call begins.

@@ -1,13 +1,18 @@
 #include "engine/communicator.h"
 
+#include <unistd.h>
+
+#include <atomic>
 #include <functional>
 #include <new>
+#include <optional>
 #include <utility>
 
 #include "bootstrap/launcher.h"
 #include "engine/call.h"
 #include "engine/call_order.h"
 #include "engine/engine.h"
+#include "engine/exit_notice.h"
 #include "engine/request_state.h"
 #include "engine/ringpipe.h"
 
@@ -29,9 +34,18 @@ Result<CommunicatorOptions> CommunicatorOptions::FromProcess() {
 
 class Communicator::State {
  public:
-  // Before all else.
-  void Own(std::unique_ptr<Engine> engine) { engine_ = std::move(engine); }
+  State() {
+    exit_notice_.emplace([this] { Exit(); });
+  }
+
+  // Before all else. Allocates nothing.
+  void Own(std::unique_ptr<Engine> engine) {
+    engine_ = std::move(engine);
+    is_created_.store(true, std::memory_order_release);
+  }
   Engine& engine() { return *engine_; }
+  // Not its child's.
+  bool IsOfThisProcess() const { return process_ == getpid(); }
 
   Status RunNow(const Call& call, Timeout timeout) {
     const CallOrder::Caller caller(order_);
@@ -70,33 +84,54 @@ class Communicator::State {
   }
 
   // Ends what is pending, so that all callers leave and the progress thread can
-  // be joined.
-  void AbortPending() {
+  // be joined; and waits for the other ranks, as long as no thread calls.
+  void Leave() {
+    exit_notice_.reset();
     order_.Close();
-    if (!order_.pending()) {
-      return;
+    if (order_.pending()) {
+      AbortCalls();
     }
-    try {
-      engine_->Fail({StatusCode::kAborted,
-                     "rank " + std::to_string(engine_->rank()) +
-                         " destroyed its communicator while calls were "
-                         "pending; wait for them first"});
-    } catch (const std::bad_alloc&) {
-      // The calls run to their ends, or into their deadlines.
+    if (engine_ != nullptr) {
+      engine_->LeaveTogether();
     }
   }
 
  private:
-  // A call for which there was no memory is missing here, and peers may wait
-  // for it: the communicator has failed.
+  // Peers may be in a call that this rank does not make any more.
+  void AbortCalls() {
+    engine_->Abort("destroyed its communicator while calls were pending",
+                   "; wait for them first");
+  }
+
+  void Exit() noexcept {
+    if (!is_created_.load(std::memory_order_acquire)) {
+      return;
+    }
+    try {
+      if (!order_.RunIfIdle([this] { engine_->Exit(/*idle=*/true); })) {
+        engine_->Exit(/*idle=*/false);
+      }
+    } catch (const std::bad_alloc&) {
+      // Without a word.
+    }
+  }
+
+  // A call for which there was no memory, or no thread, or which came too late,
+  // is missing here, and peers may wait for it: the communicator has failed.
   template <typename F>
   Status Guarded(F f) {
+    Status status = OutOfMemory();
     try {
-      return f();
+      status = f();
     } catch (const std::bad_alloc&) {
-      engine_->Fail(OutOfMemory());
-      return OutOfMemory();
+      // The peers have to hear of that.
     }
+    if (!status.ok() && order_.closed()) {
+      AbortCalls();
+    } else if (status.code() == StatusCode::kResourceExhausted) {
+      engine_->Fail(status);
+    }
+    return status;
   }
 
   Deadline DeadlineFor(Timeout timeout) const {
@@ -104,14 +139,25 @@ class Communicator::State {
         std::chrono::milliseconds(engine_->environment().timeout_ms)));
   }
 
+  const pid_t process_ = getpid();
   std::unique_ptr<Engine> engine_;
+  std::atomic<bool> is_created_ = false;
   CallOrder order_;  // ends before the engine does
+  std::optional<ExitNotice> exit_notice_;
 };
 
 Communicator::Communicator(std::unique_ptr<State> state)
     : state_(std::move(state)) {}
 
-Communicator::~Communicator() { state_->AbortPending(); }
+Communicator::~Communicator() {
+  if (!state_->IsOfThisProcess()) {
+    // A child of fork() has none of its threads and descriptors: nothing of it
+    // can be ended here.
+    static_cast<void>(state_.release());
+    return;
+  }
+  state_->Leave();
+}
 
 namespace {
 
@@ -207,6 +253,14 @@ Status Communicator::Barrier(Timeout timeout) {
   return state_->RunNow({Collective::kBarrier}, timeout);
 }
 
+Status Communicator::SendReceive(const void* send, int to, void* receive,
+                                 int from, std::size_t count, DataType type,
+                                 Timeout timeout) {
+  return state_->RunNow({Collective::kSendReceive, send, receive, count, type,
+                         ReduceOp::kSum, /*root=*/0, Partners{to, from}},
+                        timeout);
+}
+
 Result<Request> Communicator::AllReduceAsync(const void* send, void* receive,
                                              std::size_t count, DataType type,
                                              ReduceOp op, Timeout timeout) {
@@ -242,10 +296,8 @@ Result<Request> Communicator::BarrierAsync(Timeout timeout) {
   return state_->RunLater({Collective::kBarrier}, timeout);
 }
 
-void Communicator::Abort(const std::string& reason) {
-  state_->engine().Fail(
-      {StatusCode::kAborted, "rank " + std::to_string(rank()) +
-                                 " aborted the communicator: " + reason});
+void Communicator::Abort(std::string_view reason) noexcept {
+  state_->engine().Abort("aborted the communicator: ", reason);
 }
 
 Result<std::vector<std::string>> Communicator::Exchange(

@@ -1,36 +1,40 @@
 // ringpipe's C++ interface: a communicator and its collectives.
+// docs/semantics.md has all that a program may rely on.
 //
-// A collective is called by every rank of a communicator, in the same order,
+// Calls. Every rank of a communicator makes the same calls in the same order,
 // with the same count, type, operation and root. Ranks that disagree get
-// kMismatch with both values, before a byte is reduced.
+// kMismatch with both calls in words, before a byte is reduced.
 //
-// Buffers. `send` and `receive` are host memory, or both memory of the
-// communicator's accelerator, aligned to their element. They are the same
-// (in place) or do not overlap; a partial overlap is kInvalidArgument. The
-// caller must not write either, nor read `receive`, until the call (or the wait
-// for it) returns. After a failed call, or an expired one, `receive` holds
-// anything; both are safe to reuse once the call has returned, unless its
-// status is kMemoryHeld.
+// Buffers. `send` and `receive` are both host memory, or both memory of the
+// communicator's accelerator. Both are aligned to their element type. They are
+// the same memory (in place), or they do not overlap; a partial overlap is
+// kInvalidArgument. Until the call has returned (an asynchronous one: until a
+// wait has returned its end) the caller must not write either buffer,
+// nor read `receive`. After a failed call the content of `receive` is
+// undefined. Both buffers may then be reused, unless the status is kMemoryHeld.
 //
 // CUDA streams. A call is NOT ordered after work in the caller's streams: it
-// reads and writes its buffers at once, in streams of its own. Synchronise
-// first (cudaStreamSynchronize, or wait for an event) with all work that writes
-// `send`, or that reads or writes `receive`: before the call is made, also
-// before an asynchronous one. Once the call (or the wait for it) has returned,
-// the result is complete in device memory, and none of ringpipe's work on
-// either buffer is left: work that the caller then starts, in any stream, sees
-// it.
+// starts at once, in streams of its own. Before the call, also before an
+// asynchronous one, synchronise (cudaStreamSynchronize, or wait for an event)
+// with all work that writes `send`, and with all work that reads or writes
+// `receive`. When the call (or the wait for it) has returned, the result is
+// complete in device memory, and ringpipe no longer reads or writes either
+// buffer. Work that the caller starts afterwards, in any stream, sees the
+// result.
 //
-// Thread-safety. A Communicator is thread-safe; calls from several threads run
-// one after another, so all ranks must order them alike by other means. Two
-// communicators do not meet, and may be used at the same time.
+// Thread-safety. A Communicator is thread-safe. Calls from several threads run
+// one after another; threads that call concurrently must see to it themselves
+// that the order is the same on all ranks. Two communicators do not affect each
+// other, and may be used at the same time.
 //
-// fork. A child must not use a communicator of its parent; it may exec or
-// _exit. One that lives on keeps the parent's sockets open, which delays the
-// detection of the parent's death.
+// fork. A child must not use its parent's communicator, nor memory from
+// Allocate. It may exec, exit or live on. It has neither the shared memory nor
+// the descriptors of the communicator; to destroy the communicator there does
+// nothing.
 //
-// Exit without destroying. Allowed at any point: the other ranks take it for
-// the loss of this rank where they still wait for it.
+// Exit without destroying. Allowed at any time, by exit() or a return from
+// main(). On the other ranks, calls that this rank has not ended fail with
+// kPeerLost; calls that it has ended still end in order.
 #ifndef RINGPIPE_ENGINE_COMMUNICATOR_H_
 #define RINGPIPE_ENGINE_COMMUNICATOR_H_
 
@@ -40,6 +44,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/counters.h"
@@ -53,48 +58,53 @@ namespace ringpipe {
 class Accelerator;
 class TransportFactory;
 
-// "0.1.0": that of the library at run time.
+// The version of the library at run time: "0.1.0".
 const char* Version();
 
 struct CommunicatorOptions {
-  // ringpipe's variables. CommunicatorOptions::FromProcess reads the process's.
+  // The values of ringpipe's environment variables. FromProcess below reads
+  // those of this process.
   Environment environment;
 
-  // This process's place in its job; where rank is not set, the launcher's
-  // variables say (bootstrap/launcher.h lists them).
+  // This process's place in its job. What is set here overrides `environment`.
+  // If neither has a rank and a size, the variables of the launcher say them
+  // (docs/reference.md lists the launchers).
   std::optional<int> rank;
   std::optional<int> size;
   std::string root;
   std::string job_id;
 
-  // Where log lines go; unset: to stderr.
+  // Where the lines of the log go. Unset: to stderr.
   LogCallback log;
 
-  // Memory that buffers may be in besides the host's. Unset: that of one CUDA
-  // device, the one whose memory the first device buffer of a call is; memory
-  // of another is refused. Nothing is made on a device before that call, which
-  // therefore takes longer (a context, streams, pinned slots). Where that
-  // cannot be done the call fails, and with it the communicator; calls on host
-  // memory never do any of it.
+  // The accelerator whose memory may be used for buffers, besides host memory.
+  // Unset: one CUDA device, namely that of the first device buffer in a call; a
+  // buffer on another device is refused. Before that call nothing is created on
+  // a device. That call takes longer, because it creates a context, streams and
+  // pinned slots; if it cannot, it fails, and so does the communicator. Calls
+  // on host memory create nothing on a device.
   std::shared_ptr<Accelerator> accelerator;
 
-  // For tests: another way to some of the other ranks, the same on all.
+  // For tests: other connections to some of the ranks. All ranks must use the
+  // same.
   std::shared_ptr<TransportFactory> transport;
 
-  // The environment's values and nothing else.
+  // Options with the process's environment, and everything else unset.
+  // kInvalidArgument if a variable is wrong.
   static Result<CommunicatorOptions> FromProcess();
 };
 
-// How long one call may take, from when it is made: waiting for earlier calls
-// counts too. Negative: without limit. Not given: RINGPIPE_TIMEOUT_MS.
+// How long one call may take, counted from when it is made, so waiting for
+// earlier calls counts too. Negative: no limit. Not given: RINGPIPE_TIMEOUT_MS.
 using Timeout = std::optional<std::chrono::milliseconds>;
 
-// A call in flight. Copyable; copies are the same call. Thread-safe.
+// An asynchronous call. Copyable; copies stand for the same call. Thread-safe.
 class Request {
  public:
-  // Waits for the end of the call and returns its status. kTimeout after
-  // `timeout` (negative: never): the call then runs on and can be waited for
-  // again; it is its own deadline that ends it.
+  // Waits for the end of the call and returns its status. Returns kTimeout if
+  // the call has not ended after `timeout` (negative: waits without limit). The
+  // call then runs on, and can be waited for again; it has a deadline of its
+  // own, which ends it.
   Status Wait(
       std::chrono::milliseconds timeout = std::chrono::milliseconds(-1));
 
@@ -111,14 +121,14 @@ class Request {
 
 class Communicator {
  public:
-  // Joins the other ranks; returns when all have. If one rank fails, all get an
-  // error.
+  // Joins the other ranks. Returns when all have joined and are connected. If
+  // one rank fails, all get an error.
   static Result<std::unique_ptr<Communicator>> Create(
       const CommunicatorOptions& options);
 
-  // Ends pending calls with kAborted, waits for the other ranks to arrive here
-  // too (as long as a call: RINGPIPE_TIMEOUT_MS; not after a failure), and
-  // releases everything.
+  // Ends pending calls with kAborted. Then waits until the other ranks destroy
+  // their communicators too, for RINGPIPE_TIMEOUT_MS at most, and not at all if
+  // the communicator has failed. Then releases everything.
   ~Communicator();
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
@@ -126,25 +136,27 @@ class Communicator {
   int rank() const;
   int size() const;
 
-  // Memory registered once, which the pipeline sends from without copying, and
-  // which peers on this host read and write where it lies. It lives until Free,
-  // or until the communicator is destroyed. Page-aligned, zeroed.
+  // New memory for buffers, page-aligned and zeroed. Peers on this host read
+  // and write it where it lies. It is registered with the devices, which send
+  // from it and receive into it without a copy. It lives until Free, or until
+  // the communicator is destroyed. kInvalidArgument for 0 bytes;
+  // kResourceExhausted if there is not enough memory.
   Result<void*> Allocate(std::size_t bytes);
   Status Free(void* memory);
 
-  // The caller's own memory, registered until Deregister: the pipeline sends
-  // from it and receives into it without copying, and nothing is registered in
-  // a call; between ranks of one host, which use no device, nothing changes.
-  // Pins its pages on a real device. kInvalidArgument for no memory and
-  // where a part is registered already; kResourceExhausted past the limit of
-  // locked memory, with advice. Deregister it before you free it, and not while
-  // a call uses it.
+  // Registers the caller's own memory with the devices, until Deregister: they
+  // send from it and receive into it without a copy. A real device pins its
+  // pages. Between ranks of one host, which use no device, nothing changes.
+  // kInvalidArgument for nullptr, for 0 bytes, and if a part is registered
+  // already; kResourceExhausted, with advice, if the limit of locked memory
+  // does not allow it. Deregister memory before you free it, and not while a
+  // call uses it.
   Status Register(void* memory, std::size_t bytes);
   Status Deregister(void* memory);
 
-  // Each call below returns when it has ended on this rank, at the latest after
-  // `timeout`. A deadline that expires fails the communicator, as does a lost
-  // peer: from then on every call returns the first reason.
+  // Each call below returns when it has ended on this rank. If that is not
+  // before its `timeout`, or if a peer is lost, the call fails and so does the
+  // communicator: from then on every call returns the first reason.
 
   // receive[i] = OP over ranks of send[i], for i in [0, count).
   Status AllReduce(const void* send, void* receive, std::size_t count,
@@ -161,16 +173,25 @@ class Communicator {
   Status AllGather(const void* send, void* receive, std::size_t count,
                    DataType type, Timeout timeout = {});
 
-  // receive[i] = the root's send[i]. `send` is read at the root alone (others
-  // may pass nullptr); in place there: send == receive.
+  // receive[i] = the root's send[i]. Only the root's `send` is read; the others
+  // may pass nullptr. In place at the root: send == receive.
   Status Broadcast(const void* send, void* receive, std::size_t count,
                    DataType type, int root, Timeout timeout = {});
 
   // Returns after every rank has called it.
   Status Barrier(Timeout timeout = {});
 
-  // The same calls without waiting: they run one after another, in the order in
-  // which they were made, on a thread of the communicator.
+  // Sends `send` to rank `to` and fills `receive` with what rank `from` sends
+  // in the same call; -1: to nobody, from nobody. Every rank makes the call,
+  // with partners of its own, such that each send meets a receive; otherwise
+  // the call ends by its deadline. Both buffers are needed in any case, and do
+  // not overlap. It goes the way of a collective's transfers between these two
+  // ranks, and is there to measure and to check that way.
+  Status SendReceive(const void* send, int to, void* receive, int from,
+                     std::size_t count, DataType type, Timeout timeout = {});
+
+  // The same calls, which return at once: they run on a thread of the
+  // communicator, one after another, in the order in which they were made.
   Result<Request> AllReduceAsync(const void* send, void* receive,
                                  std::size_t count, DataType type, ReduceOp op,
                                  Timeout timeout = {});
@@ -185,19 +206,23 @@ class Communicator {
                                  Timeout timeout = {});
   Result<Request> BarrierAsync(Timeout timeout = {});
 
-  // Fails the communicator on every rank; pending calls end with kAborted.
-  void Abort(const std::string& reason);
+  // Fails the communicator on every rank; pending calls end with kAborted. This
+  // works even if memory has run out, but the others may then be told that this
+  // rank was lost, instead of `reason`.
+  void Abort(std::string_view reason) noexcept;
 
-  // Every rank's blob by rank, over the bootstrap connections (for small
-  // control data; at most 1 MiB each). All ranks call it in the same order.
+  // Gives every rank the blobs of all ranks, by rank, over the bootstrap's
+  // connections. For small control data: at most 1 MiB from each rank. All
+  // ranks make these calls in the same order.
   Result<std::vector<std::string>> Exchange(const std::string& blob);
 
-  // Ok, or the reason for which the communicator has failed.
+  // Ok, or why the communicator has failed.
   Status failure() const;
 
-  // The devices in use, each with the reason why: "soft0 (software device): no
-  // RDMA device ...".
+  // How this rank reaches the others, and why so: "host memory: all ranks are
+  // on this host", or the devices, each with the reason for its choice.
   std::string device() const;
+  // What the pipeline's stages and slots have done so far.
   std::vector<StageCounters> stage_counters() const;
   SlotCounters slot_counters() const;
 

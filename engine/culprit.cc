@@ -65,20 +65,20 @@ class Search {
     switch (kind_) {
       case Kind::kSilent:
         return "; " + Rank() + " does not answer" +
-               (culprit_ == 0 ? ", who would have to ask the others" : "") +
+               (culprit_ == 0 ? " (and only rank 0 can ask the others)" : "") +
                Waited() +
                ": its process is stopped, or its host hangs or has too "
                "much to do" +
                Way();
       case Kind::kLeaving:
-        return "; " + Rank() + " destroys its communicator, for " +
+        return "; " + Rank() + " has been destroying its communicator for " +
                Seconds(ranks_[culprit_]->since) +
-               ", while others are in a call" + Way();
+               " while others are in a call" + Way();
       case Kind::kBehind:
-        return "; " + Rank() + " has not made this call: it is outside of " +
-               "calls for " + Seconds(ranks_[culprit_]->since) + Way();
+        return "; " + Rank() + " has not made this call: it has been outside " +
+               "of calls for " + Seconds(ranks_[culprit_]->since) + Way();
       case Kind::kAtWork:
-        return "; " + Rank() + " is at work in a call, for " +
+        return "; " + Rank() + " has been at work in a call for " +
                Seconds(ranks_[culprit_]->since) + Way();
       case Kind::kWaits:
         break;
@@ -132,7 +132,7 @@ class Search {
       }
     }
     return longest > milliseconds(0)
-               ? ", and others wait for it for " + Seconds(longest)
+               ? ", and others have waited for it for " + Seconds(longest)
                : "";
   }
   // By which ranks it was found.

@@ -33,7 +33,7 @@ TEST(CulpritTest, SilentRankIsFoundFromAnywhere) {
   for (const int asker : {0, 1, 2, 3, 4, 6, 7}) {
     const std::string text = DescribeCulprit(ranks, asker);
     EXPECT_TRUE(
-        text.starts_with("; rank 5 does not answer, and others wait "
+        text.starts_with("; rank 5 does not answer, and others have waited "
                          "for it for 3.0 s: its process is stopped"))
         << text;
   }
@@ -47,7 +47,7 @@ TEST(CulpritTest, RankZeroThatIsSilentMakesAllOthersSo) {
   Ranks ranks(4);
   ranks[2] = InCall({1, 3});
   EXPECT_TRUE(DescribeCulprit(ranks, 2).starts_with(
-      "; rank 0 does not answer, who would have to ask the others"))
+      "; rank 0 does not answer (and only rank 0 can ask the others)"))
       << DescribeCulprit(ranks, 2);
 }
 
@@ -55,7 +55,8 @@ TEST(CulpritTest, WhoHasNotMadeTheCallIsNamed) {
   const Ranks ranks = RingOfEight(
       3, Answer{Place::kOutside, kCalls - 1, milliseconds(12'345), {}});
   EXPECT_TRUE(DescribeCulprit(ranks, 0).starts_with(
-      "; rank 3 has not made this call: it is outside of calls for 12.3 s"))
+      "; rank 3 has not made this call: it has been outside of calls for "
+      "12.3 s"))
       << DescribeCulprit(ranks, 0);
 }
 
@@ -63,7 +64,7 @@ TEST(CulpritTest, WhoDestroysIsNamed) {
   const Ranks ranks = RingOfEight(
       1, Answer{Place::kLeaving, kCalls - 1, milliseconds(500), {}});
   EXPECT_TRUE(DescribeCulprit(ranks, 6).starts_with(
-      "; rank 1 destroys its communicator, for 0.5 s, while others"))
+      "; rank 1 has been destroying its communicator for 0.5 s while others"))
       << DescribeCulprit(ranks, 6);
 }
 
@@ -85,8 +86,8 @@ TEST(CulpritTest, WhoIsDoneWithTheCallIsNoCulprit) {
       RingOfEight(1, Answer{Place::kOutside, kCalls, milliseconds(10), {}});
   EXPECT_EQ(DescribeCulprit(ranks, 0), "; no rank is silent or behind");
   ranks[4] = InCall({});
-  EXPECT_TRUE(
-      DescribeCulprit(ranks, 0).starts_with("; rank 4 is at work in a call"));
+  EXPECT_TRUE(DescribeCulprit(ranks, 0).starts_with(
+      "; rank 4 has been at work in a call"));
 }
 
 TEST(CulpritTest, AnswersReadBackAndGarbageDoesNot) {

@@ -1,5 +1,7 @@
 #include "engine/engine.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <limits>
 #include <new>
@@ -16,6 +18,7 @@
 #include "pipeline/host/region_memory.h"
 #include "pipeline/host_accelerator.h"
 #include "pipeline/rails/rail_transport.h"
+#include "verbs/process_limits.h"
 #include "verbs/soft/soft_library.h"
 
 namespace ringpipe {
@@ -24,6 +27,18 @@ namespace {
 // How long rank 0 may take to say where all ranks are; it waits 250 ms for
 // them.
 constexpr std::chrono::milliseconds kAnswerPatience(400);
+// How long devices may take to send a last short message when the process
+// exits.
+constexpr std::chrono::milliseconds kLastMessagesPatience(500);
+
+// What a rank of a job of several has open itself, and needs in passing; what
+// each other rank adds: at rank 0, on this host through host memory (that it
+// has died, and to wake it), and at most, where it is the software device.
+constexpr int kDescriptorsOfARank = 16;
+constexpr int kDescriptorsOfMember = 1;
+constexpr int kDescriptorsOfHostPeer = 2;
+constexpr int kMostDescriptorsOfAPeer = 6;
+
 // Whether an error is this rank's own business, so that others have to be told
 // whose it is.
 bool IsOfOneRank(StatusCode code) {
@@ -49,6 +64,10 @@ Engine::Engine(const Environment& environment, const Launch& launch,
     : environment_(environment),
       launch_(launch),
       logger_(logger),
+      aborted_(
+          StatusCode::kAborted,
+          "rank " + std::to_string(launch.rank) +
+              " aborted the communicator; it had no memory left to say why"),
       host_(CreateHostAccelerator()),
       accelerator_(parts.accelerator),
       transport_(parts.transport),
@@ -62,6 +81,7 @@ Result<std::unique_ptr<Engine>> Engine::Create(const Environment& environment,
       new Engine(environment, launch, logger, parts));
   const Deadline deadline =
       Deadline::After(std::chrono::milliseconds(environment.join_timeout_ms));
+  RINGPIPE_RETURN_IF_ERROR(engine->CheckDescriptors());
   RINGPIPE_ASSIGN_OR_RETURN(engine->abort_, AbortSignal::Create());
   RINGPIPE_RETURN_IF_ERROR(engine->Join(deadline));
   Status status = OutOfMemory();
@@ -74,10 +94,31 @@ Result<std::unique_ptr<Engine>> Engine::Create(const Environment& environment,
     return engine;
   }
   if (status.code() == StatusCode::kPeerLost) {
-    engine->abort_->AwaitReason();
+    engine->abort_->AwaitReason(0);
   }
   engine->Fail(status);
   return IsOfOneRank(status.code()) ? status : engine->failure();
+}
+
+// Before all else: to find out in the middle takes the others' time as well.
+// What is certain to be needed is too little where ranks of other hosts, or a
+// device, turn out to need more. Ranks of one host all ask for what rank 0
+// needs: without it they would wait for rank 0.
+Status Engine::CheckDescriptors() const {
+  const int peers = size() - 1;
+  std::string notice;
+  if (verbs::RaiseDescriptorLimit(
+          kDescriptorsOfARank + kMostDescriptorsOfAPeer * peers, &notice)) {
+    logger_.Info(notice);
+  }
+  const bool one_host =
+      launch_.root.starts_with("unix:") && environment_.host_id.empty();
+  const bool in_memory = one_host && environment_.shares_host_memory();
+  const int each = (in_memory ? kDescriptorsOfHostPeer : 0) +
+                   (one_host || rank() == 0 ? kDescriptorsOfMember : 0);
+  return verbs::CheckDescriptors(
+             peers == 0 ? 0 : kDescriptorsOfARank + each * peers)
+      .WithContext("to connect " + std::to_string(size()) + " ranks");
 }
 
 Status Engine::SetUp(Deadline deadline) {
@@ -107,6 +148,12 @@ Status Engine::Join(Deadline deadline) {
       logger.Info("the communicator has failed: " + reason.ToString());
     }
   };
+  options.on_exit = [abort = abort_.get(), logger = logger_](
+                        const Status& reason, std::uint64_t calls) {
+    static_cast<void>(abort->Raise(reason, calls));
+    logger.Info(reason.message() + ", after " + std::to_string(calls) +
+                " calls");
+  };
   options.reply = [this] { return Answer::From(whereabouts_.now()).Encode(); };
   RINGPIPE_ASSIGN_OR_RETURN(bootstrap_, Bootstrap::Join(options));
   return Status::Ok();
@@ -135,7 +182,8 @@ Status Engine::OpenDevices() {
   logger_.Info("devices: " + device());
   if (hosts_.all_in_memory && !environment_.device.empty()) {
     logger_.Info(environment_.device_variable + "=" + environment_.device +
-                 " chooses devices between hosts, and is not looked at here");
+                 " has no effect: it chooses devices between hosts, and all "
+                 "ranks share the memory of this one");
   }
   return Status::Ok();
 }
@@ -151,6 +199,12 @@ Status Engine::MeetNeighbours(Deadline deadline) {
   }
   RINGPIPE_ASSIGN_OR_RETURN(hosts_, FindHosts(ranks, rank()));
   if (hosts_.in_memory[rank()]) {
+    RINGPIPE_RETURN_IF_ERROR(
+        verbs::CheckDescriptors(kDescriptorsOfHostPeer *
+                                (hosts_.ranks_here - 1))
+            .WithContext("to share memory with " +
+                         std::to_string(hosts_.ranks_here - 1) +
+                         " ranks of this host"));
     RINGPIPE_ASSIGN_OR_RETURN(region_,
                               HostTransport::CreateRegion(rank(), size()));
   }
@@ -164,11 +218,16 @@ std::shared_ptr<MemorySource> Engine::memory_source() const {
 }
 
 Status Engine::CreateExecutor() {
-  depth_ = DepthFor(static_cast<int>(environment_.depth),
-                    environment_.subchunk_bytes, size(), hosts_.all_in_memory);
-  const int needed = SlotsNeeded(size(), depth_, hosts_.all_in_memory);
-  // Twice what a round needs, so that rounds follow each other without a gap.
-  int slots = std::max(needed, 4 * depth_ + 2);
+  const Member self = {rank(), size(), 0, hosts_.numbers};
+  RINGPIPE_ASSIGN_OR_RETURN(
+      algorithms_, AlgorithmChoice::Parse(environment_.algorithm, self,
+                                          environment_.subchunk_bytes));
+  depth_ = algorithms_.DepthFor(static_cast<int>(environment_.depth),
+                                environment_.subchunk_bytes, self,
+                                hosts_.all_in_memory);
+  const int needed =
+      algorithms_.SlotsNeeded(self, depth_, hosts_.all_in_memory);
+  int slots = algorithms_.Slots(self, depth_, hosts_.all_in_memory);
   if (environment_.slots > 0) {
     slots = static_cast<int>(environment_.slots);
     if (slots < needed) {
@@ -180,14 +239,16 @@ Status Engine::CreateExecutor() {
                   " slots, or they could block each other"};
     }
   }
-  ChooseRegistration();
+  if (!environment_.trace.empty()) {
+    trace_ =
+        std::make_unique<JobTrace>(environment_.trace, rank(), size(), logger_);
+  }
   Executor::Options options;
   options.rank = rank();
   options.size = size();
-  options.subchunk_bytes = environment_.subchunk_bytes;
-  options.slots = slots;
+  options.trace = trace_ == nullptr ? nullptr : &trace_->trace();
   options.spin = std::chrono::microseconds(environment_.spin_us);
-  options.crowded = hosts_.crowded;
+  options.oversubscribed = hosts_.oversubscribed;
   options.abort = abort_.get();
   options.whereabouts = &whereabouts_;
   options.explain_timeout = [this](const Status& timeout) {
@@ -199,9 +260,11 @@ Status Engine::CreateExecutor() {
     logger_.Info(notice);
   };
   RINGPIPE_ASSIGN_OR_RETURN(auto transports, CreateTransports(slots));
-  RINGPIPE_ASSIGN_OR_RETURN(executor_,
-                            Executor::Create(domains_, *memory_source(),
-                                             std::move(transports), options));
+  RINGPIPE_ASSIGN_OR_RETURN(
+      auto pool, SlotPool::Create(domains_, *memory_source(),
+                                  environment_.subchunk_bytes, slots));
+  executor_ = std::make_unique<Executor>(std::move(pool), std::move(transports),
+                                         options);
   return Status::Ok();
 }
 
@@ -225,7 +288,6 @@ Result<std::vector<std::unique_ptr<Transport>>> Engine::CreateTransports(
     HostTransport::Options host;
     host.rank = rank();
     host.size = size();
-    host.crowded = hosts_.crowded;
     host.job_key = bootstrap_->job_key();
     host.check = &check_;
     for (int peer = 0; peer < size(); ++peer) {
@@ -250,39 +312,48 @@ Result<std::vector<std::unique_ptr<Transport>>> Engine::CreateTransports(
   options.service_level = static_cast<int>(environment_.service_level);
   options.traffic_class = static_cast<int>(environment_.traffic_class);
   options.check = &check_;
+  options.memory = memory_.get();
+  options.registers_buffers =
+      registers_for_nothing_ && environment_.registration != "never";
+  options.registered_sends_from = RegisteredSendsFrom();
   RINGPIPE_ASSIGN_OR_RETURN(
       auto rails, RailTransport::Create(domains_, rails_.allocator(), options));
   transports.push_back(std::move(rails));
   return transports;
 }
 
-void Engine::ChooseRegistration() {
-  registered_sends_from_ = environment_.registration == "always"
-                               ? 0
-                               : std::numeric_limits<std::uint64_t>::max();
-  if (environment_.registration != "auto" || registers_for_nothing_ ||
-      domains_.empty()) {
-    return;
+std::uint64_t Engine::RegisteredSendsFrom() const {
+  constexpr auto kNever = std::numeric_limits<std::uint64_t>::max();
+  if (environment_.registration == "always") {
+    return 0;
+  }
+  if (environment_.registration == "never" || registers_for_nothing_) {
+    return kNever;
   }
   const auto cost = MeasureRegistrationCost(
       domains_, environment_.subchunk_bytes, 2 * depth_);
   if (!cost.ok()) {
-    logger_.Info("sub-chunks of memory that is not registered are copied: " +
-                 cost.status().ToString());
-    return;
+    logger_.Info(
+        "buffers that are not registered are copied into slots: what "
+        "registration costs could not be measured: " +
+        cost.status().ToString());
+    return kNever;
   }
-  if (cost->pays()) {
-    registered_sends_from_ = environment_.subchunk_bytes;
-  }
-  logger_.Info("sub-chunks of memory that is not registered are " +
-               std::string(cost->pays() ? "registered: " : "copied: ") +
+  logger_.Info(std::string(cost->pays()
+                               ? "buffers that are not registered are "
+                                 "registered piece by piece for each send: "
+                               : "buffers that are not registered are copied "
+                                 "into slots: ") +
                cost->text);
+  return cost->pays() ? environment_.subchunk_bytes : kNever;
 }
 
 Status Engine::Agree(Deadline deadline) {
   RINGPIPE_ASSIGN_OR_RETURN(
       const std::vector<std::string> introductions,
-      bootstrap_->AllGather(Introduce(environment_, rails_).Serialize(),
+      bootstrap_->AllGather(Introduce(environment_, rails_,
+                                      trace_ == nullptr ? "" : trace_->Claim())
+                                .Serialize(),
                             deadline));
   std::vector<Introduction> ranks;
   for (const std::string& text : introductions) {
@@ -290,7 +361,8 @@ Status Engine::Agree(Deadline deadline) {
                               Introduction::Parse(text));
     ranks.push_back(std::move(introduction));
   }
-  return CheckAgreement(ranks);
+  RINGPIPE_RETURN_IF_ERROR(CheckAgreement(ranks));
+  return trace_ == nullptr ? Status::Ok() : trace_->Accept(ranks[0].trace);
 }
 
 // For each way by which this rank reaches others: its name, and the address for
@@ -352,25 +424,13 @@ void Engine::CreatePlanner() {
   job.rank = rank();
   job.size = size();
   job.one_host = hosts_.all_in_memory;
+  job.algorithms = algorithms_;
+  job.hosts = hosts_.numbers;
   job.ranks_here = hosts_.ranks_here;
-  job.crowded = hosts_.crowded;
   job.subchunk_bytes = environment_.subchunk_bytes;
   job.depth = depth_;
-  job.abilities = executor_->abilities();
+  job.transports = &executor_->transports();
   job.host = host_.get();
-  job.rails = domains_;
-  job.memory = memory_.get();
-  job.region = region_.get();
-  job.registered_sends_from = registered_sends_from_;
-  if (environment_.registration != "never") {
-    job.registers_for_nothing = registers_for_nothing_;
-    job.reaches_private =
-        std::any_of(executor_->transports().begin(),
-                    executor_->transports().end(), [](const auto& transport) {
-                      return transport->ReachesPrivateMemory();
-                    });
-    job.always_reaches_private = environment_.registration == "always";
-  }
   planner_.emplace(job);
 }
 
@@ -390,7 +450,8 @@ Status Engine::Prepare(Accelerator& accelerator) {
   if (accelerator_prepared_ || &accelerator != accelerator_.get()) {
     return Status::Ok();
   }
-  const SlotPool& pool = executor_->pool();
+  SlotPool& pool = executor_->pool();
+  RINGPIPE_RETURN_IF_ERROR(pool.UseLong());
   const Status prepared =
       accelerator.PrepareSlots(pool.memory(), pool.memory_bytes());
   if (!prepared.ok()) {
@@ -404,28 +465,65 @@ Status Engine::Prepare(Accelerator& accelerator) {
 }
 
 Engine::~Engine() {
-  try {
-    LeaveTogether();
-  } catch (const std::bad_alloc&) {
-    // Then alone.
-  }
   if (accelerator_prepared_) {
     accelerator_->ReleaseSlots(executor_->pool().memory());
   }
   executor_.reset();
 }
 
-// Peers may still be in their last call, acknowledge, or tell grants. Late by
-// more than a call's timeout, they are not waited for.
-void Engine::LeaveTogether() {
-  if (executor_ == nullptr || bootstrap_ == nullptr || !failure().ok()) {
+// Peers may still be in their last call: acknowledging messages, or sending
+// credits. A peer that is late by more than a call's timeout is not waited for.
+void Engine::LeaveTogether() noexcept {
+  const bool together = LeftTogether();
+  if (trace_ == nullptr) {
     return;
   }
-  whereabouts_.Move(Whereabouts::Place::kLeaving, CoarseNow());
-  const Status together = bootstrap_->LeaveTogether(
-      Deadline::After(std::chrono::milliseconds(environment_.timeout_ms)));
-  if (!together.ok()) {
-    logger_.Debug("leaving alone: " + together.ToString());
+  if (together) {
+    trace_->WriteTogether(*bootstrap_, CallDeadline());
+  } else {
+    trace_->WriteAlone(/*logs=*/true);
+  }
+}
+
+bool Engine::LeftTogether() noexcept {
+  try {
+    if (!failure().ok()) {
+      return false;
+    }
+    whereabouts_.Move(Whereabouts::Place::kLeaving, CoarseNow());
+    const Status together = bootstrap_->LeaveTogether(CallDeadline());
+    if (!together.ok()) {
+      logger_.Debug("leaving alone: " + together.ToString());
+    }
+    return together.ok();
+  } catch (const std::bad_alloc&) {
+    return false;  // then alone
+  }
+}
+
+std::uint64_t Engine::calls_ended() const {
+  const Whereabouts here = whereabouts_.now();
+  return here.calls - (here.place == Whereabouts::Place::kInCall ? 1 : 0);
+}
+
+void Engine::Exit(bool idle) noexcept {
+  try {
+    if (idle) {
+      executor_->FinishSending(Deadline::After(kLastMessagesPatience));
+    }
+    const std::uint64_t calls = calls_ended();
+    executor_->TellPeers(
+        {StatusCode::kPeerLost, "rank " + std::to_string(rank()) + " (pid " +
+                                    std::to_string(getpid()) +
+                                    ") has ended without destroying its "
+                                    "communicator"},
+        calls);
+    bootstrap_->Exit(calls);
+    if (trace_ != nullptr) {
+      trace_->WriteAlone(/*logs=*/false);
+    }
+  } catch (const std::bad_alloc&) {
+    // Without a word.
   }
 }
 
@@ -446,16 +544,22 @@ Status Engine::ExplainTimeout(const Status& timeout) {
 }
 
 void Engine::Fail(const Status& reason) noexcept {
-  try {
-    TellOthers(abort_->Raise(reason));
-  } catch (const std::bad_alloc&) {
-    if (!abort_->raised()) {
-      static_cast<void>(abort_->Raise(OutOfMemory()));
-    }
-  }
+  TellOthers(abort_->Raise(reason));
 }
 
-void Engine::TellOthers(const Status& reason) {
+void Engine::Abort(std::string_view what, std::string_view why) noexcept {
+  Status reason = aborted_;
+  try {
+    reason =
+        Status(StatusCode::kAborted, "rank " + std::to_string(rank()) + " " +
+                                         std::string(what) + std::string(why));
+  } catch (const std::bad_alloc&) {
+    // Without the reason.
+  }
+  Fail(reason);
+}
+
+void Engine::TellOthers(const Status& reason) noexcept {
   Status told = OutOfMemory();
   try {
     told = IsOfOneRank(reason.code()) && !HasTeller(reason.message())
@@ -513,13 +617,13 @@ Result<CheckedCall> Engine::Check(const Call& call) const {
   return checked;
 }
 
-Status Engine::Run(const CheckedCall& checked, const Turn& turn) {
-  if (abort_->raised()) {
-    return abort_->reason();
+Status Engine::Run(const CheckedCall& checked, const Timing& timing) {
+  if (abort_->raised(timing.sequence)) {
+    return abort_->reason(timing.sequence);
   }
   Status status;
   try {
-    status = Execute(checked, turn);
+    status = Execute(checked, timing);
   } catch (const std::bad_alloc&) {
     status = OutOfMemory();
   }
@@ -530,18 +634,14 @@ Status Engine::Run(const CheckedCall& checked, const Turn& turn) {
   return status;
 }
 
-Status Engine::Execute(const CheckedCall& checked, const Turn& turn) {
-  if (const Operation* again = planner_->PrepareAgain(checked, turn)) {
+Status Engine::Execute(const CheckedCall& checked, const Timing& timing) {
+  if (const Operation* again = planner_->PrepareAgain(checked, timing)) {
     return executor_->Run(*again);
   }
   RINGPIPE_RETURN_IF_ERROR(Prepare(*checked.accelerator));
-  Registration temporary;
   RINGPIPE_ASSIGN_OR_RETURN(const Operation* operation,
-                            planner_->Prepare(checked, turn, &temporary));
-  const Clock::time_point start = Clock::now();
-  RINGPIPE_RETURN_IF_ERROR(executor_->Run(*operation));
-  planner_->Ran(Clock::now() - start);
-  return Status::Ok();
+                            planner_->Prepare(checked, timing));
+  return executor_->Run(*operation);
 }
 
 }  // namespace ringpipe

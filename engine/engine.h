@@ -2,6 +2,7 @@
 #define RINGPIPE_ENGINE_ENGINE_H_
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -19,10 +20,12 @@
 #include "cuda/accelerator.h"
 #include "engine/call.h"
 #include "engine/hosts.h"
+#include "engine/job_trace.h"
 #include "engine/planner.h"
 #include "engine/rails.h"
 #include "memory_pool/registered_memory.h"
 #include "memory_pool/registration.h"
+#include "memory_pool/slot_pool.h"
 #include "pipeline/abort_signal.h"
 #include "pipeline/executor.h"
 #include "pipeline/host/region.h"
@@ -44,8 +47,7 @@ class Engine {
                                                 const Logger& logger,
                                                 const Parts& parts);
 
-  // Waits until the other ranks are here too, for RINGPIPE_TIMEOUT_MS at most
-  // and not after a failure; then releases everything.
+  // Releases everything. After LeaveTogether, or a failure.
   ~Engine();
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
@@ -59,16 +61,27 @@ class Engine {
   Result<CheckedCall> Check(const Call& call) const;
 
   // Runs a call to its end.
-  Status Run(const CheckedCall& checked, const Turn& turn);
+  Status Run(const CheckedCall& checked, const Timing& timing);
 
   RegisteredMemory& memory() { return *memory_; }
   Bootstrap& bootstrap() { return *bootstrap_; }
   const Environment& environment() const { return environment_; }
 
-  // Ends the job with `reason`, unless it has failed before. Where there is no
-  // memory to tell the others, they find out by themselves.
+  // Ends the job with `reason`, unless it has failed before. Allocates nothing
+  // where there is no memory; the others may then take this rank for lost.
   void Fail(const Status& reason) noexcept;
-  Status failure() const { return abort_->reason(); }
+  // The same with what this rank did, "aborted the communicator: ", and why.
+  void Abort(std::string_view what, std::string_view why) noexcept;
+  // Why the next call fails; ok where it need not.
+  Status failure() const {
+    return abort_->raised() ? abort_->reason(calls_ended()) : Status::Ok();
+  }
+  // The process is about to exit without destroying this object: tells the
+  // others, and waits for none of them. `idle`: no call runs, nor will.
+  void Exit(bool idle) noexcept;
+  // Waits until the other ranks are here too, for RINGPIPE_TIMEOUT_MS at most
+  // and not after a failure. Then writes the trace, if there is one.
+  void LeaveTogether() noexcept;
 
   std::string device() const;
   std::vector<StageCounters> stage_counters() const {
@@ -82,13 +95,15 @@ class Engine {
 
   Status Join(Deadline deadline);
   // All that follows the join.
+  Status CheckDescriptors() const;
   Status SetUp(Deadline deadline);
   Status MeetNeighbours(Deadline deadline);
   Status OpenDevices();
   std::shared_ptr<MemorySource> memory_source() const;
   Status CreateExecutor();
   Result<std::vector<std::unique_ptr<Transport>>> CreateTransports(int slots);
-  void ChooseRegistration();
+  // RailTransport::Options'.
+  std::uint64_t RegisteredSendsFrom() const;
   Status Agree(Deadline deadline);
   std::string Addresses() const;
   std::string AddressIn(const std::string& addresses,
@@ -100,18 +115,25 @@ class Engine {
   // ranks may do so at another call, or never.
   Status Prepare(Accelerator& accelerator);
 
+  std::uint64_t calls_ended() const;
+  Deadline CallDeadline() const {
+    return Deadline::After(std::chrono::milliseconds(environment_.timeout_ms));
+  }
+  // Whether the other ranks came too.
+  bool LeftTogether() noexcept;
   // An error of this rank's own comes to them with its number.
-  void TellOthers(const Status& reason);
-  void LeaveTogether();
+  void TellOthers(const Status& reason) noexcept;
   // The same, with the rank for which all wait in the end.
   Status ExplainTimeout(const Status& timeout);
-  Status Execute(const CheckedCall& checked, const Turn& turn);
+  Status Execute(const CheckedCall& checked, const Timing& timing);
   Result<Accelerator*> ChooseAccelerator(const Call& call,
                                          const CallBuffers& buffers) const;
 
   const Environment environment_;
   const Launch launch_;
   const Logger logger_;
+  // Abort's, where there is no memory for the reason.
+  const Status aborted_;
 
   // In the order of construction; destroyed in reverse.
   std::unique_ptr<AbortSignal> abort_;
@@ -119,6 +141,7 @@ class Engine {
   std::unique_ptr<Bootstrap> bootstrap_;
   RankRails rails_;
   Hosts hosts_;
+  AlgorithmChoice algorithms_;
   int depth_ = 1;                   // sub-chunks a round
   std::shared_ptr<Region> region_;  // where hosts_.in_memory has any; else null
   RegisteredMemory::ProtectionDomains domains_;  // by rail
@@ -128,11 +151,11 @@ class Engine {
   bool accelerator_prepared_ = false;         // Run's alone
   const std::shared_ptr<TransportFactory> transport_;  // may be null
   CallCheck check_;
+  std::unique_ptr<JobTrace> trace_;  // null: off
   std::unique_ptr<Executor> executor_;
 
-  // Planner::Job's, found before the others.
+  // Whether no rail pins memory.
   bool registers_for_nothing_ = false;
-  std::uint64_t registered_sends_from_ = 0;
   std::optional<Planner> planner_;  // from the end of Create on
 };
 

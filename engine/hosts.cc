@@ -116,8 +116,8 @@ Result<Residence> Residence::Parse(const std::string& text) {
   residence.host = reader.String(text.size());
   if (!reader.finished()) {
     return Status(StatusCode::kMismatch,
-                  "a rank says in an unknown way where it is: do all ranks run "
-                  "the same version of ringpipe?");
+                  "a rank described its host in a form that cannot be read: do "
+                  "all ranks run the same version of ringpipe?");
   }
   return residence;
 }
@@ -130,6 +130,9 @@ Result<Hosts> FindHosts(const std::vector<Residence>& ranks, int rank) {
   for (const Residence& other : ranks) {
     const bool here = other.host == ranks[rank].host;
     hosts.of_rank.push_back(other.host);
+    hosts.numbers.push_back(static_cast<int>(
+        std::find(hosts.of_rank.begin(), hosts.of_rank.end(), other.host) -
+        hosts.of_rank.begin()));
     hosts.in_memory.push_back(here && other.shares_memory);
     if (here) {
       ++hosts.ranks_here;
@@ -141,7 +144,7 @@ Result<Hosts> FindHosts(const std::vector<Residence>& ranks, int rank) {
   }
   hosts.all_in_memory =
       std::count(hosts.in_memory.begin(), hosts.in_memory.end(), false) == 0;
-  hosts.crowded = hosts.ranks_here > CountBits(processors);
+  hosts.oversubscribed = hosts.ranks_here > CountBits(processors);
   return hosts;
 }
 

@@ -10,37 +10,43 @@
 
 namespace ringpipe {
 
-// What tells one host from another: RINGPIPE_HOST_ID where it is set, otherwise
-// the kernel's boot id and the network namespace, of which `proc` tells.
-// kUnavailable where it does not.
+// The identity of this host: RINGPIPE_HOST_ID if it is set, otherwise the
+// kernel's boot id and the network namespace, as read from `proc`. kUnavailable
+// if they cannot be read.
 Result<std::string> HostIdentity(const Environment& environment,
                                  const std::string& proc = "/proc");
 
-// What a rank tells the others of its place.
+// Where a rank runs, as it tells the others.
 struct Residence {
   std::string host;  // HostIdentity
-  // With those of its host that do so too.
+  // Whether it is ready to share memory with the ranks of its host.
   bool shares_memory = false;
-  std::string processors;  // that it may run on: a bit each
+  // The processors on which it may run: one bit for each.
+  std::string processors;
 
   static Result<Residence> Own(const Environment& environment);
   std::string Serialize() const;
-  // kMismatch for what no Serialize gives.
+  // kMismatch if `text` does not come from Serialize.
   static Result<Residence> Parse(const std::string& text);
 };
 
-// As one rank sees them.
+// The hosts of a job, as one rank sees them.
 struct Hosts {
-  std::vector<std::string> of_rank;
-  // By rank: whether it is reached through host memory; this one where any is.
+  std::vector<std::string> of_rank;  // by rank: Residence::host
+  std::vector<int> numbers;          // by rank: the first rank of its host
+  // By rank: whether this rank reaches it through shared memory. For this rank
+  // itself: whether it reaches any other rank so.
   std::vector<bool> in_memory;
   bool all_in_memory = false;
-  int ranks_here = 1;    // on this rank's host
-  bool crowded = false;  // they have fewer processors than they are
+  int ranks_here = 1;  // the number of ranks on this rank's host
+  // This rank's host is oversubscribed: it has more ranks than processors on
+  // which they may run.
+  bool oversubscribed = false;
 };
 
-// kInvalidArgument, on all ranks, where some of one host share their memory and
-// others do not: they would look for each other in different places.
+// `ranks` by rank; `rank`: this one. kInvalidArgument, on all ranks, if some
+// ranks of a host share memory and others of that host do not: each kind would
+// wait for the other in vain.
 Result<Hosts> FindHosts(const std::vector<Residence>& ranks, int rank);
 
 }  // namespace ringpipe

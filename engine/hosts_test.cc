@@ -72,6 +72,7 @@ TEST(HostsTest, RanksOfOneHostShareMemory) {
   EXPECT_EQ(alone.in_memory, std::vector<bool>(3));
   EXPECT_EQ(alone.ranks_here, 1);
   EXPECT_EQ(alone.of_rank, (std::vector<std::string>{"a", "b", "a"}));
+  EXPECT_EQ(alone.numbers, (std::vector<int>{0, 1, 0}));
 }
 
 TEST(HostsTest, OneRankNeedsNoMemoryOfItsHost) {
@@ -93,10 +94,14 @@ TEST(HostsTest, RanksOfOneHostThatDifferAreAnErrorThatNamesThem) {
 
 TEST(HostsTest, AreCrowdedWithFewerProcessorsThanRanks) {
   // Each bound to its own, both to one, and unknown.
-  EXPECT_FALSE(FindHosts({{"a", true, kOne}, {"a", true, kOther}}, 0)->crowded);
-  EXPECT_TRUE(FindHosts({{"a", true, kOne}, {"a", true, kOne}}, 0)->crowded);
-  EXPECT_FALSE(FindHosts({{"a", true, "\3"}, {"a", true, "\3"}}, 0)->crowded);
-  EXPECT_FALSE(FindHosts({{"a", true, kOne}, {"b", true, kOne}}, 0)->crowded);
+  EXPECT_FALSE(
+      FindHosts({{"a", true, kOne}, {"a", true, kOther}}, 0)->oversubscribed);
+  EXPECT_TRUE(
+      FindHosts({{"a", true, kOne}, {"a", true, kOne}}, 0)->oversubscribed);
+  EXPECT_FALSE(
+      FindHosts({{"a", true, "\3"}, {"a", true, "\3"}}, 0)->oversubscribed);
+  EXPECT_FALSE(
+      FindHosts({{"a", true, kOne}, {"b", true, kOne}}, 0)->oversubscribed);
 }
 
 }  // namespace

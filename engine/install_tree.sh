@@ -11,6 +11,7 @@ set -euo pipefail
 
 archive=$1
 shift
+umask 022 # the installed folders' modes, whoever builds
 tree=$(mktemp -d)
 trap 'rm -rf "$tree"' EXIT
 headers=$tree/include/ringpipe
@@ -47,4 +48,6 @@ grep -ho '^#include <ringpipe/[^>]*>' "$headers"/*.h | sort -u | while read -r _
   fi
 done
 ln -s libringpipe.so.0 "$tree/lib/libringpipe.so"
-tar --sort=name --mtime=@0 --owner=0 --group=0 -C "$tree" -cf "$archive" .
+# The prefix itself has no entry: it is not ours to change.
+tar --sort=name --mtime=@0 --owner=0 --group=0 -C "$tree" -cf "$archive" \
+  include lib share

@@ -281,12 +281,9 @@ ringpipe_status ringpipe_wait(ringpipe_request* request, int64_t timeout_ms) {
 void ringpipe_request_free(ringpipe_request* request) { delete request; }
 
 void ringpipe_abort(ringpipe_communicator* communicator, const char* reason) {
-  static_cast<void>(Guarded([&] {
-    if (communicator != nullptr) {
-      communicator->communicator->Abort(reason != nullptr ? reason : "");
-    }
-    return RINGPIPE_OK;
-  }));
+  if (communicator != nullptr) {
+    communicator->communicator->Abort(reason != nullptr ? reason : "");
+  }
 }
 
 }  // extern "C"

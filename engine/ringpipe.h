@@ -1,6 +1,6 @@
-/* ringpipe's C interface. What a call does, its buffers and its thread-safety
- * are described in communicator.h; this is the same, for C and for languages
- * that call C. */
+/* ringpipe's C interface, for C and for languages that can call C. The calls
+ * are those of the C++ interface: communicator.h says what they do, what holds
+ * for their buffers, and what is thread-safe. */
 #ifndef RINGPIPE_ENGINE_RINGPIPE_H_
 #define RINGPIPE_ENGINE_RINGPIPE_H_
 
@@ -17,8 +17,8 @@
 extern "C" {
 #endif
 
-/* What every call that can fail returns: 0, or why not (status.h). The message
- * of the calling thread's last failed call is ringpipe_error_message(). */
+/* What every call that can fail returns: RINGPIPE_OK, or the kind of error,
+ * which status.h explains. ringpipe_error_message() has the message. */
 typedef enum {
   RINGPIPE_OK = 0,
   RINGPIPE_INVALID_ARGUMENT = 1,
@@ -31,7 +31,7 @@ typedef enum {
   RINGPIPE_PERMISSION_DENIED = 8,
   RINGPIPE_DEVICE_ERROR = 9,
   RINGPIPE_INTERNAL = 10,
-  /* The call's buffers must not be used again nor freed. */
+  /* The call's buffers must be neither used again nor freed. */
   RINGPIPE_MEMORY_HELD = 11
 } ringpipe_status;
 
@@ -62,13 +62,15 @@ typedef enum {
 typedef struct ringpipe_communicator ringpipe_communicator;
 typedef struct ringpipe_request ringpipe_request;
 
-/* A line of the log, without its newline; from any thread of ringpipe's. */
+/* Receives one line of the log, without its newline. Is called on any of
+ * ringpipe's threads, one call at a time. Must not call ringpipe. */
 typedef void (*ringpipe_log_callback)(ringpipe_log_level level,
                                       const char* line, void* context);
 
-/* Zero-initialise. `explicit_rank` decides: if it is 0, rank and size below are
- * ignored, and come from the launcher's variables; otherwise both count, and
- * ringpipe_create fails where they are wrong. Strings may be NULL. */
+/* Initialise it with zeros. If explicit_rank is 0, `rank` and `size` below are
+ * ignored, and the environment says them; otherwise both are used, and
+ * ringpipe_create fails if they are wrong. Strings may be NULL: then the
+ * environment says them. */
 typedef struct {
   int explicit_rank; /* non-zero: use the rank and the size below */
   int rank;
@@ -79,10 +81,11 @@ typedef struct {
   void* log_context;
 } ringpipe_options;
 
-/* Milliseconds; this one means RINGPIPE_TIMEOUT_MS of the environment. */
+/* As a timeout_ms: the value of the variable RINGPIPE_TIMEOUT_MS. (In
+ * ringpipe_wait: no limit.) */
 #define RINGPIPE_DEFAULT_TIMEOUT INT64_MIN
 
-/* The version of the library at run time: "0.1.0", and as a number, which is
+/* The version of the library at run time: as text, "0.1.0", and as a number,
  * major * 10000 + minor * 100 + patch. */
 RINGPIPE_API const char* ringpipe_version(void);
 RINGPIPE_API int ringpipe_version_number(void);
@@ -92,28 +95,33 @@ RINGPIPE_API int ringpipe_version_number(void);
 RINGPIPE_API const char* ringpipe_error_message(void);
 RINGPIPE_API const char* ringpipe_status_name(ringpipe_status status);
 
-/* With `options` NULL everything comes from the environment. */
+/* Joins the other ranks. If `options` is NULL, everything comes from the
+ * environment. */
 RINGPIPE_API ringpipe_status ringpipe_create(
     const ringpipe_options* options, ringpipe_communicator** communicator);
-/* NULL is allowed. */
+/* Waits for the other ranks to do the same. NULL is allowed. */
 RINGPIPE_API void ringpipe_destroy(ringpipe_communicator* communicator);
 
 RINGPIPE_API int ringpipe_rank(const ringpipe_communicator* communicator);
 RINGPIPE_API int ringpipe_size(const ringpipe_communicator* communicator);
 
+/* Memory for buffers, which peers on this host read and write where it lies. */
 RINGPIPE_API ringpipe_status ringpipe_allocate(
     ringpipe_communicator* communicator, size_t bytes, void** memory);
 RINGPIPE_API ringpipe_status ringpipe_free(ringpipe_communicator* communicator,
                                            void* memory);
 
-/* The caller's own memory, until ringpipe_deregister. */
+/* Registers the caller's own memory with the devices, until
+ * ringpipe_deregister. */
 RINGPIPE_API ringpipe_status ringpipe_register(
     ringpipe_communicator* communicator, void* memory, size_t bytes);
 RINGPIPE_API ringpipe_status
 ringpipe_deregister(ringpipe_communicator* communicator, void* memory);
 
-/* With `request` NULL: blocking. Otherwise started, and *request is to be given
- * to ringpipe_wait and ringpipe_request_free. */
+/* The collectives. If `request` is NULL, the call blocks until it has ended.
+ * Otherwise it returns at once and sets *request: wait for the call's end by
+ * ringpipe_wait, then give *request to ringpipe_request_free. timeout_ms is how
+ * long the call may take; negative: no limit. */
 RINGPIPE_API ringpipe_status ringpipe_all_reduce(
     ringpipe_communicator* communicator, const void* send, void* receive,
     size_t count, ringpipe_data_type type, ringpipe_reduce_op op,
@@ -134,12 +142,16 @@ RINGPIPE_API ringpipe_status
 ringpipe_barrier(ringpipe_communicator* communicator, int64_t timeout_ms,
                  ringpipe_request** request);
 
-/* RINGPIPE_TIMEOUT after timeout_ms (negative: never): the call runs on. */
+/* Waits for the call and returns its status. RINGPIPE_TIMEOUT if it has not
+ * ended after timeout_ms (negative: no limit); the call then runs on. */
 RINGPIPE_API ringpipe_status ringpipe_wait(ringpipe_request* request,
                                            int64_t timeout_ms);
-/* Does not end the call. NULL is allowed. */
+/* Frees the request; the call itself runs on. NULL is allowed. */
 RINGPIPE_API void ringpipe_request_free(ringpipe_request* request);
 
+/* Fails the communicator on every rank. This works even if memory has run out,
+ * but the others may then be told that this rank was lost, instead of
+ * `reason`. */
 RINGPIPE_API void ringpipe_abort(ringpipe_communicator* communicator,
                                  const char* reason);
 

@@ -85,9 +85,7 @@ Json OfMemlock(const MemlockReport& memlock) {
 }
 
 Json OfHostMemory(const HostMemoryReport& memory) {
-  return {{"used", memory.used},
-          {"reason", memory.reason},
-          {"reaches_private", memory.reaches_private}};
+  return {{"used", memory.used}, {"reason", memory.reason}};
 }
 
 Json OfUsed(const verbs::DeviceInfo& info) {

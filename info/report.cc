@@ -1,10 +1,6 @@
 #include "info/report.h"
 
-#include <signal.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/uio.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -155,8 +151,7 @@ MemlockReport ReportMemlock(const Sources& sources,
   return memlock;
 }
 
-HostMemoryReport ReportHostMemory(const Sources& sources,
-                                  const Environment& environment) {
+HostMemoryReport ReportHostMemory(const Environment& environment) {
   HostMemoryReport report;
   report.used = environment.shares_host_memory();
   if (!report.used) {
@@ -164,42 +159,7 @@ HostMemoryReport ReportHostMemory(const Sources& sources,
                         ? "RINGPIPE_HOST_MEMORY=never"
                         : "RINGPIPE_DEVICE=soft";
   }
-  report.reaches_private = report.used && sources.reaches_private_memory;
   return report;
-}
-
-// By trying: what forbids it may be Yama, or a container's seccomp profile. Two
-// children, as ranks are: a parent might be allowed more.
-bool ReachesPrivateMemory() {
-  int word = 1;
-  const auto on_child = signal(SIGCHLD, SIG_DFL);  // or there is no status
-  const pid_t parent = getpid();
-  const pid_t owner = fork();
-  if (owner == 0) {
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() == parent) {
-      pause();
-    }
-    _exit(0);
-  }
-  const pid_t reader = owner < 0 ? -1 : fork();
-  if (reader == 0) {
-    int read = 0;
-    const iovec here = {&read, sizeof read};
-    const iovec there = {&word, sizeof word};
-    _exit(process_vm_readv(owner, &here, 1, &there, 1, 0) == sizeof read ? 0
-                                                                         : 1);
-  }
-  int end = 1;
-  if (reader > 0) {
-    waitpid(reader, &end, 0);
-  }
-  if (owner > 0) {
-    kill(owner, SIGKILL);
-    waitpid(owner, nullptr, 0);
-  }
-  signal(SIGCHLD, on_child);
-  return end == 0;
 }
 
 // Marks the ports that `choice` and `used` speak of.
@@ -285,7 +245,6 @@ Sources Sources::OfThisMachine() {
   sources.memlock_use =
       verbs::ParseMemlockUse(std::string((std::istreambuf_iterator<char>(file)),
                                          std::istreambuf_iterator<char>()));
-  sources.reaches_private_memory = ReachesPrivateMemory();
   return sources;
 }
 
@@ -313,7 +272,7 @@ Report MakeReport(const Sources& sources) {
                         ? report.used.front().pins_memory
                         : !report.devices.empty() && sources.environment.ok();
   report.memlock = ReportMemlock(sources, environment, pins);
-  report.host_memory = ReportHostMemory(sources, environment);
+  report.host_memory = ReportHostMemory(environment);
   if (report.usable.ok()) {
     report.usable = report.memlock.enough;
   }

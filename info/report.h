@@ -27,8 +27,6 @@ struct Sources {
   std::string sysfs_class = verbs::Device::kSysfsClass;
   std::uint64_t memlock_limit_bytes = 0;  // RLIM_INFINITY: none
   verbs::MemlockUse memlock_use = {};
-  // Whether one process of this user reads another's memory.
-  bool reaches_private_memory = false;
 
   // This machine and process.
   static Sources OfThisMachine();
@@ -84,8 +82,6 @@ struct MemlockReport {
 struct HostMemoryReport {
   bool used = false;
   std::string reason;  // why not
-  // Whether the kernel lets them read and write each other's private memory.
-  bool reaches_private = false;
 };
 
 struct VariableReport {

@@ -137,12 +137,7 @@ void WriteHostMemory(const HostMemoryReport& memory, std::ostream& out) {
         << "\n";
     return;
   }
-  out << "ranks of one host share memory; "
-      << (memory.reaches_private
-              ? "the kernel lets them reach each other's private memory"
-              : "the kernel (Yama, seccomp) keeps their private memory apart, "
-                "so that it is copied")
-      << "\n";
+  out << "ranks of one host share memory\n";
 }
 
 void WriteUsed(const Report& report, std::ostream& out) {

@@ -44,18 +44,92 @@ TEST(SlotListTest, TheSlotReleasedLastIsAcquiredNext) {
   EXPECT_EQ(slots.counters().high_water, 2U);
 }
 
+// Counts what it gives out, no more than so many bytes.
+class SmallSource final : public MemorySource {
+ public:
+  explicit SmallSource(std::size_t most) : most_(most) {}
+
+  Result<Allocation> Allocate(std::size_t bytes) override {
+    if (given + bytes > most_) {
+      return Status(StatusCode::kResourceExhausted, "the source is empty");
+    }
+    given += bytes;
+    return Allocation(shared_from_this(), new std::byte[bytes], bytes);
+  }
+
+  std::size_t given = 0;
+
+ private:
+  void Free(std::byte* data, std::size_t bytes) noexcept override {
+    given -= bytes;
+    delete[] data;
+  }
+  void Keep(std::byte* /*data*/, std::size_t /*bytes*/) noexcept override {}
+
+  const std::size_t most_;
+};
+
+// Writes each slot of the kind in use to its end, then reads all.
+void ExpectSlotsOf(const SlotPool& pool, std::size_t bytes) {
+  ASSERT_EQ(pool.slot_bytes(), bytes);
+  for (int slot = 0; slot < 8; ++slot) {
+    std::memset(pool.data(slot), slot, bytes);
+  }
+  for (int slot = 0; slot < 8; ++slot) {
+    EXPECT_EQ(pool.data(slot)[0], std::byte(slot));
+    EXPECT_EQ(pool.data(slot)[bytes - 1], std::byte(slot));
+  }
+}
+
+constexpr std::size_t kLongSlot = 65'536;
+
 TEST(SlotPoolTest, SlotsDoNotOverlapAndAreWritable) {
   const auto pd = SoftDomain();
   const std::vector rails = {pd};
   auto pool = SlotPool::Create(rails, *pd->device(), 4096, 8);
   ASSERT_TRUE(pool.ok()) << pool.status().ToString();
-  for (int slot = 0; slot < 8; ++slot) {
-    std::memset((*pool)->data(slot), slot, 4096);
+  ExpectSlotsOf(**pool, 4096);
+}
+
+TEST(SlotPoolTest, WithRailsAllIsThereAtOnce) {
+  const auto pd = SoftDomain();
+  const std::vector rails = {pd};
+  auto pool = SlotPool::Create(rails, *pd->device(), kLongSlot, 8);
+  ASSERT_TRUE(pool.ok()) << pool.status().ToString();
+  std::byte* const memory = (*pool)->memory();
+  ASSERT_TRUE((*pool)->Use(1).ok());
+  EXPECT_EQ((*pool)->data(0), memory);
+  ExpectSlotsOf(**pool, kLongSlot);
+}
+
+TEST(SlotPoolTest, WithoutRailsEachKindTakesMemoryAtItsFirstUse) {
+  const auto source = std::make_shared<SmallSource>(1 << 20);
+  {
+    const auto pool = SlotPool::Create({}, *source, kLongSlot, 8).value();
+    EXPECT_EQ(source->given, 0U);
+    ASSERT_TRUE(pool->Use(SlotPool::kShortBytes).ok());
+    EXPECT_EQ(source->given, 8 * SlotPool::kShortBytes);
+    EXPECT_EQ(pool->memory(), nullptr);
+    ExpectSlotsOf(*pool, SlotPool::kShortBytes);
+    ASSERT_TRUE(pool->Use(SlotPool::kShortBytes + 1).ok());
+    ExpectSlotsOf(*pool, kLongSlot);
+    EXPECT_EQ(pool->memory(), pool->data(0));
+    ASSERT_TRUE(pool->Use(8).ok());
+    ExpectSlotsOf(*pool, SlotPool::kShortBytes);
+    EXPECT_EQ(source->given, 8 * (SlotPool::kShortBytes + kLongSlot));
   }
-  for (int slot = 0; slot < 8; ++slot) {
-    EXPECT_EQ((*pool)->data(slot)[0], std::byte(slot));
-    EXPECT_EQ((*pool)->data(slot)[4095], std::byte(slot));
-  }
+  EXPECT_EQ(source->given, 0U);
+}
+
+TEST(SlotPoolTest, SaysWhichSlotsThereIsNoMemoryFor) {
+  const auto source = std::make_shared<SmallSource>(100'000);
+  const auto pool = SlotPool::Create({}, *source, kLongSlot, 8).value();
+  EXPECT_TRUE(pool->Use(8).ok());
+  const Status status = pool->UseLong();
+  EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ(status.message(),
+            "8 slots of 65536 bytes (RINGPIPE_SLOTS, RINGPIPE_SUBCHUNK_BYTES "
+            "lower them): the source is empty");
 }
 
 TEST(RegisteredMemoryTest, FindsWhatLiesInsideABufferAlone) {

@@ -2,6 +2,7 @@
 
 #include <infiniband/verbs.h>
 
+#include <new>
 #include <string>
 #include <utility>
 
@@ -52,17 +53,22 @@ Status RegisteredMemory::Register(void* memory, std::size_t bytes) {
   }
   // Pinning takes long, and calls must not wait for it.
   bool writable = true;
-  auto registration = Registration::Create(
-      rails_, memory, bytes, IBV_ACCESS_LOCAL_WRITE, /*relaxed=*/true);
-  if (!registration.ok() &&
-      registration.status().code() != StatusCode::kResourceExhausted) {
-    // Pages that may only be read cannot be registered for writing.
-    auto read_only =
-        Registration::Create(rails_, memory, bytes, 0, /*relaxed=*/true);
-    if (read_only.ok()) {
-      registration = std::move(read_only);
-      writable = false;
+  Result<Registration> registration = OutOfMemory();
+  try {
+    registration = Registration::Create(
+        rails_, memory, bytes, IBV_ACCESS_LOCAL_WRITE, /*relaxed=*/true);
+    if (!registration.ok() &&
+        registration.status().code() != StatusCode::kResourceExhausted) {
+      // Pages that may only be read cannot be registered for writing.
+      auto read_only =
+          Registration::Create(rails_, memory, bytes, 0, /*relaxed=*/true);
+      if (read_only.ok()) {
+        registration = std::move(read_only);
+        writable = false;
+      }
     }
+  } catch (const std::bad_alloc&) {
+    // As where it is refused.
   }
   const std::lock_guard<std::mutex> lock(mutex_);
   if (!registration.ok()) {

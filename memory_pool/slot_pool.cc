@@ -2,6 +2,7 @@
 
 #include <infiniband/verbs.h>
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -11,26 +12,39 @@ Result<std::unique_ptr<SlotPool>> SlotPool::Create(Rails rails,
                                                    MemorySource& source,
                                                    std::size_t slot_bytes,
                                                    int slots) {
-  const std::size_t bytes = slot_bytes * slots;
-  auto memory = source.Allocate(bytes);
+  // Whole cache lines.
+  const std::size_t bytes =
+      std::max<std::size_t>((slot_bytes + 63) / 64 * 64, 64);
+  std::unique_ptr<SlotPool> pool(new SlotPool(rails, source, bytes, slots));
+  if (!rails.empty()) {
+    RINGPIPE_RETURN_IF_ERROR(pool->UseLong());
+  }
+  return pool;
+}
+
+Status SlotPool::Allocate(Kind& kind) {
+  const std::uint64_t slots = list_.counters().slots;
+  auto memory = source_->Allocate(kind.bytes * slots);
   if (!memory.ok()) {
     return memory.status().WithContext(
-        std::to_string(slots) + " slots of " + std::to_string(slot_bytes) +
+        std::to_string(slots) + " slots of " + std::to_string(kind.bytes) +
         " bytes (RINGPIPE_SLOTS, RINGPIPE_SUBCHUNK_BYTES lower them)");
   }
   auto registration =
-      Registration::Create(rails, memory->data(), memory->bytes(),
+      Registration::Create(rails_, memory->data(), memory->bytes(),
                            IBV_ACCESS_LOCAL_WRITE, /*relaxed=*/true);
   if (!registration.ok()) {
     return registration.status().WithContext("registering the slots");
   }
-  return std::unique_ptr<SlotPool>(new SlotPool(std::move(memory).value(),
-                                                std::move(registration).value(),
-                                                slot_bytes, slots));
+  kind.memory = std::move(memory).value();
+  kind.registration = std::move(registration).value();
+  return Status::Ok();
 }
 
 SlotPool::~SlotPool() {
-  ReleaseRegistered(std::move(registration_), std::move(memory_));
+  for (Kind* const kind : {&short_, &long_}) {
+    ReleaseRegistered(std::move(kind->registration), std::move(kind->memory));
+  }
 }
 
 }  // namespace ringpipe

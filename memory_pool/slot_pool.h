@@ -12,46 +12,84 @@
 
 namespace ringpipe {
 
-// Registered memory cut into slots of one size, allocated and registered once:
+// Registered memory cut into slots of one size:
 //
 //     | slot 0 | slot 1 | ... | slot n-1 |      one allocation
+//
+// With rails it is allocated and registered once, before a user can have taken
+// what a device offers. Without, where ranks of a host may be many, there are
+// short slots and long ones, as many of each: a call uses one kind, which is
+// allocated when it is first used, so that a job that sends short messages
+// alone never has the memory for long ones.
 //
 // Acquire and release (list()) neither allocate nor lock; none free is
 // back-pressure, never an error. One thread at a time.
 class SlotPool {
  public:
-  // `slot_bytes` is a multiple of 64; the memory is `source`'s.
-  // kResourceExhausted where memory, or the permission to pin it, is short.
+  // Of a short slot.
+  static constexpr std::size_t kShortBytes = 4096;
+
+  // A long slot has room for `slot_bytes`; the memory is `source`'s. `rails`
+  // outlive the pool. kResourceExhausted where memory, or
+  // the permission to pin it, is short.
   static Result<std::unique_ptr<SlotPool>> Create(Rails rails,
                                                   MemorySource& source,
                                                   std::size_t slot_bytes,
                                                   int slots);
-
   ~SlotPool();
   SlotPool(const SlotPool&) = delete;
   SlotPool& operator=(const SlotPool&) = delete;
 
+  // From now on each slot has room for `bytes`, which are no more than those of
+  // a long slot. Not while one is acquired. kResourceExhausted where memory is
+  // short; only at the first use of a kind.
+  Status Use(std::size_t bytes) {
+    const bool is_short =
+        rails_.empty() && bytes <= kShortBytes && kShortBytes < long_.bytes;
+    used_ = is_short ? &short_ : &long_;
+    return used_->memory.data() != nullptr ? Status::Ok() : Allocate(*used_);
+  }
+  Status UseLong() { return Use(long_.bytes); }
+
   SlotList& list() { return list_; }
   const SlotList& list() const { return list_; }
+
+  // Of the slots in use.
   std::byte* data(int slot) const {
-    return memory_.data() + slot * slot_bytes_;
+    return used_->memory.data() + slot * used_->bytes;
   }
-  std::size_t slot_bytes() const { return slot_bytes_; }
-  std::byte* memory() const { return memory_.data(); }
-  std::size_t memory_bytes() const { return memory_.bytes(); }
-  const RailKeys& lkeys() const { return registration_.lkeys(); }
+  std::size_t slot_bytes() const { return used_->bytes; }
+  // Whether it is in one of them.
+  bool Holds(const std::byte* data) const {
+    return data >= used_->memory.data() &&
+           data < used_->memory.data() + used_->memory.bytes();
+  }
+  const RailKeys& lkeys() const { return used_->registration.lkeys(); }
+
+  // Of the long slots; nullptr: they were never used.
+  std::byte* memory() const { return long_.memory.data(); }
+  std::size_t memory_bytes() const { return long_.memory.bytes(); }
 
  private:
-  SlotPool(Allocation memory, Registration registration, std::size_t slot_bytes,
-           int slots)
-      : memory_(std::move(memory)),
-        registration_(std::move(registration)),
-        slot_bytes_(slot_bytes),
+  struct Kind {
+    std::size_t bytes;  // of a slot
+    Allocation memory;
+    Registration registration;
+  };
+
+  SlotPool(Rails rails, MemorySource& source, std::size_t slot_bytes, int slots)
+      : rails_(rails),
+        source_(source.shared_from_this()),
+        long_{slot_bytes, {}, {}},
         list_(slots) {}
 
-  Allocation memory_;
-  Registration registration_;
-  std::size_t slot_bytes_;
+  Status Allocate(Kind& kind);
+
+  const Rails rails_;
+  const std::shared_ptr<MemorySource> source_;
+  Kind short_{kShortBytes, {}, {}};
+  Kind long_;
+  Kind* used_ = &long_;
   SlotList list_;
 };
 

@@ -1,6 +1,7 @@
 #ifndef RINGPIPE_PIPELINE_ABILITIES_H_
 #define RINGPIPE_PIPELINE_ABILITIES_H_
 
+#include <compare>
 #include <cstdint>
 
 namespace ringpipe {
@@ -11,16 +12,28 @@ struct Abilities {
   // A message arrives in the sender's memory, and the receiver reads it there;
   // the source is not free before that.
   bool reads_peer = false;
-  // A message can arrive in the user's memory, where the connection reaches it.
-  bool writes_peer = false;
-  // It reaches memory that ranks share, not that which is registered.
-  bool shares_memory = false;
+  // In how many pieces the source of a message may lie, unless it is eager.
+  std::uint32_t pieces = 1;
   // The largest message that may be eager: it needs no receive, and its source
   // neither a slot nor registration.
   std::uint32_t eager_bytes = 0;
   // All peers of the same rank must get the same eager message.
   bool eager_to_all = false;
 };
+
+// What a connection can do with a piece of the user's memory. Each rank has its
+// own: peers need not know it.
+struct Reach {
+  // Whether a message may be sent from it.
+  enum class Sends : std::uint8_t { kNo, kAfterRegistering, kAtOnce };
+  Sends sends = Sends::kNo;
+  // Whether a message may arrive in it.
+  bool receives = false;
+
+  auto operator<=>(const Reach&) const = default;
+};
+
+inline constexpr Reach kReached = {Reach::Sends::kAtOnce, true};
 
 }  // namespace ringpipe
 

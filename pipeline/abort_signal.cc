@@ -20,11 +20,11 @@ Result<std::unique_ptr<AbortSignal>> AbortSignal::Create() {
   return std::unique_ptr<AbortSignal>(new AbortSignal(std::move(fd)));
 }
 
-Status AbortSignal::Raise(const Status& reason) {
+Status AbortSignal::Raise(const Status& reason, std::uint64_t first) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  if (reason_.ok()) {
+  if (!raised(first)) {
     reason_ = reason;
-    raised_.store(true, std::memory_order_release);
+    first_.store(first, std::memory_order_release);
     const std::uint64_t one = 1;
     // Cannot fail: the counter is far from full.
     [[maybe_unused]] const ssize_t written = write(fd_.get(), &one, sizeof one);
@@ -32,19 +32,34 @@ Status AbortSignal::Raise(const Status& reason) {
   return reason_;
 }
 
-void AbortSignal::AwaitReason() const {
+void AbortSignal::AwaitReason(std::uint64_t call) const {
   const Deadline end = Deadline::After(std::chrono::milliseconds(300));
-  pollfd raised = {fd_.get(), POLLIN, 0};
-  while (poll(&raised, 1, end.PollTimeoutMs(1000)) < 0 && errno == EINTR) {
+  pollfd readable = {fd_.get(), POLLIN, 0};
+  while (!raised(call)) {
+    const int ready = poll(&readable, 1, end.PollTimeoutMs(1000));
+    if (ready == 0 || (ready < 0 && errno != EINTR)) {
+      return;
+    }
+    Rearm(call);
   }
 }
 
-Status AbortSignal::reason() const {
-  if (!raised()) {
+Status AbortSignal::reason(std::uint64_t call) const {
+  if (!raised(call)) {
     return Status::Ok();
   }
   const std::lock_guard<std::mutex> lock(mutex_);
   return reason_;
+}
+
+void AbortSignal::Rearm(std::uint64_t call) const {
+  std::uint64_t count = 0;
+  if (!raised(call) && read(fd_.get(), &count, sizeof count) > 0 &&
+      raised(call)) {
+    // It was raised meanwhile.
+    const std::uint64_t one = 1;
+    [[maybe_unused]] const ssize_t written = write(fd_.get(), &one, sizeof one);
+  }
 }
 
 }  // namespace ringpipe

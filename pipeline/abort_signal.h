@@ -2,6 +2,8 @@
 #define RINGPIPE_PIPELINE_ABORT_SIGNAL_H_
 
 #include <atomic>
+#include <cstdint>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <utility>
@@ -12,33 +14,47 @@
 namespace ringpipe {
 
 // The one flag that every wait looks at, and the reason: the first one given
-// wins. Thread-safe.
+// wins. Calls are numbered from 0; a rank that leaves ends only those that it
+// has not ended itself. Thread-safe.
 class AbortSignal {
  public:
   static Result<std::unique_ptr<AbortSignal>> Create();
   AbortSignal(const AbortSignal&) = delete;
   AbortSignal& operator=(const AbortSignal&) = delete;
 
-  // Returns the reason that won: `reason`, or an earlier one.
-  Status Raise(const Status& reason);
+  // For all calls from number `first` on. Returns the reason that won:
+  // `reason`, or an earlier one for as many calls.
+  Status Raise(const Status& reason, std::uint64_t first = 0);
 
-  bool raised() const { return raised_.load(std::memory_order_acquire); }
+  bool raised(std::uint64_t call) const {
+    return call >= first_.load(std::memory_order_acquire);
+  }
+
+  // For any call.
+  bool raised() const {
+    return first_.load(std::memory_order_acquire) != kNone;
+  }
 
   // A rank that fails tells the others why, and closes its connections; they
-  // may see the latter first. Waits until it is raised, for 300 ms at most.
-  void AwaitReason() const;
+  // may see the latter first. Waits until it is raised for `call`, for 300 ms
+  // at most.
+  void AwaitReason(std::uint64_t call) const;
 
-  // Ok until raised.
-  Status reason() const;
+  // Ok until raised for `call`.
+  Status reason(std::uint64_t call) const;
 
-  // For poll(): readable from the first Raise on. Nobody reads it.
+  // For poll(): readable once it is raised for `call`, and no longer for what
+  // was raised for later ones. The only thread that waits.
+  void Rearm(std::uint64_t call) const;
   int fd() const { return fd_.get(); }
 
  private:
   explicit AbortSignal(FileDescriptor fd) : fd_(std::move(fd)) {}
 
   const FileDescriptor fd_;
-  std::atomic<bool> raised_ = false;
+  static constexpr auto kNone = std::numeric_limits<std::uint64_t>::max();
+  // Of the calls for which it is raised.
+  std::atomic<std::uint64_t> first_ = kNone;
   mutable std::mutex mutex_;
   Status reason_;  // guarded by mutex_
 };

@@ -1,6 +1,20 @@
 #include "pipeline/call_check.h"
 
+#include <bit>
+#include <cstring>
+
 namespace ringpipe {
+
+std::uint64_t CallCheck::WordOf(const Digest& digest) {
+  std::array<std::uint64_t, sizeof digest / sizeof(std::uint64_t)> words;
+  static_assert(sizeof words == sizeof digest);
+  std::memcpy(words.data(), &digest, sizeof digest);
+  std::uint64_t result = 0;
+  for (const std::uint64_t word : words) {
+    result = std::rotl(result ^ word, 29) * 0x9e3779b97f4a7c15;  // 2^64 / phi
+  }
+  return result;
+}
 
 Result<CallCheck::When> CallCheck::Compare(int peer,
                                            const Digest& digest) const {

@@ -38,9 +38,13 @@ class CallCheck {
   void Begin(const Digest& digest) {
     last_[digest.sequence % last_.size()] = digest;
     begun_ = digest.sequence + 1;
+    word_ = WordOf(digest);
   }
-  // Calls that this rank has begun.
-  std::uint64_t begun() const { return begun_; }
+  // The call that it has begun last.
+  const Digest& running() const { return last_[(begun_ - 1) % last_.size()]; }
+  // Of that call: another one than other calls have, but for chance. A peer
+  // that says the same makes the same call, and need not be compared.
+  std::uint64_t word() const { return word_; }
 
   // What the peer's call is to this rank.
   enum class When { kPast, kNow, kLater };
@@ -50,9 +54,12 @@ class CallCheck {
   Result<When> Compare(int peer, const Digest& digest) const;
 
  private:
+  static std::uint64_t WordOf(const Digest& digest);
+
   const int rank_;
   const Describe describe_;
   std::uint64_t begun_ = 0;
+  std::uint64_t word_ = 0;
   // By sequence modulo their number: a peer that disagrees may be behind.
   std::array<Digest, 64> last_;
 };

@@ -1,6 +1,7 @@
 #include "pipeline/call_check.h"
 
 #include <cstdint>
+#include <initializer_list>
 #include <string>
 
 #include "base/status.h"
@@ -98,9 +99,33 @@ TEST(CallCheckTest, APeerThatIsSixtyFourCallsBehindIsAMismatch) {
                  "and rank 0 is at number 64 already");
 }
 
-TEST(CallCheckTest, CountsTheCallsThatThisRankHasBegun) {
-  EXPECT_EQ(CallCheck(0, &DescribeForTest).begun(), 0U);
-  EXPECT_EQ(BegunUpTo(6).begun(), 7U);
+TEST(CallCheckTest, TheRunningCallIsTheLastThatWasBegun) {
+  EXPECT_EQ(BegunUpTo(6).running().sequence, 6U);
+}
+
+// Word by word: a difference in any field of a digest is another word.
+TEST(CallCheckTest, CallsThatDifferHaveDifferentWords) {
+  const Digest one = Call(7, 10);
+  const auto word = [](const Digest& digest) {
+    CallCheck check(0, &DescribeForTest);
+    check.Begin(digest);
+    return check.word();
+  };
+  EXPECT_EQ(word(one), word(Call(7, 10)));
+  for (const auto change : std::initializer_list<void (*)(Digest&)>{
+           [](Digest& digest) { ++digest.sequence; },
+           [](Digest& digest) { ++digest.count; },
+           [](Digest& digest) { ++digest.collective; },
+           [](Digest& digest) { ++digest.algorithm; },
+           [](Digest& digest) { ++digest.type; },
+           [](Digest& digest) { ++digest.op; },
+           [](Digest& digest) { ++digest.root; },
+           [](Digest& digest) { ++digest.depth; },
+           [](Digest& digest) { ++digest.subchunk_elements; }}) {
+    Digest other = one;
+    change(other);
+    EXPECT_NE(word(other), word(one));
+  }
 }
 
 }  // namespace

@@ -5,7 +5,6 @@
 #include <string>
 #include <utility>
 
-#include "pipeline/symbolic_run.h"
 #include "pipeline/term_table.h"
 
 namespace ringpipe {
@@ -31,6 +30,12 @@ class Contract {
         return !input || Owner(place.chunk) == rank;
       case Promise::kBroadcast:
         return !input || rank == options_.root;
+      case Promise::kReduce:
+        return input || rank == options_.root;
+      case Promise::kGather:
+        return input ? Owner(place.chunk) == rank : rank == options_.root;
+      case Promise::kScatter:
+        return input ? rank == options_.root : Owner(place.chunk) == rank;
       default:
         return true;
     }
@@ -39,6 +44,8 @@ class Contract {
   bool ChunksBelongToRanks() const {
     return options_.promise == Promise::kReduceScatter ||
            options_.promise == Promise::kAllGather ||
+           options_.promise == Promise::kGather ||
+           options_.promise == Promise::kScatter ||
            options_.promise == Promise::kAllToAll;
   }
 
@@ -63,6 +70,7 @@ class Contract {
     switch (options_.promise) {
       case Promise::kAllReduce:
       case Promise::kReduceScatter:
+      case Promise::kReduce:
       case Promise::kBarrier:
         for (int other = 0; other < size_; ++other) {
           promised.pieces[{chunk, other, subchunk}] = 1;
@@ -70,9 +78,11 @@ class Contract {
         promised.finished = size_ > 1 && options_.promise != Promise::kBarrier;
         break;
       case Promise::kAllGather:
+      case Promise::kGather:
         promised.pieces[{chunk, Owner(chunk), subchunk}] = 1;
         break;
       case Promise::kBroadcast:
+      case Promise::kScatter:
         promised.pieces[{chunk, options_.root, subchunk}] = 1;
         break;
       case Promise::kAllToAll: {
@@ -114,6 +124,9 @@ Status CheckPlaces(const std::vector<Plan>& plans, const Contract& contract) {
                    std::to_string(plans[rank].chunks) +
                    " chunks, rank 0 into " + std::to_string(plans[0].chunks));
     }
+    if (plans[rank].equal_chunks && !contract.ChunksBelongToRanks()) {
+      return Wrong(who + " relies on chunks that are all equally long");
+    }
     for (const Step& step : plans[rank].steps) {
       const Transfer& transfer = step.transfer;
       for (const auto& [used, place] :
@@ -121,10 +134,12 @@ Status CheckPlaces(const std::vector<Plan>& plans, const Contract& contract) {
             std::pair(transfer.kind == Transfer::Kind::kLocalReduce,
                       transfer.operand),
             std::pair(transfer.writes(), transfer.target)}) {
-        if (used && place.buffer != Buffer::kScratch &&
-            !contract.Has(rank, place)) {
-          return Wrong(who + ": \"" + ToString(transfer) +
-                       "\" uses memory that the user does not give");
+        for (int i = 0; used && i < place.count; ++i) {
+          if (place.buffer != Buffer::kScratch &&
+              !contract.Has(rank, place.At(i, plans[rank].chunks))) {
+            return Wrong(who + ": \"" + ToString(transfer) +
+                         "\" uses memory that the user does not give");
+          }
         }
       }
     }
@@ -200,7 +215,7 @@ Status CheckOutputs(const Contract& contract, const CheckOptions& options,
 }  // namespace
 
 Status CheckPlans(const std::vector<Plan>& plans, const CheckOptions& given,
-                  std::uint64_t* data_flow) {
+                  CheckResult* result) {
   if (plans.empty() || given.depth < 1 || given.slots < 0) {
     return {StatusCode::kInvalidArgument,
             "the checker needs a rank, a depth from 1, slots from 0"};
@@ -216,19 +231,19 @@ Status CheckPlans(const std::vector<Plan>& plans, const CheckOptions& given,
   TermTable terms;
   SymbolicMemory memory(plans, options.subchunks);
   WriteInputs(contract, size, chunks, options.subchunks, terms, memory);
-  std::uint64_t hash = 0;
-  RINGPIPE_RETURN_IF_ERROR(
-      RunSymbolically(plans, options, terms, memory, hash));
+  RunResult run;
+  RINGPIPE_RETURN_IF_ERROR(RunSymbolically(plans, options, terms, memory, run));
+  std::uint64_t hash = run.message_hash;
   RINGPIPE_RETURN_IF_ERROR(
       CheckOutputs(contract, options, size, chunks, terms, memory, hash));
-  if (data_flow != nullptr) {
-    *data_flow = hash;
+  if (result != nullptr) {
+    *result = {hash, std::move(run.messages)};
   }
   return Status::Ok();
 }
 
 Status Check(const std::vector<Schedule>& schedules,
-             const CheckOptions& options, std::uint64_t* data_flow) {
+             const CheckOptions& options, CheckResult* result) {
   const int size = static_cast<int>(schedules.size());
   std::vector<Plan> plans;
   for (int rank = 0; rank < size; ++rank) {
@@ -236,13 +251,14 @@ Status Check(const std::vector<Schedule>& schedules,
         Plan plan, Compile(schedules[rank], rank, size, options.plan));
     plans.push_back(std::move(plan));
   }
-  return CheckPlans(plans, options, data_flow);
+  return CheckPlans(plans, options, result);
 }
 
-std::vector<Schedule> SchedulesOf(Algorithm algorithm, int size, int root) {
+std::vector<Schedule> SchedulesOf(Algorithm algorithm, int size, int root,
+                                  std::span<const int> hosts) {
   std::vector<Schedule> schedules;
   for (int rank = 0; rank < size; ++rank) {
-    schedules.push_back(algorithm(rank, size, root));
+    schedules.push_back(algorithm({rank, size, root, hosts}));
   }
   return schedules;
 }

@@ -42,6 +42,11 @@ std::string ErrorOf(const std::vector<Schedule>& schedules,
   return status.message();
 }
 
+// The connections reach the output, or input and output.
+constexpr PlanOptions::Peer kReachOutput = {.output = kReached};
+constexpr PlanOptions::Peer kReachBoth = {.input = kReached,
+                                          .output = kReached};
+
 TEST(CheckerTest, ProvesARightSchedule) {
   const Status status = Check(Exchange(), Options(Promise::kAllReduce, 2));
   EXPECT_TRUE(status.ok()) << status.ToString();
@@ -146,6 +151,86 @@ TEST(CheckerTest, ABarrierNeedsSomethingOfEveryRankAndNoMore) {
             std::string::npos);
 }
 
+// --- Counts
+
+MessageCounts CountsOf(const std::vector<Schedule>& schedules,
+                       const CheckOptions& options) {
+  CheckResult result;
+  const Status status = Check(schedules, options, &result);
+  EXPECT_TRUE(status.ok()) << status.ToString();
+  return CountMessages(result.messages, static_cast<int>(schedules.size()));
+}
+
+// From rank 0 to ranks 1 and 3, and from rank 1 to rank 2.
+std::vector<Schedule> SmallTree() {
+  std::vector<Schedule> schedules(4, {1, 0, {}});
+  schedules[0].transfers = {Transfer::LocalCopy(Input(0), Output(0)),
+                            Transfer::Send(Input(0), 1),
+                            Transfer::Send(Input(0), 3)};
+  schedules[1].transfers = {Transfer::ReceiveCopy(Output(0), 0),
+                            Transfer::Send(Output(0), 2)};
+  schedules[2].transfers = {Transfer::ReceiveCopy(Output(0), 1)};
+  schedules[3].transfers = {Transfer::ReceiveCopy(Output(0), 0)};
+  return schedules;
+}
+
+TEST(CheckerTest, MessagesThatLeaveTogetherCountOnceInAChain) {
+  CheckOptions options = Options(Promise::kBroadcast);
+  const MessageCounts counts = CountsOf(SmallTree(), options);
+  EXPECT_EQ(counts.longest_chain, 2);
+  EXPECT_EQ(counts.sent_by_busiest, 2);
+  // Sub-chunks have messages of their own, and chains of their own.
+  options.subchunks = 5;
+  const MessageCounts more = CountsOf(SmallTree(), options);
+  EXPECT_EQ(more.longest_chain, 2);
+  EXPECT_EQ(more.sent_by_busiest, 10);
+  // Where they wait for slots too.
+  options.slots = 1;
+  EXPECT_EQ(CountsOf(SmallTree(), options).longest_chain, 2);
+}
+
+TEST(CheckerTest, AMessageIsKnownByItsEndsItsPlaceAndItsChain) {
+  CheckResult result;
+  ASSERT_TRUE(Check(SmallTree(), Options(Promise::kBroadcast), &result).ok());
+  ASSERT_EQ(result.messages.size(), 3U);
+  for (const SentMessage& message : result.messages) {
+    EXPECT_FALSE(message.reduced);
+    EXPECT_EQ(message.chain, message.to == 2 ? 2 : 1);
+    EXPECT_EQ(message.from, message.to == 2 ? 1 : 0);
+    EXPECT_EQ(message.source, message.to == 2 ? Output(0) : Input(0));
+  }
+  ASSERT_TRUE(Check(Exchange(), Options(Promise::kAllReduce), &result).ok());
+  ASSERT_EQ(result.messages.size(), 2U);
+  EXPECT_TRUE(result.messages[0].reduced);
+}
+
+// An all-gather in which rank 1 passes on what it gets before it sends its own.
+TEST(CheckerTest, AMessageWaitsForTheOneBeforeItOnItsConnection) {
+  std::vector<Schedule> schedules(3, {3, 0, {}});
+  schedules[0].transfers = {
+      Transfer::LocalCopy(Input(0), Output(0)), Transfer::Send(Input(0), 1),
+      Transfer::ReceiveCopy(Output(1), 1), Transfer::ReceiveCopy(Output(2), 2)};
+  schedules[1].transfers = {Transfer::LocalCopy(Input(1), Output(1)),
+                            Transfer::ReceiveCopy(Output(0), 0),
+                            Transfer::Send(Output(0), 2),
+                            Transfer::Send(Input(1), 2),
+                            Transfer::Send(Input(1), 0),
+                            Transfer::ReceiveCopy(Output(2), 2)};
+  schedules[2].transfers = {
+      Transfer::LocalCopy(Input(2), Output(2)),
+      Transfer::ReceiveCopy(Output(0), 1), Transfer::ReceiveCopy(Output(1), 1),
+      Transfer::Send(Input(2), 0), Transfer::Send(Input(2), 1)};
+  CheckResult result;
+  const Status status =
+      Check(schedules, Options(Promise::kAllGather, 8), &result);
+  ASSERT_TRUE(status.ok()) << status.ToString();
+  ASSERT_EQ(result.messages.size(), 6U);
+  for (const SentMessage& message : result.messages) {
+    EXPECT_EQ(message.chain, message.from == 1 && message.to == 2 ? 2 : 1)
+        << message.from << " to " << message.to;
+  }
+}
+
 TEST(CheckerTest, BadOptionsAreAnError) {
   for (const auto& [slots, depth] : {std::pair(-1, 1), std::pair(1, 0)}) {
     CheckOptions options = Options(Promise::kAllReduce, slots);
@@ -219,9 +304,10 @@ TEST(CheckerTest, MemoryThatIsOverwrittenBeforeItIsSentIsFound) {
                          {Transfer::Send(Input(peer), peer),
                           Transfer::ReceiveCopy(Output(peer), peer),
                           Transfer::LocalCopy(Input(rank), Output(rank))}});
+    schedules.back().equal_chunks = true;
   }
   CheckOptions options = Options(Promise::kAllToAll);
-  options.plan = {true, true, true};
+  options.plan = {.in_place = true, .each_peer = kReachBoth};
   EXPECT_TRUE(Check(schedules, options).ok());
   EXPECT_TRUE(Found(schedules, 1, options));
   // Without the slot that the messages are received into, neither rank can
@@ -287,13 +373,10 @@ void ExpectFound(const std::vector<Plan>& plans, CheckOptions options,
   EXPECT_TRUE(Finds(plans, options));
 }
 
-constexpr Abilities kReads[] = {{.reads_peer = true}, {.reads_peer = true}};
-constexpr Abilities kEager[] = {{.eager_bytes = 64}, {.eager_bytes = 64}};
+constexpr PlanOptions::Peer kEager = {{.eager_bytes = 64}};
 
-constexpr PlanOptions kInPlaceAtThePeer = {.in_place = true,
-                                           .input_registered = true,
-                                           .output_registered = true,
-                                           .abilities = kReads};
+constexpr PlanOptions kInPlaceAtThePeer = {
+    .in_place = true, .each_peer = {{.reads_peer = true}, kReached, kReached}};
 
 TEST(CheckerTest, ASourceThatIsFreedBeforeThePeerHasReadItIsFound) {
   ExpectFound(Plans(Exchange(), kInPlaceAtThePeer),
@@ -310,9 +393,8 @@ TEST(CheckerTest, TwoRanksThatExchangeOnePlaceWithoutASlotBetweenAreFound) {
 }
 
 TEST(CheckerTest, AReductionIntoMemoryThatIsStillSentIsFound) {
-  std::vector<Plan> plans = Plans(
-      Exchange(),
-      {.in_place = true, .input_registered = true, .output_registered = true});
+  std::vector<Plan> plans =
+      Plans(Exchange(), {.in_place = true, .each_peer = kReachBoth});
   EXPECT_TRUE(plans[0].steps[1].in_memory);
   EXPECT_FALSE(Finds(plans, Options(Promise::kAllReduce)));
   plans[0].steps[1].write_waits = 0;
@@ -329,13 +411,13 @@ TEST(CheckerTest, AFirstMessageThatIsHeldBackForGoodIsFound) {
        {Transfer::ReceiveCopy(Output(0), 1),
         Transfer::ReceiveCopy(Output(1), 1), Transfer::Send(Output(1), 1)}},
       {2,
-       1,
+       2,
        {Transfer::LocalCopy(Input(0), Output(0)),
         Transfer::LocalCopy(Input(1), Output(1)), Transfer::Send(Input(0), 0),
-        Transfer::Send(Input(1), 0), Transfer::ReceiveCopy(Scratch(0), 0)}}};
+        Transfer::Send(Input(1), 0), Transfer::ReceiveCopy(Scratch(1), 0)}}};
   CheckOptions options = Options(Promise::kBroadcast);
   options.root = 1;
-  ExpectFound(Plans(schedules, {.message_bytes = 64, .abilities = kEager}),
+  ExpectFound(Plans(schedules, {.message_bytes = 64, .each_peer = kEager}),
               options, CheckOptions::Fault::kNeverAnnounces);
 }
 
@@ -348,13 +430,13 @@ TEST(CheckerTest, DataWithoutAReceiveOrBeforeTheFirstMessageAreFound) {
 
 TEST(CheckerTest, EndsThatDoNotAgreeOnWhatIsEagerAreFound) {
   std::vector<Plan> plans = Plans(Exchange(), {});
-  plans[1] = Plans(Exchange(), {.message_bytes = 64, .abilities = kEager})[1];
+  plans[1] = Plans(Exchange(), {.message_bytes = 64, .each_peer = kEager})[1];
   EXPECT_TRUE(Finds(plans, Options(Promise::kAllReduce)));
 }
 
 TEST(CheckerTest, AnEagerPlanOfSeveralSubchunksIsFound) {
   const std::vector<Plan> plans =
-      Plans(Exchange(), {.message_bytes = 64, .abilities = kEager});
+      Plans(Exchange(), {.message_bytes = 64, .each_peer = kEager});
   CheckOptions options = Options(Promise::kAllReduce);
   EXPECT_FALSE(Finds(plans, options));
   options.subchunks = 2;
@@ -372,31 +454,48 @@ TEST(CheckerTest, AnEagerMessageThatNobodyReceivesIsFound) {
         Transfer::Send(Output(0), 0)}}};
   CheckOptions options = Options(Promise::kBarrier);
   const std::vector<Plan> plans =
-      Plans(schedules, {.message_bytes = 64, .abilities = kEager});
+      Plans(schedules, {.message_bytes = 64, .each_peer = kEager});
   EXPECT_NE(
       CheckPlans(plans, options).message().find("a message without a receive"),
       std::string::npos);
 }
 
-// What comes by another rail may overtake.
-TEST(CheckerTest, TwoMessagesIntoOnePlaceThatMayOvertakeAreFound) {
+TEST(CheckerTest, AMessageOfOtherChunksThanItsReceiveIsFound) {
+  // Which need not be equally long.
   const std::vector<Schedule> schedules = {
       {2,
+       2,
+       {Transfer::LocalCopy(Input(0, 2), Output(0, 2)),
+        Transfer::Send(Input(1), 1), Transfer::Send(Input(0), 1)}},
+      {2,
+       2,
+       {Transfer::ReceiveCopy(Scratch(0), 0),
+        Transfer::ReceiveCopy(Output(0), 0),
+        Transfer::LocalCopy(Scratch(0), Scratch(0))}}};
+  EXPECT_NE(CheckPlans(Plans(schedules, {}), Options(Promise::kBroadcast))
+                .message()
+                .find("other chunks"),
+            std::string::npos);
+}
+
+// What comes by another rail may overtake.
+TEST(CheckerTest, TwoMessagesIntoOnePlaceThatMayOvertakeAreFound) {
+  std::vector<Schedule> schedules = {
+      {2,
        0,
-       {Transfer::ReceiveCopy(Output(0), 1),
-        Transfer::ReceiveCopy(Output(0), 1),
+       {Transfer::LocalCopy(Input(0), Output(0)), Transfer::Send(Input(1), 1),
+        Transfer::ReceiveCopy(Output(1), 1),
         Transfer::ReceiveCopy(Output(1), 1)}},
       {2,
        0,
-       {Transfer::LocalCopy(Input(0), Output(0)),
-        Transfer::LocalCopy(Input(1), Output(1)), Transfer::Send(Input(1), 0),
-        Transfer::Send(Input(0), 0), Transfer::Send(Input(1), 0)}}};
-  CheckOptions options = Options(Promise::kBroadcast);
-  options.root = 1;
-  std::vector<Plan> plans = Plans(schedules, {.output_registered = true});
+       {Transfer::LocalCopy(Input(1), Output(1)), Transfer::Send(Input(1), 0),
+        Transfer::Send(Input(0), 0), Transfer::ReceiveCopy(Output(0), 0)}}};
+  schedules[0].equal_chunks = schedules[1].equal_chunks = true;
+  const CheckOptions options = Options(Promise::kAllToAll);
+  std::vector<Plan> plans = Plans(schedules, {.each_peer = kReachOutput});
   EXPECT_FALSE(Finds(plans, options));
-  plans[0].steps[1].write_waits = 0;
-  plans[0].steps[0].on_done.clear();
+  plans[0].steps[3].write_waits = 0;
+  plans[0].steps[2].on_done.clear();
   EXPECT_TRUE(Finds(plans, options));
 }
 
@@ -407,16 +506,37 @@ TEST(CheckerTest, ASlotBreaksTheCircleAlsoWhereItIsLonger) {
             0,
             {Transfer::Send(Input(1), peer),
              Transfer::LocalCopy(Input(0), Output(1)),
-             Transfer::ReceiveCopy(Output(0), peer)}};
+             Transfer::ReceiveCopy(Output(0), peer)},
+            /*equal_chunks=*/true};
   };
   CheckOptions options = Options(Promise::kBarrier);
-  const Status status =
-      CheckPlans(Plans({rank(1), rank(0)}, {.in_place = true,
-                                            .input_registered = true,
-                                            .output_registered = true}),
-                 options);
+  const Status status = CheckPlans(
+      Plans({rank(1), rank(0)}, {.in_place = true, .each_peer = kReachBoth}),
+      options);
   EXPECT_EQ(status.message().find("deadlock"), std::string::npos)
       << status.ToString();
+}
+
+// As of a plan that takes the schedule for one that says the same to all.
+TEST(CheckerTest, AnEagerMessageThatIsNotWhatAllPeersGetIsFound) {
+  constexpr PlanOptions::Peer kToAll = {
+      {.eager_bytes = 64, .eager_to_all = true}};
+  for (const Promise promise : {Promise::kBroadcast, Promise::kScatter}) {
+    const bool same = promise == Promise::kBroadcast;
+    const Schedule empty = {same ? 1 : 3, 0, {}};
+    std::vector<Schedule> schedules(3, empty);
+    schedules[0].transfers = {Transfer::LocalCopy(Input(0), Output(0))};
+    for (const int rank : {1, 2}) {
+      const int chunk = same ? 0 : rank;
+      schedules[0].transfers.push_back(Transfer::Send(Input(chunk), rank));
+      schedules[rank].transfers = {Transfer::ReceiveCopy(Output(chunk), 0)};
+    }
+    EXPECT_EQ(SaysTheSameToAll(schedules[0]), same);
+    const std::vector<Plan> plans =
+        Plans(schedules,
+              {.same_to_all = true, .message_bytes = 64, .each_peer = kToAll});
+    EXPECT_EQ(Finds(plans, Options(promise)), !same);
+  }
 }
 
 TEST(CheckerTest, ASecondEagerMessageIsFound) {
@@ -430,7 +550,7 @@ TEST(CheckerTest, ASecondEagerMessageIsFound) {
        0,
        {Transfer::ReceiveCopy(Output(0), 0),
         Transfer::ReceiveCopy(Output(1), 0)}}};
-  ExpectFound(Plans(schedules, {.message_bytes = 64, .abilities = kEager}),
+  ExpectFound(Plans(schedules, {.message_bytes = 64, .each_peer = kEager}),
               Options(Promise::kBroadcast), CheckOptions::Fault::kAlwaysEager);
 }
 

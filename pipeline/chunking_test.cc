@@ -1,52 +1,103 @@
 #include "pipeline/chunking.h"
 
+#include <algorithm>
+#include <vector>
+
 #include "gtest/gtest.h"
 
 namespace ringpipe {
 namespace {
 
-TEST(ChunkingTest, ChunksCoverTheMessageOnceInOrder) {
-  for (const std::uint64_t elements : {0, 1, 2, 7, 8, 9, 250, 1000}) {
-    for (const int chunks : {1, 2, 3, 8, 16}) {
-      const Chunking chunking(elements, chunks, 4);
-      std::uint64_t next = 0;
-      for (int chunk = 0; chunk < chunks; ++chunk) {
-        EXPECT_EQ(chunking.Chunk(chunk).begin, next);
-        std::uint64_t in_chunk = 0;
-        for (std::uint64_t s = 0; s < chunking.subchunks(); ++s) {
-          EXPECT_EQ(chunking.Subchunk(chunk, s).begin, next + in_chunk);
-          in_chunk += chunking.Subchunk(chunk, s).count;
+// Every element is in exactly one sub-chunk of one chunk.
+TEST(ChunkingTest, SubchunksCoverTheMessageOnce) {
+  for (const Walk walk : {Walk::kChunks, Walk::kSegments}) {
+    for (const std::uint64_t elements : {0, 1, 2, 7, 8, 9, 250, 1000}) {
+      for (const int chunks : {1, 2, 3, 8, 16}) {
+        const Chunking chunking(elements, chunks, 4, walk);
+        std::vector<int> times(elements);
+        for (int chunk = 0; chunk < chunks; ++chunk) {
+          for (std::uint64_t s = 0; s < chunking.subchunks(); ++s) {
+            const Extent extent = chunking.Subchunk(chunk, s);
+            ASSERT_LE(extent.begin + extent.count, elements);
+            EXPECT_LE(extent.count, 4U);
+            for (std::uint64_t i = 0; i < extent.count; ++i) {
+              ++times[extent.begin + i];
+            }
+          }
         }
-        EXPECT_EQ(in_chunk, chunking.Chunk(chunk).count);
-        next += in_chunk;
+        EXPECT_EQ(std::count(times.begin(), times.end(), 1), elements);
       }
-      EXPECT_EQ(next, elements);
     }
   }
 }
 
-TEST(ChunkingTest, ChunkSizesDifferByOneElementAtMost) {
-  const Chunking chunking(10, 4, 100);
-  EXPECT_EQ(chunking.Chunk(0), (Extent{0, 3}));
-  EXPECT_EQ(chunking.Chunk(1), (Extent{3, 3}));
-  EXPECT_EQ(chunking.Chunk(2), (Extent{6, 2}));
-  EXPECT_EQ(chunking.Chunk(3), (Extent{8, 2}));
+TEST(ChunkingTest, ChunksAreContiguousAndDifferByOneElementAtMost) {
+  const Chunking chunking(10, 4, 2, Walk::kChunks);
+  EXPECT_EQ(chunking.subchunks(), 2U);
+  EXPECT_EQ(chunking.Subchunk(0, 0), (Extent{0, 2}));
+  EXPECT_EQ(chunking.Subchunk(0, 1), (Extent{2, 1}));
+  EXPECT_EQ(chunking.Subchunk(1, 0), (Extent{3, 2}));
+  EXPECT_EQ(chunking.Subchunk(1, 1), (Extent{5, 1}));
+  EXPECT_EQ(chunking.Subchunk(2, 0), (Extent{6, 2}));
+  EXPECT_EQ(chunking.Subchunk(2, 1), (Extent{8, 0}));
+  EXPECT_EQ(chunking.Subchunk(3, 0), (Extent{8, 2}));
+}
+
+TEST(ChunkingTest, SegmentsHaveAPartOfEveryChunk) {
+  const Chunking chunking(21, 4, 2, Walk::kSegments);
+  EXPECT_EQ(chunking.subchunks(), 3U);  // of 8, 8 and 5 elements
+  EXPECT_EQ(chunking.Subchunk(0, 0), (Extent{0, 2}));
+  EXPECT_EQ(chunking.Subchunk(3, 0), (Extent{6, 2}));
+  EXPECT_EQ(chunking.Subchunk(1, 1), (Extent{10, 2}));
+  EXPECT_EQ(chunking.Subchunk(0, 2), (Extent{16, 2}));
+  EXPECT_EQ(chunking.Subchunk(1, 2), (Extent{18, 1}));
+  EXPECT_EQ(chunking.Subchunk(3, 2), (Extent{20, 1}));
+}
+
+TEST(ChunkingTest, ARangeOfASegmentIsContiguousUpToTheLastChunk) {
+  const Chunking chunking(21, 4, 2, Walk::kSegments);
+  EXPECT_EQ(chunking.Range(1, 3, 1)[0], (Extent{10, 6}));
+  EXPECT_EQ(chunking.Range(1, 3, 1)[1].count, 0U);
+  EXPECT_EQ(chunking.Range(3, 3, 2)[0], (Extent{20, 1}));
+  EXPECT_EQ(chunking.Range(3, 3, 2)[1], (Extent{16, 3}));
+  EXPECT_EQ(chunking.Count(3, 3, 2), 4U);
+  EXPECT_EQ(chunking.Count(2, 4, 0), 8U);
+}
+
+TEST(ChunkingTest, WithOneSubchunkBothWalksAreTheSame) {
+  for (const std::uint64_t elements : {0, 1, 13, 20}) {
+    const Chunking chunks(elements, 5, 4, Walk::kChunks);
+    const Chunking segments(elements, 5, 4, Walk::kSegments);
+    ASSERT_EQ(chunks.subchunks(), 1U);
+    for (int chunk = 0; chunk < 5; ++chunk) {
+      for (int count = 1; count <= 5; ++count) {
+        EXPECT_EQ(chunks.Range(chunk, count, 0),
+                  segments.Range(chunk, count, 0));
+      }
+    }
+  }
 }
 
 TEST(ChunkingTest, CountsPastTwoToTheThirtyOneDoNotWrap) {
   const std::uint64_t elements = (1ULL << 33) + 5;
-  const Chunking chunking(elements, 2, 32'768);
-  EXPECT_EQ(chunking.Chunk(1), (Extent{(1ULL << 32) + 3, (1ULL << 32) + 2}));
-  EXPECT_EQ(chunking.subchunks(), (1ULL << 17) + 1);
-  EXPECT_EQ(chunking.Subchunk(0, 1ULL << 17), (Extent{1ULL << 32, 3}));
-  EXPECT_EQ(chunking.Subchunk(1, (1ULL << 17) - 1),
+  const Chunking chunks(elements, 2, 32'768, Walk::kChunks);
+  EXPECT_EQ(chunks.subchunks(), (1ULL << 17) + 1);
+  EXPECT_EQ(chunks.Subchunk(0, 1ULL << 17), (Extent{1ULL << 32, 3}));
+  EXPECT_EQ(chunks.Subchunk(1, (1ULL << 17) - 1),
             (Extent{(1ULL << 33) + 3 - 32'768, 32'768}));
+  const Chunking segments(elements, 2, 32'768, Walk::kSegments);
+  EXPECT_EQ(segments.subchunks(), (1ULL << 17) + 1);
+  EXPECT_EQ(segments.Subchunk(1, (1ULL << 17) - 1),
+            (Extent{(1ULL << 33) - 32'768, 32'768}));
+  EXPECT_EQ(segments.Subchunk(1, 1ULL << 17), (Extent{(1ULL << 33) + 3, 2}));
 }
 
 TEST(ChunkingTest, AnEmptyMessageHasOneEmptySubchunk) {
-  const Chunking chunking(0, 8, 100);
-  EXPECT_EQ(chunking.subchunks(), 1U);
-  EXPECT_EQ(chunking.Subchunk(7, 0), (Extent{0, 0}));
+  for (const Walk walk : {Walk::kChunks, Walk::kSegments}) {
+    const Chunking chunking(0, 8, 100, walk);
+    EXPECT_EQ(chunking.subchunks(), 1U);
+    EXPECT_EQ(chunking.Subchunk(7, 0), (Extent{0, 0}));
+  }
 }
 
 }  // namespace

@@ -15,20 +15,13 @@
 
 #include "base/deadline.h"
 #include "base/status.h"
-#include "memory_pool/registration.h"
+#include "memory_pool/slot_pool.h"
 #include "pipeline/abilities.h"
 #include "pipeline/call_check.h"
 #include "pipeline/instance.h"
+#include "pipeline/memory.h"
 
 namespace ringpipe {
-
-// A piece of memory that a message comes from or goes to.
-struct Memory {
-  std::byte* data = nullptr;
-  std::uint32_t bytes = 0;
-  const RailKeys* lkeys = nullptr;  // where the rails may use it
-  bool slot = false;                // and no user's memory
-};
 
 // Ordered streams of messages, one each way, between this rank and one peer.
 // The n-th message that one end sends is the n-th that the other expects.
@@ -84,12 +77,13 @@ class Connection {
   // now on. Where the connection reads the peer, `target` may be nullptr: the
   // message stays where it is.
   virtual void Expect(Instance instance, const Memory& target) = 0;
-  // Whether the source is free at once; otherwise Sent comes.
-  virtual Result<bool> Send(Instance instance, const Memory& source) = 0;
+  // Of an eager message the source is one piece; of others it is no more than
+  // Abilities::pieces. Whether it is free at once; otherwise Sent comes.
+  virtual Result<bool> Send(Instance instance, Pieces source) = 0;
   // What has arrived without a target was read.
   virtual Status Release(Instance instance) = 0;
   // Passes on what was expected and sent. Returns whether there was anything.
-  virtual Result<bool> Push(Events& events) = 0;
+  virtual Result<bool> Progress(Events& events) = 0;
 
   // Whether the first message waits for its eager payload; Announce sends it
   // without.
@@ -103,8 +97,12 @@ class Connection {
   // This rank is about to sleep until something happens; `has_message`: one is
   // ready for Send.
   virtual Status PrepareToSleep(bool has_message) = 0;
-  // Finds out whether the peer is still there; the answer comes from Poll.
+  // Finds out whether the peer is still there; the answer comes from Poll, for
+  // failure().
   virtual Status Probe() = 0;
+  // Why nothing more comes from the peer, nor is taken by it: it has gone, or
+  // has ended the running call. What it sent before is still there for Poll.
+  virtual Status failure() const { return Status::Ok(); }
 
  private:
   const int peer_;
@@ -134,22 +132,35 @@ class Transport {
   // `peer` is reached, and why, once all ranks have connected.
   virtual std::string DescribeRoute(int peer) const = 0;
 
+  // --- Memory ---
+
+  // What its connections can do with a buffer of the next call, before that
+  // begins: once for what it reads, once for what it writes. Holds until End.
+  virtual Result<Reached> ReachOf(const UserMemory& memory) = 0;
+  // Of the slots that are in use, as long as these are.
+  virtual MemoryHandle HandleOf(const SlotPool& slots) = 0;
+  // A piece of memory of Sends::kAfterRegistering may be sent from with what
+  // this returns, and no longer after Deregister, which fails where a device
+  // still uses it. Where there is no such memory, nobody calls them.
+  virtual Result<MemoryHandle> Register(const Memory& /*piece*/) {
+    return MemoryHandle();
+  }
+  virtual Status Deregister(MemoryHandle /*registered*/) {
+    return Status::Ok();
+  }
+
   // --- To run ---
 
-  // Whether its connections reach memory that is not shared as if it were; once
-  // all ranks have connected. Only worth it for large buffers.
-  virtual bool ReachesPrivateMemory() const { return false; }
-
   // This rank begins a call, whose connections have begun it: none of this
-  // transport's, perhaps. `buffers`: the user's memory that it uses.
-  virtual void Begin(std::uint64_t /*sequence*/,
-                     std::span<const std::span<const std::byte>> /*buffers*/) {}
-  // It has ended it, with an error perhaps.
+  // transport's, perhaps. What came too early is of this call, perhaps:
+  // kMismatch where it is of another one.
+  virtual Status Begin(std::uint64_t /*sequence*/) { return Status::Ok(); }
+  // It has ended it, with an error perhaps, or has not begun it after ReachOf.
   virtual void End() {}
   // Takes what has happened. Returns whether anything has, but for answers to
-  // Probe: whatever Push could not pass on yet, and the peer's agreement, wait
-  // for that alone. The first error of `events` or of a connection is returned,
-  // and ends the transport's use.
+  // Probe: whatever Progress could not pass on yet, and the peer's agreement,
+  // wait for that alone. The first error of `events`, or of a connection whose
+  // peer has not gone, is returned, and ends the transport's use.
   virtual Result<bool> Poll(Connection::Events& events) = 0;
   // Whether the error is that a peer did not answer: it has nothing to say.
   virtual bool found_silence() const = 0;
@@ -159,14 +170,22 @@ class Transport {
   virtual std::span<const pollfd> descriptors() const = 0;
   virtual void ConsumeEvents() = 0;
   // kDeviceError names an event of a device after which communication cannot go
-  // on, and the ranks that it concerns. Others are added to `notices`.
+  // on, and the ranks that it concerns. Others are added to `notices`. Peers
+  // that have died are told by failure() from then on, and by descriptors() no
+  // more.
   virtual Status CheckAsyncEvents(std::vector<std::string>* notices) = 0;
 
-  // Why this rank ends the communicator: for peers that can read it without
-  // anybody's help. The first reason counts. Any thread.
-  virtual void Tell(const Status& /*reason*/) {}
-  // Ends all connections: true once nobody uses memory of Expect and Send any
-  // more, false at `deadline`.
+  // Why this rank ends the communicator, for calls from number `first` on: for
+  // peers that can read it without anybody's help. The first reason counts. Any
+  // thread.
+  virtual void Tell(const Status& /*reason*/, std::uint64_t /*first*/) {}
+  // Waits until whatever this rank has said is out of its process, so that it
+  // may exit. Between calls.
+  virtual void FinishSending(Deadline /*deadline*/) {}
+  // Ends all connections: from now on nothing is sent and taken any more.
+  virtual void Stop() = 0;
+  // After Stop: true once nobody uses the user's memory any more; false at
+  // `deadline`, and then somebody may, as long as this process lives.
   virtual bool Flush(Deadline deadline) = 0;
 };
 

@@ -4,7 +4,6 @@
 #include <sched.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <new>
 #include <utility>
@@ -25,51 +24,36 @@ constexpr unsigned kPollsBeforeYield = 40;
 
 }  // namespace
 
-Result<std::unique_ptr<Executor>> Executor::Create(
-    std::vector<std::shared_ptr<verbs::ProtectionDomain>> rails,
-    MemorySource& source, std::vector<std::unique_ptr<Transport>> transports,
-    const Options& options) {
-  std::unique_ptr<Executor> executor(new Executor(options));
-  executor->transports_ = std::move(transports);
-  PipelineState& state = executor->state_;
-  state.size = options.size;
-  state.rails = std::move(rails);
-  const std::size_t slot_bytes =
-      std::max<std::size_t>((options.subchunk_bytes + 63) / 64 * 64, 64);
-  RINGPIPE_ASSIGN_OR_RETURN(
-      state.pool,
-      SlotPool::Create(state.rails, source, slot_bytes, options.slots));
-  state.slot_bytes.assign(options.slots, 0);
-  executor->slots_ = options.slots;
-  state.connections.assign(options.size, nullptr);
-  executor->abilities_.assign(options.size, {});
-  for (const auto& transport : executor->transports_) {
-    for (int peer = 0; peer < options.size; ++peer) {
-      if (Connection* connection = transport->connection(peer)) {
-        state.connections[peer] = connection;
-        executor->abilities_[peer] = connection->abilities();
-      }
-    }
+Executor::Executor(std::unique_ptr<SlotPool> pool,
+                   std::vector<std::unique_ptr<Transport>> transports,
+                   const Options& options)
+    : options_(options), slots_(pool->list().counters().slots) {
+  state_.size = options.size;
+  state_.pool = std::move(pool);
+  state_.transports = Transports(std::move(transports), options.size);
+  state_.active.reserve(options.size);
+  if (options.trace != nullptr) {
+    state_.trace = std::make_unique<CallTrace>(*options.trace, options.size);
   }
-  state.active.reserve(options.size);
-  static const Plan kNothing;
-  state.flow.Start(kNothing, 0, 1, options.size);
-  return executor;
+  static const auto* const kNothing = new Plan;  // outlives all threads
+  state_.flow.Start(*kNothing, 0, 1, options.size);
 }
 
 // Connections first: until they are gone the devices may use the memory.
-Executor::~Executor() { transports_.clear(); }
+Executor::~Executor() { state_.transports.Clear(); }
 
 // --- One collective ---------------------------------------------------------
 
 Status Executor::Run(const Operation& operation) {
-  if (options_.abort->raised()) {
-    return options_.abort->reason();
+  if (options_.abort->raised(operation.digest.sequence)) {
+    return options_.abort->reason(operation.digest.sequence);
   }
   Status status;
   try {
-    Begin(operation);
-    status = is_short_ ? short_run_.Run(*this, *this) : Status::Ok();
+    status = Begin(operation);
+    if (status.ok() && is_short_) {
+      status = short_run_.Run(*this, *this);
+    }
     status = status.ok() ? Loop() : status;
   } catch (const std::bad_alloc&) {
     status = OutOfMemory();
@@ -77,11 +61,14 @@ Status Executor::Run(const Operation& operation) {
   if (!status.ok()) {
     status = EndWithError(status);
   }
-  for (const auto& transport : transports_) {
+  for (const auto& transport : transports()) {
     transport->End();
   }
   if (!is_short_) {
     CountSlots();
+  }
+  if (state_.trace != nullptr) {
+    state_.trace->End(status.ok());
   }
   if (options_.whereabouts != nullptr) {
     // A short call has gone on a moment ago.
@@ -92,12 +79,23 @@ Status Executor::Run(const Operation& operation) {
   return status;
 }
 
-void Executor::Begin(const Operation& operation) {
+Status Executor::Begin(const Operation& operation) {
   state_.operation = &operation;
   options_.check->Begin(operation.digest);
+  if (state_.trace != nullptr) {
+    state_.trace->Begin(operation.digest);
+  }
   const Plan& plan = *operation.plan;
-  is_short_ = ShortRun::Takes(operation);
+  is_short_ = !operation.short_steps.empty();
   if (!is_short_) {
+    if (plan.takes_slots) {
+      RINGPIPE_RETURN_IF_ERROR(operation.message_bytes > 0
+                                   ? state_.pool->Use(operation.message_bytes)
+                                   : state_.pool->UseLong());
+      for (std::size_t i = 0; i < transports().all().size(); ++i) {
+        state_.slot_handles[i] = transports().all()[i]->HandleOf(*state_.pool);
+      }
+    }
     state_.flow.Start(plan, operation.chunking.subchunks(), operation.depth,
                       state_.size);
     copy_in_.Begin();
@@ -107,31 +105,35 @@ void Executor::Begin(const Operation& operation) {
     if (state_.received.size() < state_.instances()) {
       state_.received.resize(state_.instances());
     }
+    state_.MakeRoomForPieces();
+  }
+  if (state_.trace != nullptr) {
+    state_.trace->MakeRoom(is_short_ ? plan.steps.size() : state_.instances());
   }
   if (descriptors_.empty()) {
     CollectDescriptors();
   }
   state_.active.clear();
   for (const Plan::Peer& peer : plan.peers) {
-    Connection* const connection = state_.connections[peer.rank];
+    Connection* const connection = state_.transports.connection(peer.rank);
     connection->Begin(
         {&operation.digest, peer.sends, peer.receives, peer.eager});
     state_.active.push_back(connection);
   }
-  const std::array buffers = {operation.input.reached,
-                              operation.output.reached};
-  for (const auto& transport : transports_) {
-    transport->Begin(operation.digest.sequence, buffers);
-  }
-  idle_ = false;
+  idle_ = stands_aborted_ = false;
   idle_since_ = CoarseNow();
   next_probe_ = idle_since_ + kProbeInterval;
   RecordWhereabouts(/*waits=*/false);
+  for (const auto& transport : transports()) {
+    RINGPIPE_RETURN_IF_ERROR(transport->Begin(operation.digest.sequence));
+  }
+  return Status::Ok();
 }
 
-// Once, as the transports are connected by then.
+// Not before the transports are connected.
 void Executor::CollectDescriptors() {
-  for (const auto& transport : transports_) {
+  descriptors_.clear();
+  for (const auto& transport : transports()) {
     const auto descriptors = transport->descriptors();
     descriptors_.insert(descriptors_.end(), descriptors.begin(),
                         descriptors.end());
@@ -151,16 +153,21 @@ Status Executor::Arrived(Instance instance, const std::byte* data,
 // As one turn of the loop, which spares itself the clock as long as little time
 // has passed.
 Status Executor::LetHappen() {
+  const bool is_aborted = aborted();
   RINGPIPE_ASSIGN_OR_RETURN(const bool happened, Poll());
   if (happened) {
     Happened();
     for (Connection* connection : state_.active) {
-      RINGPIPE_RETURN_IF_ERROR(connection->Push(*this).status());
+      RINGPIPE_RETURN_IF_ERROR(connection->Progress(*this).status());
     }
     return Status::Ok();
   }
+  // What came early is taken after the first look.
+  if (is_aborted && std::exchange(stands_aborted_, true)) {
+    return options_.abort->reason(sequence());
+  }
   // The rank that it waits for may have been put on the same core.
-  if (options_.crowded || short_polls_ >= kPollsBeforeYield) {
+  if (options_.oversubscribed || short_polls_ >= kPollsBeforeYield) {
     sched_yield();
   }
   if (++short_polls_ % kPollsPerClock != 0) {
@@ -173,6 +180,7 @@ Status Executor::LetHappen() {
 
 void Executor::Happened() {
   short_polls_ = 0;
+  stands_aborted_ = false;
   if (idle_) {
     GoOn(Clock::now());
   }
@@ -181,12 +189,18 @@ void Executor::Happened() {
 Status Executor::Loop() {
   while (!Finished()) {
     const Clock::time_point now = Clock::now();
+    const bool is_aborted = aborted();
     RINGPIPE_RETURN_IF_ERROR(MayGoOn(now));
     RINGPIPE_ASSIGN_OR_RETURN(const bool happened, AdvanceStages());
-    if (!happened) {
+    if (happened) {
+      stands_aborted_ = false;
+      if (idle_) {
+        GoOn(now);
+      }
+    } else if (is_aborted && std::exchange(stands_aborted_, true)) {
+      return options_.abort->reason(sequence());
+    } else {
       RINGPIPE_RETURN_IF_ERROR(Wait(now));
-    } else if (idle_) {
-      GoOn(now);
     }
   }
   return Status::Ok();
@@ -196,6 +210,9 @@ Status Executor::Loop() {
 void Executor::GoOn(Clock::time_point now) {
   idle_ = false;
   idle_for_->Waited(now - idle_since_);
+  if (state_.trace != nullptr) {
+    state_.trace->Waited(idle_for_->stage(), idle_since_, now);
+  }
   idle_since_ = now;
   if (recorded_as_waiting_) {
     RecordWhereabouts(/*waits=*/false);
@@ -237,8 +254,20 @@ Result<bool> Executor::Issue() {
 }
 
 Result<bool> Executor::Poll() {
+  if (state_.trace == nullptr) {
+    return PollTransports();
+  }
+  const Clock::time_point begin = Clock::now();
+  auto happened = PollTransports();
+  if (happened.ok() && *happened) {
+    state_.trace->InTransport(begin, Clock::now());
+  }
+  return happened;
+}
+
+Result<bool> Executor::PollTransports() {
   bool happened = false;
-  for (const auto& transport : transports_) {
+  for (const auto& transport : transports()) {
     RINGPIPE_ASSIGN_OR_RETURN(const bool polled, transport->Poll(*this));
     happened |= polled;
   }
@@ -263,7 +292,7 @@ Status Executor::Wait(Clock::time_point now) {
     RINGPIPE_RETURN_IF_ERROR(Announce());
   }
   if (accelerating || now - idle_since_ < options_.spin) {
-    if (options_.crowded || ++idle_polls_ % 16 == 0) {
+    if (options_.oversubscribed || ++idle_polls_ % 16 == 0) {
       sched_yield();
     }
     return Status::Ok();
@@ -287,8 +316,11 @@ Status Executor::SleepUntilEvent() {
   if (ready < 0 && errno != EINTR) {
     return ErrnoStatus(StatusCode::kInternal, "poll", errno);
   }
-  for (const auto& transport : transports_) {
+  for (const auto& transport : transports()) {
     transport->ConsumeEvents();
+  }
+  if (descriptors_.back().revents != 0) {
+    options_.abort->Rearm(sequence());
   }
   if (ready > 0) {
     RINGPIPE_RETURN_IF_ERROR(CheckAsyncEvents());
@@ -297,13 +329,17 @@ Status Executor::SleepUntilEvent() {
 }
 
 Result<bool> Executor::PrepareToSleep() {
-  for (const auto& transport : transports_) {
+  for (const auto& transport : transports()) {
     RINGPIPE_RETURN_IF_ERROR(transport->Arm());
   }
+  // Looked for before the messages: those of a peer that is lost have come
+  // before that.
+  const Status lost = LostPeer();
   RINGPIPE_ASSIGN_OR_RETURN(const bool polled, Poll());
   if (polled) {
     return true;
   }
+  RINGPIPE_RETURN_IF_ERROR(lost);
   // What a peer has written here may raise no event: to be woken by the next of
   // it, and to look once more.
   for (Connection* connection : state_.active) {
@@ -341,7 +377,7 @@ Status Executor::Announce() {
 Status Executor::CheckAsyncEvents() {
   std::vector<std::string> notices;
   Status status;
-  for (const auto& transport : transports_) {
+  for (const auto& transport : transports()) {
     const Status checked = transport->CheckAsyncEvents(&notices);
     status = status.ok() ? checked : status;
   }
@@ -350,7 +386,18 @@ Status Executor::CheckAsyncEvents() {
       options_.on_notice(notice);
     }
   }
+  CollectDescriptors();
   return status;
+}
+
+// Why a peer for which the call waits will do nothing more.
+Status Executor::LostPeer() const {
+  for (const Connection* connection : state_.active) {
+    if (WaitsFor(*connection) || connection->sending()) {
+      RINGPIPE_RETURN_IF_ERROR(connection->failure());
+    }
+  }
+  return Status::Ok();
 }
 
 Status Executor::Probe() {
@@ -388,10 +435,15 @@ Deadline Executor::EarliestDeadline() const {
                                      operation.earliest_deadline->load()));
 }
 
-// Unless another rank has ended the communicator, or the deadline has come.
+// Unless the communicator was ended, or the deadline has come. Where a rank is
+// lost, the call goes on as long as anything happens: it may not wait for that
+// one.
 Status Executor::MayGoOn(Clock::time_point now) {
-  if (options_.abort->raised()) {
-    return options_.abort->reason();
+  if (aborted()) {
+    Status reason = options_.abort->reason(sequence());
+    if (reason.code() != StatusCode::kPeerLost) {
+      return reason;
+    }
   }
   if (now < EarliestDeadline().when()) {
     return Status::Ok();
@@ -513,11 +565,14 @@ Status Executor::TellError(const Status& found) {
     }
   }
   const bool after_silence = std::any_of(
-      transports_.begin(), transports_.end(),
+      transports().begin(), transports().end(),
       [](const auto& transport) { return transport->found_silence(); });
   // Who was silent would have given its reason by now.
   if (error.code() == StatusCode::kPeerLost && !after_silence) {
-    options_.abort->AwaitReason();
+    options_.abort->AwaitReason(sequence());
+  }
+  if (aborted()) {
+    error = options_.abort->reason(sequence());
   }
   Status reason = options_.abort->Raise(error);
   if (options_.on_error) {
@@ -526,26 +581,19 @@ Status Executor::TellError(const Status& found) {
   return reason;
 }
 
-// Whether no device reaches the user's memory any more.
+// Whether nobody reaches the user's memory any more.
 bool Executor::TakeBackMemory() {
-  const Operation& operation = *state_.operation;
   // All are ended before one is waited for.
   const Deadline deadline = Deadline::After(kFlushTimeout);
-  bool flushed = true;
-  for (const auto& transport : transports_) {
-    static_cast<void>(transport->Flush(Deadline::At(Clock::now())));
+  for (const auto& transport : transports()) {
+    transport->Stop();
   }
-  for (const auto& transport : transports_) {
+  bool flushed = true;
+  for (const auto& transport : transports()) {
     flushed &= transport->Flush(deadline);
   }
-  const bool released = register_.ReleaseAll();
-  operation.accelerator->Drain();
-  // Memory that is not registered is out of the devices' reach, whatever they
-  // still do to the slots.
-  return released &&
-         (flushed ||
-          !(operation.input.registered || operation.output.registered ||
-            operation.input.shared || operation.output.shared));
+  state_.operation->accelerator->Drain();
+  return flushed;
 }
 
 // --- Counters ---------------------------------------------------------------

@@ -21,6 +21,7 @@
 #include "pipeline/pipeline_state.h"
 #include "pipeline/short_run.h"
 #include "pipeline/stages.h"
+#include "pipeline/trace.h"
 #include "pipeline/whereabouts.h"
 
 namespace ringpipe {
@@ -41,15 +42,15 @@ class Executor final : private Connection::Events, private ShortRun::Driver {
   struct Options {
     int rank = 0;
     int size = 1;
-    std::size_t subchunk_bytes = 0;  // of the largest sub-chunk
-    int slots = 0;
     std::chrono::nanoseconds spin{0};
     // The host has more ranks than cores: who waits lets another one run.
-    bool crowded = false;
+    bool oversubscribed = false;
     AbortSignal* abort = nullptr;  // outlives the executor
     CallCheck* check = nullptr;    // the transports' too; outlives them
     // Kept up to date, for others to read; outlives the executor. May be null.
     WhereaboutsRecord* whereabouts = nullptr;
+    // Where its calls are recorded; outlives the executor. Null: nowhere.
+    Trace* trace = nullptr;
     // Given a timeout, returns one that says more, if it can. May be empty.
     std::function<Status(const Status&)> explain_timeout;
     // Called with the first error, before the connections are ended: tells the
@@ -60,31 +61,33 @@ class Executor final : private Connection::Events, private ShortRun::Driver {
     std::function<void(const std::string&)> on_notice;
   };
 
-  // Allocates the slots, in memory of `source`'s, and registers them with
-  // the rails. The transports together have a connection to every other rank;
-  // they are to be connected before the first Run.
-  static Result<std::unique_ptr<Executor>> Create(
-      std::vector<std::shared_ptr<verbs::ProtectionDomain>> rails,
-      MemorySource& source, std::vector<std::unique_ptr<Transport>> transports,
-      const Options& options);
+  // The transports, at most kMostTransports, together have a connection to
+  // every other rank; they are to be connected before the first Run. A slot
+  // of the pool has room for the largest message.
+  Executor(std::unique_ptr<SlotPool> pool,
+           std::vector<std::unique_ptr<Transport>> transports,
+           const Options& options);
   ~Executor();
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
 
-  std::span<const std::unique_ptr<Transport>> transports() const {
-    return transports_;
+  const Transports& transports() const { return state_.transports; }
+
+  // For accelerators, to prepare the memory of the long slots, which all calls
+  // on theirs use. Not during Run.
+  SlotPool& pool() { return *state_.pool; }
+
+  // Tells peers why this rank ends the communicator, for calls from number
+  // `first` on, as far as a transport can. Any thread.
+  void TellPeers(const Status& reason, std::uint64_t first = 0) {
+    for (const auto& transport : transports()) {
+      transport->Tell(reason, first);
+    }
   }
-  // By rank.
-  std::span<const Abilities> abilities() const { return abilities_; }
-
-  // Memory for accelerators to prepare.
-  const SlotPool& pool() const { return *state_.pool; }
-
-  // Tells peers why this rank ends the communicator, as far as a transport can.
-  // Any thread.
-  void TellPeers(const Status& reason) {
-    for (const auto& transport : transports_) {
-      transport->Tell(reason);
+  // Before the process exits, where no call runs.
+  void FinishSending(Deadline deadline) {
+    for (const auto& transport : transports()) {
+      transport->FinishSending(deadline);
     }
   }
 
@@ -99,9 +102,7 @@ class Executor final : private Connection::Events, private ShortRun::Driver {
   SlotCounters slot_counters() const;
 
  private:
-  explicit Executor(const Options& options) : options_(options) {}
-
-  void Begin(const Operation& operation);
+  Status Begin(const Operation& operation);
   void CollectDescriptors();
   Status Loop();
   bool Finished() const;
@@ -110,6 +111,7 @@ class Executor final : private Connection::Events, private ShortRun::Driver {
   Result<bool> AdvanceStages();
   Result<bool> Issue();
   Result<bool> Poll();
+  Result<bool> PollTransports();
   Status Arrived(Instance instance, const std::byte* data,
                  std::uint32_t bytes) override;
   Status Sent(Instance instance) override { return send_.Sent(instance); }
@@ -127,7 +129,11 @@ class Executor final : private Connection::Events, private ShortRun::Driver {
   bool HoldsBack() const;
   Status Probe();
   Status CheckAsyncEvents();
+  Status LostPeer() const;
   Deadline EarliestDeadline() const;
+  std::uint64_t sequence() const { return state_.operation->digest.sequence; }
+  // Whether the communicator has failed, for this call too.
+  bool aborted() const { return options_.abort->raised(sequence()); }
   Status MayGoOn(Clock::time_point now);
   // For whereabouts: in a call, and standing still where `waits`.
   void RecordWhereabouts(bool waits);
@@ -144,20 +150,18 @@ class Executor final : private Connection::Events, private ShortRun::Driver {
   void CountSlots();
 
   const Options options_;
-  std::vector<std::unique_ptr<Transport>> transports_;
-  std::vector<Abilities> abilities_;  // by rank
   PipelineState state_;
 
   // What Run returns where there is no memory to say more.
   const Status held_{StatusCode::kMemoryHeld, "out of memory"};
 
   // SlotCounters.
-  std::uint64_t slots_ = 0;
+  const std::uint64_t slots_;
   std::atomic<std::uint64_t> slots_in_use_ = 0;
   std::atomic<std::uint64_t> slots_high_water_ = 0;
   std::atomic<std::uint64_t> slot_waits_ = 0;
 
-  StageMeter acquire_meter_{"acquire"};
+  StageMeter acquire_meter_{TraceTrack::kAcquire};
   CopyInStage copy_in_{state_};
   RegisterStage register_{state_};
   SendStage send_{state_, register_};
@@ -181,6 +185,7 @@ class Executor final : private Connection::Events, private ShortRun::Driver {
   bool only_polls_ = false;  // nothing goes on but by an event of a transport
   unsigned idle_polls_ = 0;
   unsigned short_polls_ = 0;
+  bool stands_aborted_ = false;  // and nothing has happened since
   Clock::time_point next_probe_;
 };
 

@@ -3,10 +3,12 @@
 // other.
 #include "pipeline/executor.h"
 
-#include <infiniband/verbs.h>
-
 #include <algorithm>
+#include <array>
 #include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <span>
@@ -25,101 +27,106 @@ namespace {
 
 using std::chrono::milliseconds;
 
-Status Register(const ProtectionDomains& rails, std::span<float> values,
-                Registration& registration) {
-  RINGPIPE_ASSIGN_OR_RETURN(
-      registration,
-      Registration::Create(rails, values.data(), values.size() * sizeof(float),
-                           IBV_ACCESS_LOCAL_WRITE, /*relaxed=*/true));
-  return Status::Ok();
-}
-
-// `count` floats: of `shared`, where there is such.
+// `count` floats: of `memory`, where the transports are to reach them.
 class Floats {
  public:
-  Floats(MemorySource* shared, std::size_t count)
-      : own_(shared == nullptr ? count : 0) {
-    values_ = own_;
-    if (shared != nullptr) {
-      memory_ = shared->Allocate(count * sizeof(float)).value();
-      values_ = {reinterpret_cast<float*>(memory_.data()), count};
+  Floats(RegisteredMemory* memory, std::size_t count)
+      : memory_(memory), own_(memory == nullptr ? count : 0), values_(own_) {
+    if (memory != nullptr) {
+      values_ = {
+          static_cast<float*>(memory->Allocate(count * sizeof(float)).value()),
+          count};
     }
   }
+  ~Floats() {
+    if (memory_ != nullptr) {
+      static_cast<void>(memory_->Free(values_.data()));
+    }
+  }
+  Floats(const Floats&) = delete;
+  Floats& operator=(const Floats&) = delete;
   std::span<float> get() const { return values_; }
 
  private:
+  RegisteredMemory* const memory_;
   std::vector<float> own_;
-  Allocation memory_;
   std::span<float> values_;
 };
 
 // What one rank gives to an allreduce.
-struct Buffers {
-  std::span<float> input;
-  std::span<float> output;
-  Registration input_registration;
-  Registration output_registration;
+struct Setting {
+  bool reaches_input = false;
+  bool reaches_output = false;
+  bool registers_sends = false;  // of other memory, where there are rails
+  bool in_place = false;
+  std::uint32_t message_bytes = 0;
 };
+using SettingOfRank = std::function<Setting(int rank)>;
 
-Status Register(const ProtectionDomains& rails, const PlanOptions& options,
-                Buffers& buffers, Operation& operation) {
-  if (options.input_registered) {
-    RINGPIPE_RETURN_IF_ERROR(
-        Register(rails, buffers.input, buffers.input_registration));
-    operation.input.lkeys = buffers.input_registration.lkeys();
-  }
-  if (options.output_registered) {
-    RINGPIPE_RETURN_IF_ERROR(
-        Register(rails, buffers.output, buffers.output_registration));
-    operation.output.lkeys = buffers.output_registration.lkeys();
-  }
-  return Status::Ok();
+// One rank's call, whose plan is added to `plans`: as the transports reach the
+// buffers.
+Result<Operation> Prepare(Job& job, int rank, const AlgorithmInfo& info,
+                          const Setting& setting, std::span<float> input,
+                          std::span<float> output, int depth,
+                          Accelerator* accelerator, milliseconds timeout,
+                          std::deque<Plan>& plans) {
+  const Transports& transports = job.executor(rank).transports();
+  const std::uint64_t message_bytes = setting.registers_sends ? 1 : 0;
+  RINGPIPE_ASSIGN_OR_RETURN(
+      const UserBuffer from,
+      transports.ReachOf(
+          {input.data(), input.size_bytes(), false, message_bytes}));
+  RINGPIPE_ASSIGN_OR_RETURN(
+      const UserBuffer to,
+      transports.ReachOf(
+          {output.data(), output.size_bytes(), true, message_bytes}));
+  const auto peers = transports.Peers(from, to);
+  PlanOptions options;
+  options.in_place = setting.in_place;
+  options.direct_over_sent = info.direct_over_sent;
+  options.same_to_all = SameToAll(info, {0, job.size()});
+  options.message_bytes = setting.message_bytes;
+  options.peers = peers;
+  RINGPIPE_ASSIGN_OR_RETURN(
+      plans.emplace_back(),
+      Compile(info.algorithm({rank, job.size()}), rank, job.size(), options));
+  Operation operation = MakeOperation(
+      plans.back(), input.data(), output.data(), output.size(), depth,
+      accelerator, timeout, ShapeOf(info, {0, job.size()}).widest);
+  operation.input.reached = from.reached;
+  operation.output.reached = to.reached;
+  return operation;
 }
-
-using OptionsOfRank = std::function<PlanOptions(int rank)>;
 
 // `calls` allreduces of count floats, in call c rank r's all r + 1 + c, by
 // `info`. Whether they are eager is for `message_bytes` to say.
 std::vector<Status> AllReduce(
     Job& job, const AlgorithmInfo& info, std::size_t count, int depth,
     milliseconds timeout,
-    const OptionsOfRank& options_of = [](int) { return PlanOptions(); },
+    const SettingOfRank& setting_of = [](int) { return Setting(); },
     int calls = 1) {
   const std::uint64_t sequence = job.TakeSequence(calls);
   return job.OnAll([&](int rank) -> Status {
     const auto host = CreateHostAccelerator();
-    PlanOptions options = options_of(rank);
-    options.abilities = job.executor(rank).abilities();
-    options.direct_over_sent = info.direct_over_sent;
-    options.same_to_all = info.same_to_all;
-    // Where ranks share memory, what is registered stands for what is shared.
-    MemorySource* const shared = job.shared_memory(rank);
-    options.input_shared = shared != nullptr && options.input_registered;
-    options.output_shared = shared != nullptr && options.output_registered;
-    RINGPIPE_ASSIGN_OR_RETURN(const Plan plan,
-                              Compile(info.algorithm(rank, job.size(), 0), rank,
-                                      job.size(), options));
-    const Floats input(options.input_shared ? shared : nullptr, count);
-    const Floats output(options.output_shared ? shared : nullptr, count);
+    const Setting setting = setting_of(rank);
+    RegisteredMemory* const memory = &job.memory(rank);
+    const Floats input(setting.reaches_input ? memory : nullptr, count);
+    const Floats output(setting.reaches_output ? memory : nullptr, count);
+    std::deque<Plan> plans;
     for (int call = 0; call < calls; ++call) {
-      Buffers buffers = {input.get(), output.get(), {}, {}};
       const auto value = static_cast<float>(rank + 1 + call);
-      std::fill(buffers.input.begin(), buffers.input.end(), value);
-      std::fill(buffers.output.begin(), buffers.output.end(),
-                options.in_place ? value : -1);
-      Operation operation = MakeOperation(
-          plan, options.in_place ? buffers.output.data() : buffers.input.data(),
-          buffers.output.data(), count, depth, host.get(), timeout);
+      std::ranges::fill(input.get(), value);
+      std::ranges::fill(output.get(), setting.in_place ? value : -1);
+      RINGPIPE_ASSIGN_OR_RETURN(
+          Operation operation,
+          Prepare(job, rank, info, setting,
+                  setting.in_place ? output.get() : input.get(), output.get(),
+                  depth, host.get(), timeout, plans));
       operation.digest.sequence = sequence + call;
-      RINGPIPE_RETURN_IF_ERROR(
-          Register(job.rails(rank), options, buffers, operation));
-      if (options.in_place) {
-        operation.input.lkeys = operation.output.lkeys;
-      }
       RINGPIPE_RETURN_IF_ERROR(job.executor(rank).Run(operation));
       const int sum = job.size() * (job.size() + 1) / 2 + job.size() * call;
-      if (std::count(buffers.output.begin(), buffers.output.end(),
-                     static_cast<float>(sum)) != static_cast<int>(count)) {
+      if (std::ranges::count(output.get(), static_cast<float>(sum)) !=
+          static_cast<std::ptrdiff_t>(count)) {
         return {StatusCode::kInternal, "wrong result"};
       }
     }
@@ -149,16 +156,27 @@ std::string NameOf(const ::testing::TestParamInfo<Case>& info) {
          std::to_string(info.param.seed);
 }
 
+// Those that the engine chooses by itself; tests/schedules/runs_test runs all.
+std::vector<AlgorithmInfo> AllReduces() {
+  const AlgorithmChoice choice;
+  std::vector<AlgorithmInfo> chosen;
+  for (const int ranks_of_one_host : {0, 2}) {
+    for (const std::size_t bytes : {8, 1 << 20}) {
+      chosen.push_back(
+          choice.For(Collective::kAllReduce, bytes, ranks_of_one_host));
+    }
+  }
+  return chosen;
+}
+
 class SlotsTest : public ::testing::TestWithParam<Case> {};
 
 TEST_P(SlotsTest, TheSmallestNumberOfSlotsSuffices) {
   const auto [size, depth, seed, way] = GetParam();
-  for (const AlgorithmInfo& info : Algorithms()) {
-    if (info.collective == Collective::kAllReduce) {
-      Job job({size, info.slots(size, depth), seed, 1, way});
-      ExpectOk(AllReduce(job, info, 20'000, depth, std::chrono::minutes(1)),
-               std::string(info.name));
-    }
+  for (const AlgorithmInfo& info : AllReduces()) {
+    Job job({size, info.slots({0, size}, depth), seed, 1, way});
+    ExpectOk(AllReduce(job, info, 20'000, depth, std::chrono::minutes(1)),
+             std::string(info.name));
   }
 }
 
@@ -168,8 +186,9 @@ TEST_P(SlotsTest, OneFewerEndsByTheDeadline) {
   if (way != Way::kRails) {
     return;
   }
-  const AlgorithmInfo ring = AlgorithmFor(Collective::kAllReduce, 1 << 20);
-  Job job({size, ring.slots(size, depth) - 1, seed});
+  const AlgorithmInfo ring =
+      AlgorithmChoice().For(Collective::kAllReduce, 1 << 20);
+  Job job({size, ring.slots({0, size}, depth) - 1, seed});
   const auto start = Clock::now();
   for (const Status& status :
        AllReduce(job, ring, 20'000, depth, milliseconds(300))) {
@@ -198,39 +217,37 @@ INSTANTIATE_TEST_SUITE_P(Sizes, SlotsTest, kSizes, NameOf);
 // A number that leaves a rest everywhere.
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
 constexpr std::size_t kElements = 4'007;
+// Each bit is set in some and not in others.
+constexpr int kSettingStep = 3;
 #else
 constexpr std::size_t kElements = 20'007;
+constexpr int kSettingStep = 1;
 #endif
 
 class MemoryTest : public ::testing::TestWithParam<Case> {};
 
-PlanOptions OptionsFromBits(int bits) {
-  PlanOptions options;
-  options.input_registered = (bits & 1) != 0;
-  options.output_registered = (bits & 2) != 0;
-  options.register_sends = (bits & 4) != 0;
-  options.in_place = (bits & 8) != 0;
-  options.input_registered =
-      options.in_place ? options.output_registered : options.input_registered;
-  return options;
+Setting SettingFromBits(int bits) {
+  Setting setting;
+  setting.reaches_input = (bits & 1) != 0;
+  setting.reaches_output = (bits & 2) != 0;
+  setting.registers_sends = (bits & 4) != 0;
+  setting.in_place = (bits & 8) != 0;
+  return setting;
 }
 
-// What is registered changes how values travel, not what they are: each of them
+// What is reached changes how values travel, not what they are: each of them
 // by one rail and by three.
 TEST_P(MemoryTest, RegisteredMemoryIsSentFromAndReceivedInto) {
   const auto [size, depth, seed, way] = GetParam();
-  for (const AlgorithmInfo& info : Algorithms()) {
-    if (info.collective != Collective::kAllReduce) {
-      continue;
-    }
+  for (const AlgorithmInfo& info : AllReduces()) {
     for (const int rails : {1, 3}) {
       if (rails > 1 && way != Way::kRails && way != Way::kBoth) {
         continue;
       }
-      Job job({size, info.slots(size, depth), seed, rails, way});
-      for (int bits = 0; bits < 16; ++bits) {
+      Job job({size, info.slots({0, size}, depth), seed, rails, way});
+      for (int bits = 0; bits < 16; bits += kSettingStep) {
         ExpectOk(AllReduce(job, info, kElements, depth, std::chrono::minutes(1),
-                           [&](int) { return OptionsFromBits(bits); }),
+                           [&](int) { return SettingFromBits(bits); }),
                  std::string(info.name) + " " + std::to_string(rails) +
                      " rails, setting " + std::to_string(bits));
       }
@@ -241,15 +258,12 @@ TEST_P(MemoryTest, RegisteredMemoryIsSentFromAndReceivedInto) {
 // It is each rank's own business.
 TEST_P(MemoryTest, RanksMayHaveDifferentBuffers) {
   const auto [size, depth, seed, way] = GetParam();
-  for (const AlgorithmInfo& info : Algorithms()) {
-    if (info.collective != Collective::kAllReduce) {
-      continue;
-    }
-    Job job({size, info.slots(size, depth), seed, 1, way});
+  for (const AlgorithmInfo& info : AllReduces()) {
+    Job job({size, info.slots({0, size}, depth), seed, 1, way});
     for (int shift = 0; shift < 16; shift += 3) {
       ExpectOk(AllReduce(job, info, kElements, depth, std::chrono::minutes(1),
                          [&](int rank) {
-                           return OptionsFromBits((5 * rank + shift) % 16);
+                           return SettingFromBits((5 * rank + shift) % 16);
                          }),
                std::string(info.name) + ", shift " + std::to_string(shift));
     }
@@ -260,18 +274,15 @@ TEST_P(MemoryTest, RanksMayHaveDifferentBuffers) {
 // before they are expected, first messages before the call has begun.
 TEST_P(MemoryTest, ShortCallsFollowEachOther) {
   const auto [size, depth, seed, way] = GetParam();
-  for (const AlgorithmInfo& info : Algorithms()) {
-    if (info.collective != Collective::kAllReduce) {
-      continue;
-    }
+  for (const AlgorithmInfo& info : AllReduces()) {
     for (const std::size_t count : {1, 16, 256}) {
-      Job job({size, info.slots(size, depth), seed, 1, way});
+      Job job({size, info.slots({0, size}, depth), seed, 1, way});
       ExpectOk(AllReduce(
                    job, info, count, depth, std::chrono::minutes(1),
                    [count = count](int rank) {
-                     PlanOptions options = OptionsFromBits(5 * rank % 16);
-                     options.message_bytes = count <= 16 ? 64 : 1024;
-                     return options;
+                     Setting setting = SettingFromBits(5 * rank % 16);
+                     setting.message_bytes = count <= 16 ? 64 : 1024;
+                     return setting;
                    },
                    /*calls=*/50),
                std::string(info.name) + ", " + std::to_string(count));
@@ -283,9 +294,10 @@ INSTANTIATE_TEST_SUITE_P(Sizes, MemoryTest, kSizes, NameOf);
 
 TEST(ExecutorTest, WhatIsReceivedOrReducedIntoUserMemoryIsNotCopied) {
   Job job({2, 8});
-  const AlgorithmInfo ring = AlgorithmFor(Collective::kAllReduce, 1 << 20);
+  const AlgorithmInfo ring =
+      AlgorithmChoice().For(Collective::kAllReduce, 1 << 20);
   ExpectOk(AllReduce(job, ring, 1000, 2, std::chrono::minutes(1),
-                     [](int) { return OptionsFromBits(3); }),
+                     [](int) { return SettingFromBits(3); }),
            "ring");
   for (const StageCounters& stage : job.executor(0).stage_counters()) {
     const std::string name = stage.stage;
@@ -297,10 +309,11 @@ TEST(ExecutorTest, WhatIsReceivedOrReducedIntoUserMemoryIsNotCopied) {
 
 TEST(ExecutorTest, EveryRailCarriesItsShare) {
   Job job({.size = 2, .slots = 8, .rails = 2});
-  const AlgorithmInfo ring = AlgorithmFor(Collective::kAllReduce, 1 << 20);
-  const auto& rails = static_cast<RailConnection*>(
-                          job.executor(0).transports()[0]->connection(1))
-                          ->rails();
+  const AlgorithmInfo ring =
+      AlgorithmChoice().For(Collective::kAllReduce, 1 << 20);
+  const auto& rails =
+      static_cast<RailConnection*>(job.executor(0).transports().connection(1))
+          ->rails();
   ASSERT_EQ(rails.size(), 2U);
   ExpectOk(AllReduce(job, ring, 20'000, 4, std::chrono::minutes(1)), "ring");
   EXPECT_GT(rails[0].channel->messages_sent(), 10U);
@@ -310,16 +323,21 @@ TEST(ExecutorTest, EveryRailCarriesItsShare) {
 
 // Two ranks that read each other's memory, and write what the other reads.
 TEST(ExecutorTest, RanksThatReadEachOtherExchangeOnePlace) {
-  const AlgorithmInfo doubling = AlgorithmFor(Collective::kAllReduce, 8);
+  const AlgorithmInfo doubling =
+      AlgorithmChoice().For(Collective::kAllReduce, 8);
   for (int seed = 1; seed <= 20; ++seed) {
     Job job(
         {.size = 2,
-         .slots = doubling.slots(2, 2),
+         .slots = doubling.slots({0, 2}, 2),
          .seed = seed,
          .way = Way::kTestNetwork,
-         .abilities = [](int, int) { return Abilities{.reads_peer = true}; }});
+         .abilities = [](int, int) { return Abilities{.reads_peer = true}; },
+         .reach =
+             [](const UserMemory&) {
+               return Reach{.sends = Reach::Sends::kAtOnce};
+             }});
     ExpectOk(AllReduce(job, doubling, 5'000, 2, std::chrono::minutes(1),
-                       [](int) { return OptionsFromBits(8 + 2); }),
+                       [](int) { return SettingFromBits(8 + 2); }),
              "seed " + std::to_string(seed));
   }
 }
@@ -328,14 +346,15 @@ TEST(ExecutorTest, DigestsThatDifferAreAMismatchAtBothEnds) {
   for (const Way way : {Way::kRails, Way::kTestNetwork, Way::kHostMemory}) {
     for (const std::uint32_t message_bytes : {0, 64}) {
       Job job({.way = way});
-      const AlgorithmInfo ring = AlgorithmFor(Collective::kAllReduce, 1 << 20);
+      const AlgorithmInfo ring =
+          AlgorithmChoice().For(Collective::kAllReduce, 1 << 20);
       const auto statuses = job.OnAll([&](int rank) -> Status {
         const auto host = CreateHostAccelerator();
+        const auto peers = job.executor(rank).transports().Peers({}, {});
         RINGPIPE_ASSIGN_OR_RETURN(
-            const Plan plan,
-            Compile(ring.algorithm(rank, 2, 0), rank, 2,
-                    PlanOptions{.message_bytes = message_bytes,
-                                .abilities = job.executor(rank).abilities()}));
+            const Plan plan, Compile(ring.algorithm({rank, 2}), rank, 2,
+                                     PlanOptions{.message_bytes = message_bytes,
+                                                 .peers = peers}));
         const std::size_t count = 10 + rank;
         const std::vector<float> input(count, 1);
         std::vector<float> output(count);
@@ -352,63 +371,124 @@ TEST(ExecutorTest, DigestsThatDifferAreAMismatchAtBothEnds) {
   }
 }
 
+// --- The trace ---------------------------------------------------------------
+
+std::size_t CountOf(const Trace& trace, TraceTrack track) {
+  const Trace::Contents contents = trace.Read();
+  return std::ranges::count(contents.events, track, &TraceEvent::track);
+}
+
+// What a rank does on a track comes one after the other, within its call.
+void ExpectOrder(const Trace& trace) {
+  std::array<std::int64_t, kTraceTracks> ends = {};
+  const Trace::Contents contents = trace.Read();
+  for (const TraceEvent& event : contents.events) {
+    EXPECT_LE(event.begin_ns, event.end_ns) << Name(event.track);
+    if (event.track == TraceTrack::kSend ||
+        event.track == TraceTrack::kReceive) {
+      continue;
+    }
+    std::int64_t& end = ends[static_cast<std::size_t>(event.track)];
+    EXPECT_GE(event.begin_ns, end) << Name(event.track);
+    end = event.end_ns;
+  }
+}
+
+TEST(ExecutorTest, TheTraceHasEachSubchunkOfEachStage) {
+  constexpr std::size_t kCount = 20'000;  // 2 chunks of 40 sub-chunks
+  constexpr std::size_t kSubchunks = 40;
+  const AlgorithmInfo ring =
+      AlgorithmChoice().For(Collective::kAllReduce, 1 << 20);
+  for (const bool registers : {false, true}) {
+    Job job({.traces = true});
+    ExpectOk(AllReduce(job, ring, kCount, 2, std::chrono::minutes(1),
+                       [registers](int) {
+                         return Setting{.registers_sends = registers};
+                       }),
+             "");
+    for (int rank = 0; rank < 2; ++rank) {
+      const Trace& trace = job.trace(rank);
+      ExpectOrder(trace);
+      // Its own part of one chunk goes out, and the result of the other.
+      EXPECT_EQ(CountOf(trace, TraceTrack::kSend), 2 * kSubchunks);
+      EXPECT_EQ(CountOf(trace, TraceTrack::kReceive), 2 * kSubchunks);
+      EXPECT_EQ(CountOf(trace, TraceTrack::kReduce), kSubchunks);
+      EXPECT_EQ(CountOf(trace, TraceTrack::kCopyOut), 2 * kSubchunks);
+      EXPECT_EQ(CountOf(trace, registers ? TraceTrack::kRegister
+                                         : TraceTrack::kCopyIn),
+                kSubchunks);
+      EXPECT_EQ(CountOf(trace, TraceTrack::kCall), 1u);
+    }
+  }
+}
+
 // Buffers in "device" memory: copies and reductions end later, on threads of
 // their own, so a slot that is reused or read too early shows.
 class AcceleratorTest : public ::testing::TestWithParam<Case> {};
 
 TEST_P(AcceleratorTest, EveryStageWaitsForTheAccelerator) {
   const auto [size, depth, seed, way] = GetParam();
-  const AlgorithmInfo ring = AlgorithmFor(Collective::kAllReduce, 1 << 20);
-  Job job({size, ring.slots(size, depth) + 3, seed, 1, way});
+  const AlgorithmInfo ring =
+      AlgorithmChoice().For(Collective::kAllReduce, 1 << 20);
+  Job job({.size = size,
+           .slots = ring.slots({0, size}, depth) + 3,
+           .seed = seed,
+           .way = way,
+           .traces = true});
   constexpr std::size_t kCount = 10'007;
-  const auto statuses = job.OnAll([&, size = size,
-                                   depth = depth](int rank) -> Status {
-    ThreadAccelerator device({.seed = 17ULL + rank});
-    const SlotPool& pool = job.executor(rank).pool();
-    RINGPIPE_RETURN_IF_ERROR(
-        device.PrepareSlots(pool.memory(), pool.memory_bytes()));
-    RINGPIPE_ASSIGN_OR_RETURN(
-        const Plan plan,
-        Compile(
-            ring.algorithm(rank, size, 0), rank, size,
-            {.on_host = false, .abilities = job.executor(rank).abilities()}));
-    auto* const input =
-        static_cast<float*>(device.Allocate(kCount * sizeof(float)));
-    auto* const output =
-        static_cast<float*>(device.Allocate(kCount * sizeof(float)));
-    for (int call = 0; call < 3; ++call) {
-      for (std::size_t i = 0; i < kCount; ++i) {
-        input[i] = static_cast<float>(i % 100 + rank + call);
-      }
-      std::fill(output, output + kCount, -1.0F);
-      Operation operation = MakeOperation(plan, input, output, kCount, depth,
-                                          &device, std::chrono::minutes(1));
-      operation.digest.sequence = call;
-      RINGPIPE_RETURN_IF_ERROR(job.executor(rank).Run(operation));
-      for (std::size_t i = 0; i < kCount; ++i) {
-        const std::size_t ranks = size * (size - 1) / 2;
-        const auto expected =
-            static_cast<float>(size * (i % 100 + call) + ranks);
-        if (output[i] != expected) {
-          return {StatusCode::kInternal, "element " + std::to_string(i) +
-                                             " of call " +
-                                             std::to_string(call) + " is " +
-                                             std::to_string(output[i])};
+  const auto statuses =
+      job.OnAll([&, size = size, depth = depth](int rank) -> Status {
+        ThreadAccelerator device({.seed = 17ULL + rank});
+        const SlotPool& pool = job.executor(rank).pool();
+        RINGPIPE_RETURN_IF_ERROR(
+            device.PrepareSlots(pool.memory(), pool.memory_bytes()));
+        const auto peers = job.executor(rank).transports().Peers({}, {});
+        RINGPIPE_ASSIGN_OR_RETURN(
+            const Plan plan, Compile(ring.algorithm({rank, size}), rank, size,
+                                     {.on_host = false, .peers = peers}));
+        auto* const input =
+            static_cast<float*>(device.Allocate(kCount * sizeof(float)));
+        auto* const output =
+            static_cast<float*>(device.Allocate(kCount * sizeof(float)));
+        for (int call = 0; call < 3; ++call) {
+          for (std::size_t i = 0; i < kCount; ++i) {
+            input[i] = static_cast<float>(i % 100 + rank + call);
+          }
+          std::fill(output, output + kCount, -1.0F);
+          Operation operation =
+              MakeOperation(plan, input, output, kCount, depth, &device,
+                            std::chrono::minutes(1));
+          operation.digest.sequence = call;
+          RINGPIPE_RETURN_IF_ERROR(job.executor(rank).Run(operation));
+          for (std::size_t i = 0; i < kCount; ++i) {
+            const std::size_t ranks = size * (size - 1) / 2;
+            const auto expected =
+                static_cast<float>(size * (i % 100 + call) + ranks);
+            if (output[i] != expected) {
+              return {StatusCode::kInternal, "element " + std::to_string(i) +
+                                                 " of call " +
+                                                 std::to_string(call) + " is " +
+                                                 std::to_string(output[i])};
+            }
+          }
         }
-      }
-    }
-    device.ReleaseSlots(pool.memory());
-    return Status::Ok();
-  });
+        device.ReleaseSlots(pool.memory());
+        return Status::Ok();
+      });
   for (const Status& status : statuses) {
     EXPECT_TRUE(status.ok()) << status.ToString();
+  }
+  for (int rank = 0; rank < size; ++rank) {
+    ExpectOrder(job.trace(rank));
+    EXPECT_GT(CountOf(job.trace(rank), TraceTrack::kReduce), 0u);
   }
 }
 
 TEST_P(AcceleratorTest, AFailureOfTheAcceleratorEndsTheCallWithItsReason) {
   const auto [size, depth, seed, way] = GetParam();
-  const AlgorithmInfo ring = AlgorithmFor(Collective::kAllReduce, 1 << 20);
-  Job job({size, ring.slots(size, depth), seed, 1, way});
+  const AlgorithmInfo ring =
+      AlgorithmChoice().For(Collective::kAllReduce, 1 << 20);
+  Job job({size, ring.slots({0, size}, depth), seed, 1, way});
   const auto statuses =
       job.OnAll([&, size = size, depth = depth](int rank) -> Status {
         ThreadAccelerator device;
@@ -416,11 +496,10 @@ TEST_P(AcceleratorTest, AFailureOfTheAcceleratorEndsTheCallWithItsReason) {
         RINGPIPE_RETURN_IF_ERROR(
             device.PrepareSlots(pool.memory(), pool.memory_bytes()));
         device.FailAfter(5);
+        const auto peers = job.executor(rank).transports().Peers({}, {});
         RINGPIPE_ASSIGN_OR_RETURN(
-            const Plan plan,
-            Compile(ring.algorithm(rank, size, 0), rank, size,
-                    {.on_host = false,
-                     .abilities = job.executor(rank).abilities()}));
+            const Plan plan, Compile(ring.algorithm({rank, size}), rank, size,
+                                     {.on_host = false, .peers = peers}));
         auto* const memory =
             static_cast<float*>(device.Allocate(20'000 * sizeof(float)));
         Status status = job.executor(rank).Run(

@@ -15,7 +15,15 @@ class Fifo {
     if (items_.size() < capacity) {
       items_.resize(capacity);
     }
+    room_ = capacity;
     head_ = count_ = 0;
+  }
+  // So many more fit from now on. Only while it is empty.
+  void AddRoom(std::size_t elements) {
+    room_ += elements;
+    if (items_.size() < room_) {
+      items_.resize(room_);
+    }
   }
   bool empty() const { return count_ == 0; }
   std::size_t size() const { return count_; }
@@ -33,6 +41,7 @@ class Fifo {
 
  private:
   std::vector<T> items_;
+  std::size_t room_ = 0;
   std::size_t head_ = 0;
   std::size_t count_ = 0;
 };

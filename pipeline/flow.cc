@@ -38,9 +38,9 @@ void Flow::Start(const Plan& plan, std::uint64_t subchunks, int depth,
   }
   for (const Step& step : plan.steps) {
     if (step.transfer.kind == Kind::kSend) {
-      sends_[step.transfer.peer].Reset(instances);
+      sends_[step.transfer.peer].AddRoom(lanes_);
     } else if (step.transfer.receives()) {
-      receives_[step.transfer.peer].Reset(instances);
+      receives_[step.transfer.peer].AddRoom(lanes_);
     }
   }
 }
@@ -173,14 +173,18 @@ std::optional<Instance> Flow::Joined(Instance instance) const {
   return next.has_value() && cell(*next).joined ? next : std::nullopt;
 }
 
-// Of a value that goes nowhere else.
+// Of a value that goes nowhere else, and of which it reads all.
 std::optional<Instance> Flow::SoleReader(Instance instance) const {
   const Step& at = step(instance);
   if (at.to_memory || at.on_value.size() != 1) {
     return std::nullopt;
   }
-  return Instance{instance.lane,
-                  static_cast<std::uint32_t>(at.on_value[0].step)};
+  const Instance reader = {instance.lane,
+                           static_cast<std::uint32_t>(at.on_value[0].step)};
+  return step(reader).holders.size() == 1 && step(reader).source.size() == 1 &&
+                 step(reader).transfer.count() == at.transfer.count()
+             ? std::optional(reader)
+             : std::nullopt;
 }
 
 // The target in user memory may have become writable.
@@ -258,18 +262,10 @@ void Flow::Unreference(Instance holder, SlotList& slots) {
   }
 }
 
-void Flow::UnreferenceSource(Instance instance, SlotList& slots) {
-  for (const int source :
-       {step(instance).source_step, step(instance).operand_step}) {
-    if (source >= 0) {
-      Unreference({instance.lane, static_cast<std::uint32_t>(source)}, slots);
-    }
+void Flow::UnreferenceHolders(Instance instance, SlotList& slots) {
+  for (const int holder : step(instance).holders) {
+    Unreference({instance.lane, static_cast<std::uint32_t>(holder)}, slots);
   }
-}
-
-int Flow::SlotOf(Instance instance, int holder) const {
-  return holder < 0 ? SlotList::kNone
-                    : slot({instance.lane, static_cast<std::uint32_t>(holder)});
 }
 
 const Instance* Flow::NextSend(int peer) {
@@ -315,7 +311,7 @@ void Flow::CopiedIn(Instance instance, SlotList& slots) {
 }
 
 void Flow::Reduced(Instance instance, SlotList& slots) {
-  UnreferenceSource(instance, slots);
+  UnreferenceHolders(instance, slots);
   if (step(instance).in_memory) {
     ReleaseSlot(instance, slots);
     Done(instance);
@@ -326,7 +322,7 @@ void Flow::Reduced(Instance instance, SlotList& slots) {
 
 void Flow::CopiedOut(Instance instance, SlotList& slots) {
   if (step(instance).transfer.kind == Kind::kLocalCopy) {
-    UnreferenceSource(instance, slots);
+    UnreferenceHolders(instance, slots);
   } else if (!step(instance).in_memory) {
     Unreference(instance, slots);
   }
@@ -335,7 +331,7 @@ void Flow::CopiedOut(Instance instance, SlotList& slots) {
 
 void Flow::Sent(Instance instance, SlotList& slots) {
   ReleaseSlot(instance, slots);
-  UnreferenceSource(instance, slots);
+  UnreferenceHolders(instance, slots);
   Done(instance);
 }
 

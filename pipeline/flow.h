@@ -100,13 +100,9 @@ class Flow {
   }
   // The slot that the instance acquired, SlotList::kNone where it has none.
   int slot(Instance instance) const { return cell(instance).slot; }
-  // The slots from which the instance reads its source and its operand; kNone:
-  // user memory.
-  int source_slot(Instance instance) const {
-    return SlotOf(instance, step(instance).source_step);
-  }
-  int operand_slot(Instance instance) const {
-    return SlotOf(instance, step(instance).operand_step);
+  // The slot of another step of the same sub-chunk.
+  int slot_of(Instance instance, int step) const {
+    return slot({instance.lane, static_cast<std::uint32_t>(step)});
   }
 
  private:
@@ -131,7 +127,6 @@ class Flow {
     return cells_[instance.lane * plan_->steps.size() + instance.step];
   }
 
-  int SlotOf(Instance instance, int holder) const;
   std::optional<Instance> SoleReader(Instance instance) const;
   void OpenLane(std::uint32_t lane, std::uint64_t subchunk);
   void Advance();
@@ -143,7 +138,7 @@ class Flow {
   void Done(Instance instance);
   void ReleaseSlot(Instance instance, SlotList& slots);
   void Unreference(Instance holder, SlotList& slots);
-  void UnreferenceSource(Instance instance, SlotList& slots);
+  void UnreferenceHolders(Instance instance, SlotList& slots);
 
   const Plan* plan_ = nullptr;
   std::uint64_t subchunks_ = 0;

@@ -73,6 +73,14 @@ class FlowTest : public testing::Test {
     flow_.Sent(instance, slots_);
   }
 
+  // In which the source lies, all of it.
+  int SourceSlot(Instance instance) const {
+    const std::vector<Step::Piece>& source = flow_.step(instance).source;
+    return source.size() == 1 && source[0].step >= 0
+               ? flow_.slot_of(instance, source[0].step)
+               : SlotList::kNone;
+  }
+
   std::uint64_t in_use() const { return slots_.counters().in_use; }
 
   Plan plan_;
@@ -81,6 +89,11 @@ class FlowTest : public testing::Test {
   std::map<int, std::deque<Instance>> posted_;  // receives, by peer
 };
 
+// The connections reach the input, or the output too.
+constexpr PlanOptions::Peer kReachInput = {.input = kReached};
+constexpr PlanOptions::Peer kReachBoth = {.input = kReached,
+                                          .output = kReached};
+constexpr PlanOptions::Peer kTwoPieces = {{.pieces = 2}};
 const Schedule kTwoReceives = {
     2,
     0,
@@ -134,7 +147,7 @@ TEST_F(FlowTest, SendsToOnePeerKeepScheduleOrderAndOthersDoNotWait) {
          1,
          {Transfer::ReceiveCopy(Scratch(0), 1), Transfer::Send(Scratch(0), 2),
           Transfer::Send(Input(0), 2), Transfer::Send(Input(0), 3)}},
-        1, 1, {.input_registered = true});
+        1, 1, {.each_peer = kReachInput});
   IssueAll();
   // The second send to rank 2 is ready, the first is not.
   EXPECT_EQ(flow_.NextSend(2), nullptr);
@@ -156,7 +169,7 @@ TEST_F(FlowTest, ASlotIsFreeAfterItsLastReaderAndTheCopyToMemory) {
   EXPECT_EQ(in_use(), 1u);
   Receive(1);
   const Instance receive = flow_.to_copy_out().pop();
-  EXPECT_EQ(flow_.source_slot(*flow_.NextSend(2)), flow_.slot(receive));
+  EXPECT_EQ(SourceSlot(*flow_.NextSend(2)), flow_.slot(receive));
   Send(2);
   flow_.CopiedOut(receive, slots_);
   EXPECT_EQ(in_use(), 1u);
@@ -204,18 +217,16 @@ TEST_F(FlowTest, AResultThatIsSentOnFromUnregisteredMemoryStaysInItsSlotToo) {
   Receive(1);
   flow_.Reduced(flow_.to_reduce().pop(), slots_);
   ASSERT_NE(flow_.NextSend(2), nullptr);
-  EXPECT_NE(flow_.source_slot(*flow_.NextSend(2)), SlotList::kNone);
+  EXPECT_NE(SourceSlot(*flow_.NextSend(2)), SlotList::kNone);
   EXPECT_EQ(flow_.to_copy_out().size(), 1u);
 }
 
 TEST_F(FlowTest, AReductionIntoMemoryWaitsForTheSendFromIt) {
-  Start(
-      {1,
-       0,
-       {Transfer::Send(Input(0), 1),
-        Transfer::ReceiveReduce(Input(0), Output(0), 1)}},
-      1, 1,
-      {.in_place = true, .input_registered = true, .output_registered = true});
+  Start({1,
+         0,
+         {Transfer::Send(Input(0), 1),
+          Transfer::ReceiveReduce(Input(0), Output(0), 1)}},
+        1, 1, {.in_place = true, .each_peer = kReachBoth});
   IssueAll();
   Receive(1);
   EXPECT_TRUE(flow_.to_reduce().empty());
@@ -270,8 +281,7 @@ TEST_F(FlowTest, AValueThatIsAlsoSentIsNotPassedOver) {
 
 // --- Messages that lie at the peer
 
-constexpr Abilities kReads[kSize] = {
-    {}, {.reads_peer = true}, {.reads_peer = true}, {.reads_peer = true}};
+constexpr PlanOptions::Peer kReads = {{.reads_peer = true}};
 
 TEST_F(FlowTest, WhatLiesAtThePeerNeedsNoSlotToBeReducedOrCopiedIntoMemory) {
   slots_ = SlotList(0);
@@ -279,7 +289,7 @@ TEST_F(FlowTest, WhatLiesAtThePeerNeedsNoSlotToBeReducedOrCopiedIntoMemory) {
          0,
          {Transfer::ReceiveReduce(Input(0), Output(0), 1),
           Transfer::ReceiveCopy(Output(1), 2)}},
-        1, 1, {.abilities = kReads});
+        1, 1, {.each_peer = kReads});
   EXPECT_EQ(IssueAll(), Flow::Issued::kNothing);
   Receive(1);
   flow_.Reduced(flow_.to_reduce().pop(), slots_);
@@ -289,7 +299,7 @@ TEST_F(FlowTest, WhatLiesAtThePeerNeedsNoSlotToBeReducedOrCopiedIntoMemory) {
 }
 
 TEST_F(FlowTest, WhatLiesAtThePeerIsCopiedIntoASlotThatIsScratch) {
-  Start(kForward, 1, 1, {.abilities = kReads});
+  Start(kForward, 1, 1, {.each_peer = kReads});
   IssueAll();
   EXPECT_EQ(in_use(), 1u);
   Receive(1);
@@ -307,9 +317,7 @@ TEST_F(FlowTest, ASlotIsBetweenTwoRanksThatExchangeOnePlace) {
           Transfer::ReceiveReduce(Input(0), Output(0), 1)}},
         1, 1,
         {.in_place = true,
-         .input_registered = true,
-         .output_registered = true,
-         .abilities = kReads});
+         .each_peer = {{.reads_peer = true}, kReached, kReached}});
   IssueAll();
   Receive(1);
   ASSERT_EQ(flow_.to_reduce().size(), 1u);  // although nothing was sent yet
@@ -319,15 +327,15 @@ TEST_F(FlowTest, ASlotIsBetweenTwoRanksThatExchangeOnePlace) {
   EXPECT_EQ(flow_.to_copy_out().size(), 1u);
 }
 
-constexpr Abilities kEager[kSize] = {
-    {}, {.eager_bytes = 64}, {.eager_bytes = 63}, {}};
+constexpr PlanOptions::Peer kEager[kSize] = {
+    {}, {{.eager_bytes = 64}}, {{.eager_bytes = 63}}, {}};
 
 TEST_F(FlowTest, OnlyTheFirstMessageToAPeerIsEager) {
   Start({1,
          0,
          {Transfer::Send(Input(0), 1), Transfer::Send(Input(0), 1),
           Transfer::Send(Input(0), 2)}},
-        1, 1, {.message_bytes = 64, .abilities = kEager});
+        1, 1, {.message_bytes = 64, .peers = kEager});
   IssueAll();
   EXPECT_NE(flow_.NextSend(1), nullptr);  // without a copy
   EXPECT_EQ(in_use(), 2u);
@@ -338,7 +346,7 @@ TEST_F(FlowTest, MemoryIsOverwrittenAfterTheSendFromItHasEnded) {
   Start({1,
          0,
          {Transfer::Send(Input(0), 1), Transfer::ReceiveCopy(Output(0), 1)}},
-        1, 1, {.in_place = true, .input_registered = true});
+        1, 1, {.in_place = true, .each_peer = kReachInput});
   IssueAll();
   Receive(1);
   EXPECT_TRUE(flow_.to_copy_out().empty());
@@ -352,10 +360,7 @@ TEST_F(FlowTest, AMessageThatLandsInMemoryIsNotPostedBeforeTheSendFromIt) {
          {Transfer::Send(Input(0), 1), Transfer::ReceiveCopy(Output(0), 1),
           Transfer::Send(Output(0), 2)}},
         1, 1,
-        {.in_place = true,
-         .input_registered = true,
-         .output_registered = true,
-         .direct_over_sent = true});
+        {.in_place = true, .direct_over_sent = true, .each_peer = kReachBoth});
   slots_ = SlotList(0);
   EXPECT_EQ(IssueAll(), Flow::Issued::kNothing);
   EXPECT_TRUE(flow_.HasReceives(1));
@@ -367,7 +372,7 @@ TEST_F(FlowTest, AMessageThatLandsInMemoryIsNotPostedBeforeTheSendFromIt) {
   EXPECT_FALSE(flow_.HasReceives(1));
   // Sent on from where it landed.
   ASSERT_NE(flow_.NextSend(2), nullptr);
-  EXPECT_EQ(flow_.source_slot(*flow_.NextSend(2)), SlotList::kNone);
+  EXPECT_EQ(SourceSlot(*flow_.NextSend(2)), SlotList::kNone);
   Send(2);
   EXPECT_TRUE(flow_.finished());
 }
@@ -378,10 +383,7 @@ TEST_F(FlowTest, LaterReceivesWaitForOneWhoseMemoryIsNotFree) {
          {Transfer::Send(Input(0), 2), Transfer::ReceiveCopy(Output(0), 1),
           Transfer::ReceiveCopy(Output(1), 1)}},
         1, 1,
-        {.in_place = true,
-         .input_registered = true,
-         .output_registered = true,
-         .direct_over_sent = true});
+        {.in_place = true, .direct_over_sent = true, .each_peer = kReachBoth});
   IssueAll();
   EXPECT_TRUE(PostAll(1).empty());
   Send(2);
@@ -390,7 +392,8 @@ TEST_F(FlowTest, LaterReceivesWaitForOneWhoseMemoryIsNotFree) {
 
 TEST_F(FlowTest, ASendThatRegistersItsSourceNeedsNoSlot) {
   slots_ = SlotList(0);
-  Start({1, 0, {Transfer::Send(Input(0), 1)}}, 1, 1, {.register_sends = true});
+  Start({1, 0, {Transfer::Send(Input(0), 1)}}, 1, 1,
+        {.each_peer = {.input = {.sends = Reach::Sends::kAfterRegistering}}});
   EXPECT_EQ(IssueAll(), Flow::Issued::kNothing);
   EXPECT_EQ(flow_.NextSend(1), nullptr);
   flow_.Registered(flow_.to_register().pop());
@@ -399,22 +402,69 @@ TEST_F(FlowTest, ASendThatRegistersItsSourceNeedsNoSlot) {
 }
 
 TEST_F(FlowTest, ALocalCopyWaitsForWhatItReadsAndWhatItOverwrites) {
-  Start({2,
-         0,
-         {Transfer::ReceiveCopy(Output(0), 1), Transfer::Send(Input(1), 1),
-          Transfer::LocalCopy(Output(0), Output(1))}},
-        1, 1, {.in_place = true, .input_registered = true});
+  Start({1,
+         1,
+         {Transfer::ReceiveCopy(Scratch(0), 1), Transfer::Send(Input(0), 1),
+          Transfer::LocalCopy(Scratch(0), Output(0))}},
+        1, 1, {.in_place = true, .each_peer = kReachInput});
   IssueAll();
   Receive(1);
-  flow_.CopiedOut(flow_.to_copy_out().pop(), slots_);
   EXPECT_TRUE(flow_.to_copy_out().empty());
   Send(1);
   ASSERT_EQ(flow_.to_copy_out().size(), 1u);
   const Instance copy = flow_.to_copy_out().pop();
-  EXPECT_NE(flow_.source_slot(copy), SlotList::kNone);
+  EXPECT_NE(SourceSlot(copy), SlotList::kNone);
   flow_.CopiedOut(copy, slots_);
   EXPECT_TRUE(flow_.finished());
   EXPECT_EQ(in_use(), 0u);
+}
+
+// --- Ranges ------------------------------------------------------------------
+
+TEST_F(FlowTest, ARangeThatLiesInTwoSlotsWaitsForBothAndFreesBoth) {
+  Start({2,
+         2,
+         {Transfer::ReceiveCopy(Scratch(0), 1),
+          Transfer::ReceiveCopy(Scratch(1), 2),
+          Transfer::Send(Scratch(0, 2), 3)}},
+        1, 1, {.each_peer = kTwoPieces});
+  IssueAll();
+  Receive(1);
+  EXPECT_EQ(flow_.NextSend(3), nullptr);
+  Receive(2);
+  EXPECT_EQ(in_use(), 2u);
+  Send(3);
+  EXPECT_EQ(in_use(), 0u);
+  EXPECT_TRUE(flow_.finished());
+}
+
+TEST_F(FlowTest, AWriteOfARangeWaitsForTheReadersOfAllItsChunks) {
+  Start({2,
+         0,
+         {Transfer::Send(Input(0), 1), Transfer::Send(Input(1), 2),
+          Transfer::ReceiveCopy(Output(0, 2), 3)}},
+        1, 1,
+        {.in_place = true, .direct_over_sent = true, .each_peer = kReachBoth});
+  IssueAll();
+  Send(2);
+  EXPECT_EQ(flow_.NextReceive(3), nullptr);
+  Send(1);
+  EXPECT_NE(flow_.NextReceive(3), nullptr);
+}
+
+TEST_F(FlowTest, AReductionOfAPartOfAValueIsNoContinuationOfIt) {
+  Start({2,
+         2,
+         {Transfer::ReceiveReduce(Input(0, 2), Scratch(0, 2), 1),
+          Transfer::ReceiveReduce(Scratch(0), Output(0), 2)}},
+        1, 1);
+  IssueAll();
+  Receive(1);
+  Receive(2);
+  const Instance first = flow_.to_reduce().pop();
+  EXPECT_FALSE(flow_.JoinNext(first).has_value());
+  flow_.Reduced(first, slots_);
+  EXPECT_EQ(flow_.to_reduce().size(), 1u);
 }
 
 TEST_F(FlowTest, MessagesOfAPeerBelongToReceivesInScheduleOrder) {

@@ -4,7 +4,7 @@
 #include <span>
 
 #include "reduction/host_reduction.h"
-#include "reduction/streaming_copy.h"
+#include "reduction/non_temporal_copy.h"
 
 namespace ringpipe {
 namespace {
@@ -24,14 +24,14 @@ class HostAccelerator final : public Accelerator {
   Ticket CopyIn(void* slot, const void* user, std::size_t bytes) override {
     return Copy(Lane::kCopyIn, slot, user, bytes);
   }
-  Ticket StreamIn(void* slot, const void* user, std::size_t bytes) override {
-    return Stream(Lane::kCopyIn, slot, user, bytes);
-  }
   Ticket CopyOut(void* user, const void* slot, std::size_t bytes) override {
     return Copy(Lane::kCopyOut, user, slot, bytes);
   }
-  Ticket StreamOut(void* user, const void* slot, std::size_t bytes) override {
-    return Stream(Lane::kCopyOut, user, slot, bytes);
+  Ticket CopyOutNonTemporal(void* user, const void* slot,
+                            std::size_t bytes) override {
+    NonTemporalCopy(static_cast<std::byte*>(user),
+                    static_cast<const std::byte*>(slot), bytes);
+    return {Lane::kCopyOut, 0};
   }
   Ticket CopyWithin(void* target, const void* source,
                     std::size_t bytes) override {
@@ -62,12 +62,6 @@ class HostAccelerator final : public Accelerator {
     if (bytes > 0) {  // memcpy must not see the null pointers of no bytes
       std::memcpy(target, source, bytes);
     }
-    return {lane, 0};
-  }
-  static Ticket Stream(Lane lane, void* target, const void* source,
-                       std::size_t bytes) {
-    StreamingCopy(static_cast<std::byte*>(target),
-                  static_cast<const std::byte*>(source), bytes);
     return {lane, 0};
   }
 };

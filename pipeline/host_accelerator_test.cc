@@ -39,7 +39,7 @@ TEST_F(HostAcceleratorTest, EveryCopyIsDoneWhenItReturns) {
   EXPECT_TRUE(accelerator_->error().ok());
 }
 
-TEST_F(HostAcceleratorTest, StreamsCopyFromAndToWhereNoCacheLineBegins) {
+TEST_F(HostAcceleratorTest, AStreamCopiesFromAndToWhereNoCacheLineBegins) {
   std::vector<unsigned char> slot(1000);
   std::iota(slot.begin(), slot.end(), 1);
   for (const std::size_t bytes : {0, 1, 63, 64, 200, 900}) {
@@ -48,15 +48,10 @@ TEST_F(HostAcceleratorTest, StreamsCopyFromAndToWhereNoCacheLineBegins) {
         std::vector<unsigned char> user(1000);
         std::vector<unsigned char> expected(1000);
         std::copy_n(&slot[from], bytes, &expected[to]);
-        EXPECT_EQ(accelerator_->Poll(
-                      accelerator_->StreamOut(&user[to], &slot[from], bytes)),
+        EXPECT_EQ(accelerator_->Poll(accelerator_->CopyOutNonTemporal(
+                      &user[to], &slot[from], bytes)),
                   Progress::kDone);
         EXPECT_EQ(user, expected) << bytes << " from " << from << " to " << to;
-        std::vector<unsigned char> other(1000);
-        EXPECT_EQ(accelerator_->Poll(
-                      accelerator_->StreamIn(&other[to], &slot[from], bytes)),
-                  Progress::kDone);
-        EXPECT_EQ(other, expected) << bytes << " from " << from << " to " << to;
       }
     }
   }

@@ -1,13 +1,17 @@
 #ifndef RINGPIPE_PIPELINE_PIPELINE_STATE_H_
 #define RINGPIPE_PIPELINE_PIPELINE_STATE_H_
 
+#include <array>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "memory_pool/slot_pool.h"
+#include "pipeline/call_trace.h"
 #include "pipeline/connection.h"
 #include "pipeline/flow.h"
 #include "pipeline/operation.h"
+#include "pipeline/transports.h"
 
 namespace ringpipe {
 
@@ -15,17 +19,14 @@ namespace ringpipe {
 // thread at a time.
 struct PipelineState {
   int size = 1;
-  std::vector<std::shared_ptr<verbs::ProtectionDomain>> rails;
   std::unique_ptr<SlotPool> pool;
-  // Bytes of the value in each slot.
-  std::vector<std::uint32_t> slot_bytes;
-
-  // By rank; nullptr for this one.
-  std::vector<Connection*> connections;
+  Transports transports;
+  std::unique_ptr<CallTrace> trace;  // null: off
 
   // The running collective.
   Flow flow;
   const Operation* operation = nullptr;
+  std::array<MemoryHandle, kMostTransports> slot_handles = {};  // by transport
   // The connections that its plan uses.
   std::vector<Connection*> active;
   // By Index: where a message lies that has arrived.
@@ -45,32 +46,51 @@ struct PipelineState {
     return instance.lane * operation->plan->steps.size() + instance.step;
   }
 
-  // Where the source of `instance` is, and how long it is.
-  Memory SourceOf(Instance instance) const {
-    return ValueOf(flow.source_slot(instance),
-                   flow.step(instance).transfer.source, instance);
+  // For the trace. While the instance is not done.
+  CallTrace::Part PartOf(Instance instance, std::uint64_t bytes) const {
+    const Transfer& transfer = flow.step(instance).transfer;
+    return {instance.step, flow.subchunk(instance),
+            transfer.has_peer() ? transfer.peer : TraceEvent::kNoPeer, bytes};
   }
-  Memory OperandOf(Instance instance) const {
-    return ValueOf(flow.operand_slot(instance),
-                   flow.step(instance).transfer.operand, instance);
+
+  // Where the source of `instance` lies, and its operand: valid until the next
+  // call of the same function.
+  std::span<const Memory> SourceOf(Instance instance) {
+    return PiecesOf(flow.step(instance).source, instance, source_pieces);
   }
-  Memory ValueOf(int slot, Place place, Instance instance) const {
-    return slot != SlotList::kNone ? InSlot(slot) : InMemory(place, instance);
+  std::span<const Memory> OperandOf(Instance instance) {
+    return PiecesOf(flow.step(instance).operand, instance, operand_pieces);
   }
-  Memory InSlot(int slot) const {
-    return {pool->data(slot), slot_bytes[slot], &pool->lkeys(), true};
+  // The message that has arrived for it.
+  Memory ReceivedFor(Instance instance) const {
+    const Received& message = received[Index(instance)];
+    return {const_cast<std::byte*>(message.data), message.bytes};
   }
-  Memory InMemory(Place place, Instance instance) const {
-    return InMemory(place, flow.subchunk(instance));
+  // The value in the slot that the instance has acquired.
+  Memory InSlot(Instance instance) const {
+    return {pool->data(flow.slot(instance)),
+            BytesOf(flow.step(instance).transfer.chunks(), instance),
+            HandleOfSlots(instance)};
   }
-  Memory InMemory(Place place, std::uint64_t subchunk) const {
+  // A place in user memory: what lies together, and the rest, if it goes on at
+  // the first chunk.
+  std::array<Memory, 2> InMemory(Place place, Instance instance) const {
     const UserBuffer& buffer = place.buffer == Place::Buffer::kInput
                                    ? operation->input
                                    : operation->output;
-    const Extent extent = operation->chunking.Subchunk(place.chunk, subchunk);
+    const int transport = TransportOf(instance);
+    const MemoryHandle handle =
+        transport < 0 ? nullptr : buffer.reached[transport].handle;
     const std::uint64_t bytes = SizeOf(operation->type);
-    return {reinterpret_cast<std::byte*>(buffer.base + extent.begin * bytes),
-            static_cast<std::uint32_t>(extent.count * bytes), &buffer.lkeys};
+    std::array<Memory, 2> memory;
+    const auto extents = operation->chunking.Range(place.chunk, place.count,
+                                                   flow.subchunk(instance));
+    for (std::size_t i = 0; i < extents.size(); ++i) {
+      memory[i] = {
+          reinterpret_cast<std::byte*>(buffer.base + extents[i].begin * bytes),
+          static_cast<std::uint32_t>(extents[i].count * bytes), handle};
+    }
+    return memory;
   }
   // Where a message for `instance` goes, and how long it may be.
   Memory TargetOf(Instance instance) const {
@@ -79,10 +99,50 @@ struct PipelineState {
       return {};
     }
     return step.arrival == Step::Arrival::kInTarget
-               ? InMemory(step.transfer.target, instance)
+               ? InMemory(step.transfer.target, instance)[0]
                : Memory{pool->data(flow.slot(instance)),
                         static_cast<std::uint32_t>(pool->slot_bytes()),
-                        &pool->lkeys()};
+                        HandleOfSlots(instance)};
+  }
+  std::uint32_t BytesOf(Place place, Instance instance) const {
+    return operation->BytesOf(place.chunk, place.count,
+                              flow.subchunk(instance));
+  }
+
+  // Room for what SourceOf and OperandOf return: for the running collective.
+  void MakeRoomForPieces() {
+    for (std::vector<Memory>* const room : {&source_pieces, &operand_pieces}) {
+      if (room->size() < operation->plan->most_pieces) {
+        room->resize(operation->plan->most_pieces);
+      }
+    }
+  }
+  std::vector<Memory> source_pieces, operand_pieces;
+
+ private:
+  // That by which the instance sends or receives; -1: it does neither.
+  int TransportOf(Instance instance) const {
+    const Transfer& transfer = flow.step(instance).transfer;
+    return transfer.has_peer() ? transports.Of(transfer.peer) : -1;
+  }
+  MemoryHandle HandleOfSlots(Instance instance) const {
+    const int transport = TransportOf(instance);
+    return transport < 0 ? nullptr : slot_handles[transport];
+  }
+  std::span<const Memory> PiecesOf(const std::vector<Step::Piece>& pieces,
+                                   Instance instance,
+                                   std::vector<Memory>& room) const {
+    for (std::size_t i = 0; i < pieces.size(); ++i) {
+      room[i] = pieces[i].step < 0 ? InMemory(pieces[i].place, instance)[0]
+                                   : InSlotOf(pieces[i], instance);
+    }
+    return std::span(room).first(pieces.size());
+  }
+
+  Memory InSlotOf(const Step::Piece& piece, Instance instance) const {
+    return {pool->data(flow.slot_of(instance, piece.step)) +
+                operation->OffsetOf(piece, flow.subchunk(instance)),
+            BytesOf(piece.place, instance), HandleOfSlots(instance)};
   }
 };
 

@@ -18,6 +18,7 @@ class Compiler {
 
   Result<Plan> Compile() {
     plan_.chunks = schedule_.chunks;
+    plan_.equal_chunks = schedule_.equal_chunks;
     plan_.in_place = options_.in_place;
     for (next_ = 0; next_ < schedule_.transfers.size();) {
       const Transfer& transfer = schedule_.transfers[next_++];
@@ -30,16 +31,24 @@ class Compiler {
       plan_.all_eager &= peer.eager;
     }
     plan_.all_eager &= !later_messages_;
+    for (const Step& step : plan_.steps) {
+      const bool in_two = step.to_memory && !LiesTogether(step.transfer.target);
+      plan_.most_pieces =
+          std::max({plan_.most_pieces, step.source.size(), step.operand.size(),
+                    std::size_t{in_two ? 2U : 1U}});
+      plan_.takes_slots |= step.takes_slot;
+    }
     return std::move(plan_);
   }
 
  private:
-  // The history of one place.
+  // The history of one chunk of a buffer.
   struct History {
-    int slot_of = -1;  // the step in whose slot its value is; -1: in memory
-    int writer = -1;   // the last step that writes it in memory
-    std::vector<int> memory_readers;  // that read it in memory since
-    std::vector<int> sent_to;         // the peers that have got it
+    int slot_of = -1;    // the step in whose slot its value is; -1: in memory
+    Place in_slot = {};  // as a part of that step's target
+    int writer = -1;     // the last step that writes it in memory
+    std::vector<int> memory_readers = {};  // that read it in memory since
+    std::vector<int> sent_to = {};         // the peers that have got it
   };
 
   Status Bad(const Transfer& transfer, const std::string& why) const {
@@ -48,16 +57,56 @@ class Compiler {
                                        why};
   }
 
+  // The chunks of a range, in order.
+  std::vector<Place> ChunksOf(Place range) const {
+    std::vector<Place> chunks;
+    for (int position = 0; position < range.count; ++position) {
+      chunks.push_back(range.At(position, schedule_.chunks));
+    }
+    return chunks;
+  }
+
+  // Whether the chunk is one of the range.
+  bool Holds(Place range, Place chunk) const {
+    const int chunks = schedule_.chunks;
+    return range.buffer == chunk.buffer &&
+           range.chunk / chunks == chunk.chunk / chunks &&
+           (chunk.chunk - range.chunk + chunks) % chunks < range.count;
+  }
+
+  bool Exists(Place range) const {
+    if (range.chunk < 0 || range.count < 1 || range.count > schedule_.chunks) {
+      return false;
+    }
+    const int places =
+        range.buffer == Buffer::kScratch ? schedule_.scratch : schedule_.chunks;
+    const std::vector<Place> chunks = ChunksOf(range);
+    return std::all_of(chunks.begin(), chunks.end(),
+                       [&](Place place) { return place.chunk < places; });
+  }
+
+  bool SameChunks(Place one, Place other) const {
+    return one.count == other.count &&
+           (schedule_.equal_chunks ||
+            (one.chunk - other.chunk) % schedule_.chunks == 0);
+  }
+
+  // In user memory.
+  bool LiesTogether(Place place) const {
+    return place.chunk % schedule_.chunks + place.count <= schedule_.chunks;
+  }
+
   Status Check(const Transfer& transfer) const {
     for (const auto& [used, place] :
          {std::pair(transfer.reads(), transfer.source),
           std::pair(transfer.kind == Transfer::Kind::kLocalReduce,
                     transfer.operand),
           std::pair(transfer.writes(), transfer.target)}) {
-      const int places = place.buffer == Buffer::kScratch ? schedule_.scratch
-                                                          : schedule_.chunks;
-      if (used && (place.chunk < 0 || place.chunk >= places)) {
+      if (used && !Exists(place)) {
         return Bad(transfer, "uses a place that does not exist");
+      }
+      if (used && !SameChunks(place, transfer.chunks())) {
+        return Bad(transfer, "has places that are of other chunks");
       }
     }
     if (transfer.writes() && transfer.target.buffer == Buffer::kInput) {
@@ -72,57 +121,54 @@ class Compiler {
 
   Place Canonical(Place place) const {
     return options_.in_place && place.buffer == Buffer::kInput
-               ? Output(place.chunk)
+               ? Output(place.chunk, place.count)
                : place;
   }
 
-  // Whether the connection to the peer reaches the memory of the place as the
-  // schedule names it: in place, input and output need not be registered alike
+  // What the connection to the peer can do with the memory of the place as the
+  // schedule names it: in place, input and output need not be reached alike
   // (one may be a part of the other).
-  bool Reaches(int peer, Place place) const {
-    const bool input = place.buffer == Buffer::kInput;
-    if (AbilitiesOf(peer).shares_memory) {
-      return input ? options_.input_shared : options_.output_shared;
-    }
-    return input ? options_.input_registered : options_.output_registered;
+  Reach ReachOf(int peer, Place place) const {
+    const PlanOptions::Peer& options = OptionsOf(peer);
+    return place.buffer == Buffer::kInput ? options.input : options.output;
   }
 
   // Whether writing the place waits for a send to end.
-  bool WaitsForSend(const History& history) const {
-    return (history.writer >= 0 && ends_after_send_[history.writer]) ||
-           std::any_of(history.memory_readers.begin(),
-                       history.memory_readers.end(),
-                       [this](int reader) { return ends_after_send_[reader]; });
+  bool WaitsForSend(Place place) {
+    const std::vector<Place> chunks = ChunksOf(place);
+    return std::any_of(chunks.begin(), chunks.end(), [this](Place chunk) {
+      const History& history = history_[chunk];
+      return (history.writer >= 0 && ends_after_send_[history.writer]) ||
+             std::any_of(
+                 history.memory_readers.begin(), history.memory_readers.end(),
+                 [this](int reader) { return ends_after_send_[reader]; });
+    });
   }
 
   // The one step touches memory only after the earlier one.
   void WaitFor(int earlier, int index, bool write) {
-    plan_.steps[earlier].on_done.push_back({index, write});
+    std::vector<Step::Dependent>& on_done = plan_.steps[earlier].on_done;
+    const Step::Dependent dependent = {index, write};
+    if (earlier == index ||
+        std::find(on_done.begin(), on_done.end(), dependent) != on_done.end()) {
+      return;
+    }
+    on_done.push_back(dependent);
     ++(write ? plan_.steps[index].write_waits : plan_.steps[index].read_waits);
     ends_after_send_[index] =
         ends_after_send_[index] || ends_after_send_[earlier];
   }
 
   Status Add(const Transfer& transfer) {
-    const Place source = Canonical(transfer.source);
-    const Place target = Canonical(transfer.target);
-    const bool local = transfer.kind == Transfer::Kind::kLocalCopy;
     const bool reduces_locally = transfer.kind == Transfer::Kind::kLocalReduce;
-    const Place operand =
-        reduces_locally ? Canonical(transfer.operand) : source;
-    for (const Place read : {source, operand}) {
-      if (transfer.reads() && read.buffer == Buffer::kScratch &&
-          history_[read].slot_of < 0) {
+    for (const auto& [used, place] :
+         {std::pair(transfer.reads(), transfer.source),
+          std::pair(reduces_locally, transfer.operand)}) {
+      if (used && place.buffer == Buffer::kScratch && !IsInSlots(place)) {
         return Bad(transfer, "reads scratch that was never written");
       }
     }
-    if (local && source == target) {
-      return Status::Ok();  // in place: it is there already
-    }
-    if (local && target.buffer == Buffer::kScratch &&
-        history_[source].slot_of >= 0) {
-      // A slot's value does not change: both places may be the same slot.
-      history_[target].slot_of = history_[source].slot_of;
+    if (transfer.kind == Transfer::Kind::kLocalCopy && IsThere(transfer)) {
       return Status::Ok();
     }
     const int index = static_cast<int>(plan_.steps.size());
@@ -130,111 +176,194 @@ class Compiler {
     ends_after_send_.push_back(transfer.kind == Transfer::Kind::kSend);
     const bool first = transfer.has_peer() && AddToPeer(transfer);
     if (transfer.reads()) {
-      OrderOperands(plan_.steps.back(), source);
-      plan_.steps[index].source_step = Read(index, source);
+      OrderOperands(plan_.steps.back());
+      plan_.steps[index].source = Read(index, transfer.source);
       ChooseSource(index, first);
     }
     if (reduces_locally) {
-      plan_.steps[index].operand_step = Read(index, operand);
+      plan_.steps[index].operand = Read(index, transfer.operand);
     }
     if (transfer.writes()) {
-      Write(index, target);
+      Write(index, transfer.target);
     }
     return Status::Ok();
+  }
+
+  // Whether nothing of it is in user memory.
+  bool IsInSlots(Place place) {
+    const std::vector<Place> chunks = ChunksOf(Canonical(place));
+    return std::all_of(chunks.begin(), chunks.end(), [this](Place chunk) {
+      return history_[chunk].slot_of >= 0;
+    });
+  }
+
+  // Whether a local copy has nothing to do: in place it is there already; and
+  // the value of a slot does not change, so that two places may be the same
+  // part of one.
+  bool IsThere(const Transfer& copy) {
+    const Place source = Canonical(copy.source);
+    if (source == Canonical(copy.target)) {
+      return true;
+    }
+    if (copy.target.buffer != Buffer::kScratch || !IsInSlots(source)) {
+      return false;
+    }
+    for (int position = 0; position < source.count; ++position) {
+      const History& from = history_[source.At(position, schedule_.chunks)];
+      History& to = history_[copy.target.At(position, schedule_.chunks)];
+      to.slot_of = from.slot_of;
+      to.in_slot = from.in_slot;
+      to.sent_to.clear();
+    }
+    return true;
   }
 
   // Whether it is the first message to the peer, or from it.
   bool AddToPeer(const Transfer& transfer) {
     Plan::Peer& peer = peers_[transfer.peer];
     peer.rank = transfer.peer;
-    const Abilities& abilities = AbilitiesOf(transfer.peer);
+    const Abilities& abilities = OptionsOf(transfer.peer).abilities;
     peer.eager = options_.message_bytes > 0 &&
                  options_.message_bytes <= abilities.eager_bytes &&
                  (options_.same_to_all || !abilities.eager_to_all);
+    peer.eager_to_all = peer.eager && abilities.eager_to_all;
     const bool later =
         std::exchange(transfer.receives() ? peer.receives : peer.sends, true);
     later_messages_ |= later;
     return !later;
   }
 
-  Abilities AbilitiesOf(int peer) const {
-    return options_.abilities.empty() ? PlanOptions::kRails
-                                      : options_.abilities[peer];
+  const PlanOptions::Peer& OptionsOf(int peer) const {
+    return options_.peers.empty() ? options_.each_peer : options_.peers[peer];
   }
 
   // Whether the two ranks exchange values: what is reduced here went to the
   // peer, which does the same.
-  void OrderOperands(Step& step, Place source) {
+  void OrderOperands(Step& step) {
     const int peer = step.transfer.peer;
-    std::vector<int>& sent_to = history_[source].sent_to;
-    if (step.transfer.kind == Transfer::Kind::kSend) {
-      sent_to.push_back(peer);
-    } else if (step.transfer.kind == Transfer::Kind::kReceiveReduce) {
-      step.received_first =
-          peer < rank_ && std::count(sent_to.begin(), sent_to.end(), peer) > 0;
+    int exchanged = 0;
+    for (const Place chunk : ChunksOf(Canonical(step.transfer.source))) {
+      std::vector<int>& sent_to = history_[chunk].sent_to;
+      exchanged += std::count(sent_to.begin(), sent_to.end(), peer) > 0 ? 1 : 0;
+      if (step.transfer.kind == Transfer::Kind::kSend) {
+        sent_to.push_back(peer);
+      }
+    }
+    if (step.transfer.kind == Transfer::Kind::kReceiveReduce) {
+      step.received_first = peer < rank_ && exchanged == step.transfer.count();
     }
   }
 
-  // Whether the value that the current transfer writes is sent later by a
-  // connection that does not reach it in memory.
-  bool SentLaterFromSlot(Place place) const {
-    for (std::size_t i = next_; i < schedule_.transfers.size(); ++i) {
+  // Whether a part of the value that the current transfer writes is sent later
+  // by a connection that does not reach it in memory.
+  bool SentLaterFromSlot(Place range) const {
+    std::vector<Place> open = ChunksOf(range);
+    for (std::size_t i = next_; i < schedule_.transfers.size() && !open.empty();
+         ++i) {
       const Transfer& later = schedule_.transfers[i];
+      const auto is_in = [this](Place place) {
+        return [this, place](Place chunk) { return Holds(place, chunk); };
+      };
       if (later.kind == Transfer::Kind::kSend &&
-          Canonical(later.source) == place &&
-          !Reaches(later.peer, later.source)) {
+          ReachOf(later.peer, later.source).sends != Reach::Sends::kAtOnce &&
+          std::any_of(open.begin(), open.end(),
+                      is_in(Canonical(later.source)))) {
         return true;
       }
-      if (later.writes() && Canonical(later.target) == place) {
-        return false;
+      if (later.writes()) {
+        std::erase_if(open, is_in(later.target));
       }
     }
     return false;
   }
 
-  // Returns in whose slot the value is.
-  int Read(int index, Place place) {
-    History& history = history_[place];
-    if (history.slot_of >= 0) {
-      Step& holder = plan_.steps[history.slot_of];
-      ++holder.readers;
-      holder.on_value.push_back({index, false});
-      ++plan_.steps[index].read_waits;
-      return history.slot_of;
+  // Returns where the range lies.
+  std::vector<Step::Piece> Read(int index, Place range) {
+    std::vector<Step::Piece> pieces;
+    for (const Place named : ChunksOf(range)) {
+      History& history = history_[Canonical(named)];
+      const bool in_slot = history.slot_of >= 0;
+      if (in_slot) {
+        Hold(history.slot_of, index);
+      } else {
+        if (history.writer >= 0) {
+          WaitFor(history.writer, index, /*write=*/false);
+        }
+        history.memory_readers.push_back(index);
+      }
+      Append(pieces, {history.slot_of, in_slot ? history.in_slot : named});
     }
-    if (history.writer >= 0) {
-      WaitFor(history.writer, index, /*write=*/false);
-    }
-    history.memory_readers.push_back(index);
-    return -1;
+    return pieces;
   }
 
-  // How a send gets its source from user memory.
+  // The step reads what is in the holder's slot.
+  void Hold(int holder, int index) {
+    std::vector<int>& holders = plan_.steps[index].holders;
+    if (std::count(holders.begin(), holders.end(), holder) > 0) {
+      return;
+    }
+    holders.push_back(holder);
+    ++plan_.steps[index].read_waits;
+    ++plan_.steps[holder].readers;
+    plan_.steps[holder].on_value.push_back({index, false});
+  }
+
+  // To the last piece, where it follows that in memory. A slot begins with the
+  // first chunk of its value, which need not be the first of all.
+  void Append(std::vector<Step::Piece>& pieces,
+              const Step::Piece& piece) const {
+    if (!pieces.empty() && pieces.back().step == piece.step) {
+      Place& last = pieces.back().place;
+      const Place next = last.At(last.count, schedule_.chunks);
+      const bool follows =
+          piece.step >= 0
+              ? next.chunk != plan_.steps[piece.step].transfer.target.chunk
+              : next.chunk > last.chunk;
+      if (follows && next == piece.place) {
+        ++last.count;
+        return;
+      }
+    }
+    pieces.push_back(piece);
+  }
+
+  // How a send gets its source, unless it goes as it lies.
   void ChooseSource(int index, bool first) {
     Step& step = plan_.steps[index];
-    const int peer = step.transfer.peer;
-    if (step.transfer.kind == Transfer::Kind::kSend && step.source_step < 0 &&
-        !Reaches(peer, step.transfer.source)) {
-      step.eager = first && options_.on_host && peers_[peer].eager;
-      step.registers = !step.eager && options_.register_sends &&
-                       !AbilitiesOf(peer).shares_memory;
-      step.takes_slot = step.copies_in = !step.eager && !step.registers;
+    if (step.transfer.kind != Transfer::Kind::kSend) {
+      return;
     }
+    const int peer = step.transfer.peer;
+    const bool goes_eagerly = first && peers_[peer].eager;
+    const Reach::Sends sends = ReachOf(peer, step.transfer.source).sends;
+    const bool reached =
+        sends == Reach::Sends::kAtOnce ||
+        std::all_of(step.source.begin(), step.source.end(),
+                    [](const Step::Piece& piece) { return piece.step >= 0; });
+    const bool scattered =
+        step.source.size() >
+        (goes_eagerly ? 1 : OptionsOf(peer).abilities.pieces);
+    step.eager = !reached && !scattered && goes_eagerly && options_.on_host;
+    step.registers = !reached && !step.eager &&
+                     sends == Reach::Sends::kAfterRegistering &&
+                     step.source.size() == 1;
+    step.copies_in = (!reached && !step.eager && !step.registers) || scattered;
+    step.takes_slot = step.copies_in;
   }
 
   // Whether the peer can write the target itself.
   bool CanArriveIn(const Step& step) const {
-    return AbilitiesOf(step.transfer.peer).writes_peer &&
-           Reaches(step.transfer.peer, step.transfer.target);
+    const Place target = step.transfer.target;
+    return ReachOf(step.transfer.peer, target).receives && LiesTogether(target);
   }
 
   // Where what is received arrives, and whether it (or what is reduced with it)
   // goes straight to user memory.
-  void ChooseWay(Step& step, const History& history, Place target) {
+  void ChooseWay(Step& step, Place target) {
     const bool copies = step.transfer.kind == Transfer::Kind::kReceiveCopy;
     const int peer = step.transfer.peer;
     // Whoever waits for this rank's sends may be the one that it waits for.
-    const bool may_wait = options_.direct_over_sent || !WaitsForSend(history);
+    const bool may_wait = options_.direct_over_sent || !WaitsForSend(target);
     // An eager message is copied by this rank.
     if (copies && may_wait && CanArriveIn(step) &&
         (options_.on_host || !peers_[peer].eager)) {
@@ -251,44 +380,51 @@ class Compiler {
 
   // Whoever can read it there.
   void LeaveAtPeer(Step& step) const {
-    if (options_.on_host && AbilitiesOf(step.transfer.peer).reads_peer) {
+    if (options_.on_host &&
+        OptionsOf(step.transfer.peer).abilities.reads_peer) {
       step.arrival = Step::Arrival::kAtPeer;
     }
   }
 
-  void Write(int index, Place place) {
+  void Write(int index, Place range) {
     Step& step = plan_.steps[index];
-    History& history = history_[place];
     const bool receives = step.transfer.receives();
-    if (place.buffer == Buffer::kScratch) {
+    if (range.buffer == Buffer::kScratch) {
       if (receives) {
         LeaveAtPeer(step);
       }
       step.takes_slot = true;
-      history.slot_of = index;
-      history.sent_to.clear();
+      for (const Place chunk : ChunksOf(range)) {
+        history_[chunk] = {.slot_of = index, .in_slot = chunk};
+      }
       return;
     }
     step.to_memory = true;
     if (receives) {
-      ChooseWay(step, history, place);
+      ChooseWay(step, range);
       step.takes_slot =
           step.arrival == Step::Arrival::kInSlot || !step.in_memory;
     } else {
       step.in_memory = step.transfer.kind == Transfer::Kind::kLocalCopy ||
-                       (options_.on_host && !SentLaterFromSlot(place));
+                       (options_.on_host && !SentLaterFromSlot(range));
       step.takes_slot = !step.in_memory;
     }
-    // A place may be overwritten only after every earlier use of its memory.
+    for (const Place chunk : ChunksOf(range)) {
+      WaitForUses(index, history_[chunk]);
+      history_[chunk] = {.slot_of = step.in_memory ? -1 : index,
+                         .in_slot = chunk,
+                         .writer = index};
+    }
+  }
+
+  // A place may be overwritten only after every earlier use of its memory.
+  void WaitForUses(int index, const History& history) {
     if (history.writer >= 0) {
       WaitFor(history.writer, index, /*write=*/true);
     }
     for (const int reader : history.memory_readers) {
-      if (reader != index) {
-        WaitFor(reader, index, /*write=*/true);
-      }
+      WaitFor(reader, index, /*write=*/true);
     }
-    history = {step.in_memory ? -1 : index, index, {}, {}};
   }
 
   const Schedule& schedule_;

@@ -3,6 +3,7 @@
 #ifndef RINGPIPE_PIPELINE_PLAN_H_
 #define RINGPIPE_PIPELINE_PLAN_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -20,10 +21,9 @@ namespace ringpipe {
 // a new slot, held until its last reader is done.
 //
 // A slot is left out where it can be: a message lands in output itself where
-// the connection reaches it (it is registered, or shared), a reduction writes
-// its result there, and what lies in the peer's memory is read from there. What
-// has to be sent on from user memory must be reached by that connection, so
-// that otherwise there is a slot.
+// the connection reaches it, a reduction writes its result there, and what lies
+// in the peer's memory is read from there. What has to be sent on from user
+// memory must be reached by that connection, so that otherwise there is a slot.
 struct Step {
   Transfer transfer;
 
@@ -31,8 +31,9 @@ struct Step {
   bool takes_slot = false;
 
   // --- Sends
-  // Copies its source from user memory into its own slot; or registers it, for
-  // itself alone; or neither, because the connection takes a copy at once.
+  // Copies its source into its own slot (from user memory, or where it lies in
+  // more pieces than a message can); or registers it, for itself alone; or
+  // neither, because the connection takes a copy at once.
   bool copies_in = false;
   bool registers = false;
   bool eager = false;
@@ -46,9 +47,16 @@ struct Step {
   // NaNs).
   bool received_first = false;
 
-  // The step in whose slot the source is, and the operand; -1: in user memory.
-  int source_step = -1;
-  int operand_step = -1;
+  // What lies together of the source, and of the operand: in the slot of an
+  // earlier step, as a part of that one's target, or (-1) in user memory.
+  struct Piece {
+    int step = -1;
+    Place place = {};
+  };
+  std::vector<Piece> source;
+  std::vector<Piece> operand;
+  // The steps in whose slots these are, each once.
+  std::vector<int> holders;
   // The value goes to user memory: by way of the step's slot, or (in_memory)
   // straight there.
   bool to_memory = false;
@@ -66,6 +74,8 @@ struct Step {
   struct Dependent {
     int step;
     bool write;  // one of its write_waits, else of its read_waits
+
+    bool operator==(const Dependent&) const = default;
   };
   std::vector<Dependent> on_value;
   std::vector<Dependent> on_done;
@@ -74,6 +84,7 @@ struct Step {
 // One rank's part of a collective. Immutable.
 struct Plan {
   int chunks = 1;
+  bool equal_chunks = false;  // Schedule's
   bool in_place = false;
   std::vector<Step> steps;
   // The peers that steps name, in order, each once.
@@ -82,44 +93,48 @@ struct Plan {
     bool sends = false;
     bool receives = false;
     bool eager = false;  // the first message each way
+    // It is said once to all peers for which this holds.
+    bool eager_to_all = false;
   };
   std::vector<Peer> peers;
   // At most one message each way, eager, between host memory here and there.
   bool all_eager = false;
+  bool takes_slots = false;  // any of the steps does
+  // In which a step's source, operand or target lies.
+  std::size_t most_pieces = 1;
 };
 
 // What a plan depends on besides the schedule. Other ranks' may differ, but
 // both ends of a connection find the same Plan::Peer::eager.
 struct PlanOptions {
+  // What the connection to a peer can do, and with the call's buffers.
+  struct Peer {
+    Abilities abilities = {};
+    Reach input = {};
+    Reach output = {};
+  };
+
   bool in_place = false;
-  // The RDMA devices reach the buffer: it can be sent from, and received into
-  // messages that are the value of a place in output. The same for ranks of
-  // this host that share memory.
-  bool input_registered = false;
-  bool output_registered = false;
-  bool input_shared = false;
-  bool output_shared = false;
-  // Sends from other user memory register what they send instead of copying it.
-  bool register_sends = false;
   // A message may land in memory from which this rank has sent. It is then not
   // received before that send has ended, so that two ranks that exchange the
   // same places would wait for each other: a slot between breaks the circle.
   bool direct_over_sent = false;
-  // Each rank's first message of the schedule is the same to all its peers.
+  // Each rank says the same to all its peers: SaysTheSameToAll of all ranks'
+  // schedules, since both ends of a connection have to find it.
   bool same_to_all = false;
   // The buffers are host memory: this rank's own instructions reach it.
   bool on_host = true;
   // Each transfer is one message of at most so many bytes; 0: more, or several.
   std::uint32_t message_bytes = 0;
-  // By rank; empty: kRails for all. Outlives Compile.
-  std::span<const Abilities> abilities = {};
-
-  static constexpr Abilities kRails = {.writes_peer = true};
+  // Every peer; or one by one, by rank, which outlives Compile.
+  Peer each_peer = {};
+  std::span<const Peer> peers = {};
 };
 
 // kInternal, naming the transfer, for a schedule that no correct algorithm
 // gives: a place or peer out of range, scratch read before it is written, input
-// written.
+// written, places of one transfer that are not the same chunks, or of which a
+// part went to the peer with which it reduces.
 Result<Plan> Compile(const Schedule& schedule, int rank, int size,
                      const PlanOptions& options);
 

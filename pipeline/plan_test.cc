@@ -1,6 +1,7 @@
 #include "pipeline/plan.h"
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -30,26 +31,35 @@ bool Has(const std::vector<Step::Dependent>& dependents, int step, bool write) {
   return false;
 }
 
-constexpr PlanOptions kInPlace = {true, false, false};
+// The step in whose slot the source lies, all of it; -1: in memory.
+int HolderOf(const Step& step) {
+  EXPECT_EQ(step.source.size(), 1u);
+  return step.source.empty() ? -2 : step.source[0].step;
+}
 
-TEST(PlanTest, ASendOfUnregisteredMemoryCopiesItIntoASlotOfItsOwn) {
+constexpr PlanOptions kInPlace = {.in_place = true};
+constexpr PlanOptions::Peer kReachInput = {.input = kReached};
+constexpr PlanOptions::Peer kReachOutput = {.output = kReached};
+
+TEST(PlanTest, ASendOfMemoryThatIsNotReachedCopiesItIntoASlotOfItsOwn) {
   const Plan plan = CompileOrFail({1, 0, {Transfer::Send(Input(0), 1)}});
   EXPECT_TRUE(plan.steps[0].takes_slot);
   EXPECT_TRUE(plan.steps[0].copies_in);
-  EXPECT_EQ(plan.steps[0].source_step, -1);
+  EXPECT_EQ(HolderOf(plan.steps[0]), -1);
 }
 
-TEST(PlanTest, ASendOfRegisteredMemoryTakesNoSlot) {
+TEST(PlanTest, ASendOfMemoryThatIsReachedTakesNoSlot) {
   const Schedule schedule = {1, 0, {Transfer::Send(Input(0), 1)}};
   EXPECT_FALSE(
-      CompileOrFail(schedule, {false, true, false}).steps[0].takes_slot);
-  // Output's registration says nothing of input, in place either: where one is
-  // a part of the other, only that may be registered.
+      CompileOrFail(schedule, {.each_peer = kReachInput}).steps[0].takes_slot);
+  // That output is reached says nothing of input, in place either: where one is
+  // a part of the other, only that may be reached.
   for (const bool in_place : {false, true}) {
-    EXPECT_FALSE(
-        CompileOrFail(schedule, {in_place, true, false}).steps[0].takes_slot);
-    EXPECT_TRUE(
-        CompileOrFail(schedule, {in_place, false, true}).steps[0].takes_slot);
+    const PlanOptions input = {.in_place = in_place, .each_peer = kReachInput};
+    const PlanOptions output = {.in_place = in_place,
+                                .each_peer = kReachOutput};
+    EXPECT_FALSE(CompileOrFail(schedule, input).steps[0].takes_slot);
+    EXPECT_TRUE(CompileOrFail(schedule, output).steps[0].takes_slot);
   }
 }
 
@@ -63,7 +73,7 @@ TEST(PlanTest, AReceivedValueIsReadFromTheSlotInWhichItCame) {
   EXPECT_TRUE(plan.steps[0].to_memory);
   EXPECT_EQ(plan.steps[0].readers, 2);
   for (const int send : {1, 2}) {
-    EXPECT_EQ(plan.steps[send].source_step, 0);
+    EXPECT_EQ(HolderOf(plan.steps[send]), 0);
     EXPECT_FALSE(plan.steps[send].takes_slot);
     EXPECT_EQ(plan.steps[send].read_waits, 1);
     EXPECT_TRUE(Has(plan.steps[0].on_value, send, false));
@@ -75,7 +85,7 @@ TEST(PlanTest, AReadWaitsForTheWriteOfMemoryBeforeIt) {
                                    0,
                                    {Transfer::LocalCopy(Input(0), Output(0)),
                                     Transfer::Send(Output(0), 1)}});
-  EXPECT_EQ(plan.steps[1].source_step, -1);
+  EXPECT_EQ(HolderOf(plan.steps[1]), -1);
   EXPECT_EQ(plan.steps[1].read_waits, 1);
   EXPECT_TRUE(Has(plan.steps[0].on_done, 1, false));
 }
@@ -128,11 +138,11 @@ TEST(PlanTest, EachWriteOfScratchIsAnotherSlotSoThatNothingWaitsForReaders) {
         Transfer::ReceiveReduce(Scratch(0), Scratch(0), 1),
         Transfer::Send(Scratch(0), 3)}});
   EXPECT_EQ(plan.steps[0].readers, 2);
-  EXPECT_EQ(plan.steps[1].source_step, 0);
-  EXPECT_EQ(plan.steps[2].source_step, 0);
+  EXPECT_EQ(HolderOf(plan.steps[1]), 0);
+  EXPECT_EQ(HolderOf(plan.steps[2]), 0);
   EXPECT_EQ(plan.steps[2].write_waits, 0);
   EXPECT_TRUE(plan.steps[2].takes_slot);
-  EXPECT_EQ(plan.steps[3].source_step, 2);
+  EXPECT_EQ(HolderOf(plan.steps[3]), 2);
 }
 
 TEST(PlanTest, ACopyOfOneSlotIntoScratchIsThatSlot) {
@@ -144,7 +154,7 @@ TEST(PlanTest, ACopyOfOneSlotIntoScratchIsThatSlot) {
         // Scratch(1) keeps what Scratch(0) held.
         Transfer::ReceiveCopy(Scratch(0), 1), Transfer::Send(Scratch(1), 2)}});
   ASSERT_EQ(plan.steps.size(), 3u);
-  EXPECT_EQ(plan.steps[2].source_step, 0);
+  EXPECT_EQ(HolderOf(plan.steps[2]), 0);
 }
 
 TEST(PlanTest, ACopyOfMemoryIntoScratchIsASlotOfItsOwn) {
@@ -157,7 +167,7 @@ TEST(PlanTest, ACopyOfMemoryIntoScratchIsASlotOfItsOwn) {
   EXPECT_TRUE(plan.steps[0].takes_slot);
   EXPECT_FALSE(plan.steps[0].to_memory);
   EXPECT_EQ(plan.steps[1].write_waits, 1);
-  EXPECT_EQ(plan.steps[2].source_step, 0);
+  EXPECT_EQ(HolderOf(plan.steps[2]), 0);
 }
 
 TEST(PlanTest, AfterACopyOverItAPlaceIsReadFromMemory) {
@@ -167,7 +177,7 @@ TEST(PlanTest, AfterACopyOverItAPlaceIsReadFromMemory) {
                                     Transfer::LocalCopy(Input(0), Output(0)),
                                     Transfer::Send(Output(0), 1)}});
   EXPECT_EQ(plan.steps[1].write_waits, 1);
-  EXPECT_EQ(plan.steps[2].source_step, -1);
+  EXPECT_EQ(HolderOf(plan.steps[2]), -1);
   EXPECT_TRUE(Has(plan.steps[1].on_done, 2, false));
 }
 
@@ -210,6 +220,99 @@ TEST(PlanTest, ScratchThatIsReadBeforeItIsWrittenIsAnError) {
     EXPECT_NE(ErrorOf({1, 1, {transfer}}).find("never written"),
               std::string::npos);
   }
+}
+
+// --- Ranges ------------------------------------------------------------------
+
+constexpr PlanOptions::Peer kThreePieces = {{.pieces = 3}};
+
+TEST(PlanTest, ARangeThatCameInOneMessageIsReadFromOneSlot) {
+  const Plan plan = CompileOrFail({4,
+                                   4,
+                                   {Transfer::ReceiveCopy(Scratch(2, 3), 1),
+                                    Transfer::Send(Scratch(3, 2), 2)}});
+  ASSERT_EQ(plan.steps[1].source.size(), 1u);
+  EXPECT_EQ(plan.steps[1].source[0].step, 0);
+  EXPECT_EQ(plan.steps[1].source[0].place, Scratch(3, 2));
+  EXPECT_EQ(plan.steps[0].readers, 1);
+}
+
+TEST(PlanTest, ARangeOfSeveralSlotsIsSentInPiecesOrPacked) {
+  const Schedule schedule = {
+      4,
+      4,
+      {Transfer::ReceiveCopy(Scratch(1, 2), 1),
+       Transfer::ReceiveCopy(Scratch(3), 1), Transfer::Send(Scratch(2, 2), 2)}};
+  const Plan pieces = CompileOrFail(schedule, {.each_peer = kThreePieces});
+  ASSERT_EQ(pieces.steps[2].source.size(), 2u);
+  EXPECT_EQ(pieces.steps[2].source[0].place, Scratch(2));
+  EXPECT_EQ(pieces.steps[2].source[1].place, Scratch(3));
+  EXPECT_EQ(pieces.steps[2].holders, (std::vector<int>{0, 1}));
+  EXPECT_EQ(pieces.steps[2].read_waits, 2);
+  EXPECT_FALSE(pieces.steps[2].takes_slot);
+  EXPECT_EQ(pieces.most_pieces, 2u);
+  const Plan packed = CompileOrFail(schedule);  // a message has one piece
+  EXPECT_TRUE(packed.steps[2].takes_slot);
+  EXPECT_TRUE(packed.steps[2].copies_in);
+}
+
+// The slot begins with chunk 0: chunks 1 and 0 do not follow each other there.
+TEST(PlanTest, ARangeThatGoesOnAtTheFirstChunkOfASlotIsInTwoPieces) {
+  const Plan plan = CompileOrFail({2,
+                                   2,
+                                   {Transfer::ReceiveCopy(Scratch(0, 2), 1),
+                                    Transfer::Send(Scratch(1, 2), 1)}},
+                                  {.each_peer = kThreePieces});
+  EXPECT_EQ(plan.steps[1].source.size(), 2U);
+}
+
+TEST(PlanTest, ARangeOfMemoryIsInTwoPiecesWhereItGoesOnAtTheFirstChunk) {
+  const Plan plan = CompileOrFail({4, 0, {Transfer::Send(Input(2, 3), 1)}},
+                                  {.each_peer = {{.pieces = 3}, kReached}});
+  ASSERT_EQ(plan.steps[0].source.size(), 2u);
+  EXPECT_EQ(plan.steps[0].source[0].place, Input(2, 2));
+  EXPECT_EQ(plan.steps[0].source[1].place, Input(0));
+  EXPECT_FALSE(plan.steps[0].takes_slot);
+}
+
+TEST(PlanTest, AMessageDoesNotArriveInATargetOfTwoPieces) {
+  for (const auto& [target, arrival] :
+       {std::pair(Output(1, 3), Step::Arrival::kInTarget),
+        std::pair(Output(2, 3), Step::Arrival::kInSlot)}) {
+    const Plan plan =
+        CompileOrFail({4, 0, {Transfer::ReceiveCopy(target, 1)}},
+                      {.each_peer = {{.pieces = 3}, {}, kReached}});
+    EXPECT_EQ(plan.steps[0].arrival, arrival);
+  }
+}
+
+TEST(PlanTest, OverlappingRangesAreOrderedLikeEqualPlaces) {
+  const Schedule schedule = {4,
+                             0,
+                             {Transfer::ReceiveCopy(Output(0, 3), 1),
+                              Transfer::LocalCopy(Input(2, 2), Output(2, 2)),
+                              Transfer::Send(Output(1, 3), 2)}};
+  const Plan plan = CompileOrFail(schedule, {.each_peer = kThreePieces});
+  EXPECT_TRUE(Has(plan.steps[0].on_done, 1, true));
+  EXPECT_TRUE(Has(plan.steps[1].on_done, 2, false));
+  EXPECT_EQ(plan.steps[1].write_waits, 1);
+  // Chunk 1 lies in the slot in which it came, 2 and 3 in memory.
+  EXPECT_EQ(plan.steps[2].source.size(), 2u);
+  EXPECT_EQ(plan.steps[2].read_waits, 2);
+}
+
+TEST(PlanTest, RangesThatAreNotOfTheSameChunksAreAnError) {
+  for (const Transfer& transfer :
+       {Transfer::LocalCopy(Input(0, 2), Output(0, 1)),
+        Transfer::LocalCopy(Input(0), Output(1)),
+        Transfer::ReceiveReduce(Input(0, 2), Output(1, 2), 1),
+        Transfer::LocalReduce(Input(0, 2), Input(0, 3), Output(0, 2))}) {
+    EXPECT_NE(ErrorOf({4, 0, {transfer}}).find("other chunks"),
+              std::string::npos);
+  }
+  ErrorOf({4, 0, {Transfer::Send(Input(0, 5), 1)}});
+  ErrorOf({4, 0, {Transfer::Send(Input(0, 0), 1)}});
+  ErrorOf({4, 2, {Transfer::ReceiveCopy(Scratch(1, 2), 1)}});
 }
 
 }  // namespace

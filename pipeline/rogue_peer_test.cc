@@ -40,13 +40,12 @@ class RoguePeerTest : public ::testing::Test {
     own_end_ = static_cast<RailConnection*>(transport.connection(1));
     Executor::Options options;
     options.size = 2;
-    options.subchunk_bytes = kSubchunkBytes;
-    options.slots = 8;
     options.abort = abort_.get();
     options.check = &check_;
-    executor_ = Executor::Create(rails_, *rails_[0]->device(),
-                                 std::move(transports), options)
-                    .value();
+    executor_ = std::make_unique<Executor>(
+        SlotPool::Create(rails_, *rails_[0]->device(), kSubchunkBytes, 8)
+            .value(),
+        std::move(transports), options);
 
     pool_ = SlotPool::Create(rails_, *rails_[0]->device(), kSubchunkBytes, 16)
                 .value();
@@ -76,7 +75,7 @@ class RoguePeerTest : public ::testing::Test {
     for (std::uint32_t i = 0; i < 2; ++i) {
       rogue_->Expect({0, i}, Slot(static_cast<int>(i), kSubchunkBytes));
     }
-    return rogue_->Push(events_).status();
+    return rogue_->Progress(events_).status();
   }
 
   Memory Slot(int slot, std::uint32_t bytes) const {
@@ -98,7 +97,7 @@ class RoguePeerTest : public ::testing::Test {
       RINGPIPE_ASSIGN_OR_RETURN(const bool granted, rogue_->CanSend());
       if (granted) {
         RINGPIPE_RETURN_IF_ERROR(rogue_->Send({}, Slot(15, bytes)).status());
-        return rogue_->Push(events_).status();
+        return rogue_->Progress(events_).status();
       }
       std::this_thread::yield();
     }
@@ -108,10 +107,11 @@ class RoguePeerTest : public ::testing::Test {
   // Rank 0's allreduce, after what the rogue has sent.
   Status RunRankZero(milliseconds timeout = milliseconds(5000)) {
     const auto host = CreateHostAccelerator();
-    const AlgorithmInfo ring = AlgorithmFor(Collective::kAllReduce, 1 << 20);
-    const Plan plan = Compile(ring.algorithm(0, 2, 0), 0, 2,
-                              {.message_bytes = message_bytes_,
-                               .abilities = executor_->abilities()})
+    const AlgorithmInfo ring =
+        AlgorithmChoice().For(Collective::kAllReduce, 1 << 20);
+    const auto peers = executor_->transports().Peers({}, {});
+    const Plan plan = Compile(ring.algorithm({0, 2}), 0, 2,
+                              {.message_bytes = message_bytes_, .peers = peers})
                           .value();
     const std::vector<float> input(kCount, 1);
     std::vector<float> output(kCount);
@@ -166,7 +166,7 @@ TEST_F(RoguePeerTest, ThatKeepsToTheRulesIsServed) {
 }
 
 TEST_F(RoguePeerTest, ThatGrantsWithoutADigestIsSentNothing) {
-  own_end_->control().memory().word->grants = 2;
+  own_end_->control().memory().word->credits = 2;
   const Status status = RunRankZero(milliseconds(300));
   EXPECT_EQ(status.code(), StatusCode::kTimeout) << status.ToString();
   EXPECT_NE(status.message().find("rank 1 to make the same call"),
@@ -195,14 +195,14 @@ TEST_F(RoguePeerTest, ThatSendsWhatItWasNotGrantedHarmsNobody) {
 
 TEST_F(RoguePeerTest, ThatGrantsTheImpossibleIsAnError) {
   ASSERT_TRUE(Begin().ok());
-  own_end_->control().memory().word->grants = 1ULL << 40;
+  own_end_->control().memory().word->credits = 1ULL << 40;
   ExpectError(StatusCode::kInternal, "impossible number");
 }
 
 TEST_F(RoguePeerTest, ThatGrantsTheImpossibleWithItsDigestIsAnError) {
   ControlHeader header;
   header.digest = GoodDigest();
-  header.grants = 1ULL << 40;
+  header.credits = 1ULL << 40;
   ASSERT_TRUE(rogue_->control().Send(header).ok());
   ExpectError(StatusCode::kInternal, "impossible number");
 }
@@ -210,7 +210,7 @@ TEST_F(RoguePeerTest, ThatGrantsTheImpossibleWithItsDigestIsAnError) {
 TEST_F(RoguePeerTest, ThatSendsAShortDigestIsAnError) {
   const Memory memory = Slot(15, 8);
   ibv_sge sge = {reinterpret_cast<std::uintptr_t>(memory.data), memory.bytes,
-                 (*memory.lkeys)[0]};
+                 pool_->lkeys()[0]};
   ibv_send_wr request = {};
   request.sg_list = &sge;
   request.num_sge = 1;
@@ -257,7 +257,7 @@ TEST_F(RoguePeerTest, ThatAsksForMoreAnswersThanItTakesIsAnError) {
   // Each asks for the counter anew; nobody takes the answers.
   for (int i = 0; i < ControlChannel::kMaxSends / 2 + kControlReceives; ++i) {
     ASSERT_TRUE(rogue_->control()
-                    .Send({.kind = ControlHeader::Kind::kSleep, .grants = 123})
+                    .Send({.kind = ControlHeader::Kind::kSleep, .credits = 123})
                     .ok());
   }
   ExpectError(StatusCode::kInternal, "more answers");

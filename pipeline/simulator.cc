@@ -5,7 +5,9 @@
 #include <functional>
 #include <map>
 #include <queue>
+#include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 
 #include "memory_pool/slot_list.h"
@@ -22,7 +24,7 @@ class Simulation {
       : network_(network),
         options_(options),
         chunking_(options.message_bytes, plans[0].chunks,
-                  options.subchunk_bytes) {
+                  options.subchunk_bytes, Walk::kSegments) {
     const int size = static_cast<int>(plans.size());
     ranks_.reserve(size);
     for (const Plan& plan : plans) {
@@ -36,11 +38,16 @@ class Simulation {
     for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
       Advance(static_cast<int>(rank));
     }
+    StartSends();
+    // What happens at one time is known before anything leaves.
     while (!events_.empty()) {
-      const Event event = events_.top();
-      events_.pop();
-      now_ = event.time_s;
-      Happen(event);
+      now_ = events_.top().time_s;
+      while (!events_.empty() && events_.top().time_s <= now_) {
+        const Event event = events_.top();
+        events_.pop();
+        Happen(event);
+      }
+      StartSends();
     }
     for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
       if (!ranks_[rank].flow.finished()) {
@@ -82,9 +89,11 @@ class Simulation {
     }
   };
 
-  // Of chunk 0, the largest where they differ.
-  std::uint64_t BytesOf(std::uint64_t subchunk) const {
-    return chunking_.Subchunk(0, subchunk).count;
+  // What the instance moves.
+  std::uint64_t BytesOf(const Rank& rank, Instance instance) const {
+    const Transfer& transfer = rank.flow.step(instance).transfer;
+    return chunking_.Count(transfer.chunks().chunk % rank.plan->chunks,
+                           transfer.count(), rank.flow.subchunk(instance));
   }
 
   void Push(double time_s, Event::Kind kind, int rank, int peer,
@@ -132,58 +141,89 @@ class Simulation {
     }
     while (!rank.flow.to_reduce().empty()) {
       const Instance instance = rank.flow.to_reduce().pop();
-      rank.reducer_free_s =
-          std::max(now_, rank.reducer_free_s) +
-          network_.reduce_s_per_byte *
-              static_cast<double>(BytesOf(rank.flow.subchunk(instance)));
+      rank.reducer_free_s = std::max(now_, rank.reducer_free_s) +
+                            network_.reduce_s_per_byte *
+                                static_cast<double>(BytesOf(rank, instance));
       Push(rank.reducer_free_s, Event::Kind::kReduced, number, number,
            instance);
     }
-    for (const Plan::Peer& peer : rank.plan->peers) {
-      StartSends(number, peer.rank);
-    }
+    may_send_.insert(HostOf(number));
     for (const Plan::Peer& peer : rank.plan->peers) {
       while (const Instance* receive = rank.flow.NextReceive(peer.rank)) {
         ranks_[peer.rank].posted[number].push_back(*receive);
         rank.flow.PopReceive(peer.rank);
+        may_send_.insert(HostOf(peer.rank));
       }
-      StartSends(peer.rank, number);
     }
   }
 
-  void StartSends(int from, int to) {
+  int HostOf(int rank) const { return rank / network_.ranks_per_host; }
+
+  // The link by which a message leaves: when it is free.
+  double& OutFree(int from, int to) {
+    return HostOf(from) == HostOf(to) ? inside_free_s_[{from, to}]
+                                      : out_free_s_[HostOf(from)];
+  }
+
+  // All messages that can leave now.
+  void StartSends() {
+    for (const int host : std::exchange(may_send_, {})) {
+      const int first = host * network_.ranks_per_host;
+      const int ranks = std::min(network_.ranks_per_host,
+                                 static_cast<int>(ranks_.size()) - first);
+      int& turn = turn_[host];
+      for (int idle = 0; idle < ranks; turn = (turn + 1) % ranks) {
+        idle = StartSend(first + turn) ? 0 : idle + 1;
+      }
+    }
+  }
+
+  // Of the messages that are ready and have a free link, the first one in issue
+  // order. False where there is none.
+  bool StartSend(int from) {
     Rank& rank = ranks_[from];
-    std::deque<Instance>& posted = rank.posted[to];
-    while (!posted.empty() && rank.flow.NextSend(to) != nullptr) {
-      const Instance instance = *rank.flow.NextSend(to);
-      rank.flow.PopSend(to);
-      const Instance receive = posted.front();
-      posted.pop_front();
-      const std::uint64_t bytes = BytesOf(rank.flow.subchunk(instance));
-      const double end_s = Occupy(from, to, bytes);
-      Push(end_s, Event::Kind::kSent, from, to, instance);
-      Push(end_s + network_.latency_s, Event::Kind::kReceived, to, from,
-           receive);
-      ++result_.messages;
-      result_.bytes += bytes;
+    int to = -1;
+    std::tuple<std::uint64_t, std::uint32_t, std::uint64_t> first;
+    for (const Plan::Peer& peer : rank.plan->peers) {
+      const Instance* const next = rank.flow.NextSend(peer.rank);
+      if (next == nullptr || rank.posted[peer.rank].empty() ||
+          OutFree(from, peer.rank) > now_) {
+        continue;
+      }
+      const std::uint64_t subchunk = rank.flow.subchunk(*next);
+      const std::tuple order(subchunk / options_.depth, next->step, subchunk);
+      if (to < 0 || order < first) {
+        to = peer.rank;
+        first = order;
+      }
     }
+    if (to >= 0) {
+      Send(from, to);
+    }
+    return to >= 0;
   }
 
-  // When a message that may start now has left: both links are busy with it at
-  // the same time, as with cut-through switches.
+  void Send(int from, int to) {
+    Rank& rank = ranks_[from];
+    const Instance instance = *rank.flow.NextSend(to);
+    rank.flow.PopSend(to);
+    const Instance receive = rank.posted[to].front();
+    rank.posted[to].pop_front();
+    const std::uint64_t bytes = BytesOf(rank, instance);
+    const double end_s = Occupy(from, to, bytes);
+    Push(end_s, Event::Kind::kSent, from, to, instance);
+    Push(end_s + network_.latency_s, Event::Kind::kReceived, to, from, receive);
+    ++result_.messages;
+    result_.bytes += bytes;
+  }
+
+  // When a message that takes its link out now has left: both links are busy
+  // with it at the same time, as with cut-through switches.
   double Occupy(int from, int to, std::uint64_t bytes) {
-    const int source = from / network_.ranks_per_host;
-    const int target = to / network_.ranks_per_host;
-    const double takes_s =
-        network_.wire_s_per_byte * static_cast<double>(bytes);
-    if (source == target) {
-      double& free_s = inside_free_s_[{from, to}];
-      free_s = std::max(now_, free_s) + takes_s;
-      return free_s;
-    }
-    double& out_s = out_free_s_[source];
-    double& in_s = in_free_s_[target];
-    out_s = in_s = std::max({now_, out_s, in_s}) + takes_s;
+    double& out_s = OutFree(from, to);
+    double& in_s = HostOf(from) == HostOf(to) ? out_s : in_free_s_[HostOf(to)];
+    out_s = in_s = std::max(now_, in_s) + network_.message_s +
+                   network_.wire_s_per_byte * static_cast<double>(bytes);
     return out_s;
   }
 
@@ -197,6 +237,8 @@ class Simulation {
   // Links, by host, and by both ranks inside a host.
   std::map<int, double> out_free_s_, in_free_s_;
   std::map<std::pair<int, int>, double> inside_free_s_;
+  std::set<int> may_send_;   // hosts of which a message may be able to leave
+  std::map<int, int> turn_;  // by host: which of its ranks is next
   SimulationResult result_;
 };
 

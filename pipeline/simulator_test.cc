@@ -11,7 +11,9 @@ namespace {
 constexpr double kLatency = 1e-5;
 constexpr double kWire = 1e-9;
 constexpr double kReduce = 5e-10;
-constexpr NetworkModel kNetwork = {kLatency, kWire, kReduce, 1};
+constexpr NetworkModel kNetwork = {.latency_s = kLatency,
+                                   .wire_s_per_byte = kWire,
+                                   .reduce_s_per_byte = kReduce};
 
 #ifdef NDEBUG
 constexpr int kLargestSize = 512;
@@ -27,21 +29,21 @@ std::vector<Schedule> RingAllReduce(int size) {
   for (int rank = 0; rank < size; ++rank) {
     const int right = Modulo(rank + 1, size);
     const int left = Modulo(rank - 1, size);
-    Schedule schedule = {size, 1, {}};
+    Schedule schedule = {size, size, {}};
     for (int step = 0; step < 2 * (size - 1); ++step) {
       const bool reduces = step < size - 1;
+      const int sent = Modulo(rank - step, size);
       const int received = Modulo(rank - step - 1, size);
+      schedule.transfers.push_back(Transfer::Send(step == 0 ? Input(sent)
+                                                  : reduces ? Scratch(sent)
+                                                            : Output(sent),
+                                                  right));
       schedule.transfers.push_back(
-          Transfer::Send(step == 0 ? Input(rank)
-                         : reduces ? Scratch(0)
-                                   : Output(Modulo(rank - step, size)),
-                         right));
-      schedule.transfers.push_back(
-          !reduces ? Transfer::ReceiveCopy(Output(received), left)
-          : step < size - 2
-              ? Transfer::ReceiveReduce(Input(received), Scratch(0), left)
-              : Transfer::ReceiveReduceLast(Input(received), Output(received),
-                                            left));
+          !reduces          ? Transfer::ReceiveCopy(Output(received), left)
+          : step < size - 2 ? Transfer::ReceiveReduce(Input(received),
+                                                      Scratch(received), left)
+                            : Transfer::ReceiveReduceLast(
+                                  Input(received), Output(received), left));
     }
     schedules.push_back(schedule);
   }
@@ -123,10 +125,47 @@ TEST(SimulatorTest, RanksOfAHostShareItsLinks) {
                    2000 * kWire);
 }
 
-TEST(SimulatorTest, AnEmptyMessageTakesItsLatency) {
+TEST(SimulatorTest, AnEmptyMessageTakesItsLatencyAndTheCostOfAMessage) {
+  NetworkModel network = kNetwork;
+  network.message_s = 1e-6;
   EXPECT_NEAR(
-      SimulateOrFail(RingAllReduce(4), kNetwork, Options(0, 1000, 1)).seconds,
-      6 * kLatency, 1e-12);
+      SimulateOrFail(RingAllReduce(4), network, Options(0, 1000, 1)).seconds,
+      6 * (kLatency + 1e-6), 1e-12);
+}
+
+// One rank sends two messages, which cost it two times; the latencies overlap.
+TEST(SimulatorTest, MessagesThatLeaveTogetherOccupyTheLinkOneAfterTheOther) {
+  const std::vector<Schedule> schedules = {
+      {1, 0, {Transfer::Send(Input(0), 1), Transfer::Send(Input(0), 2)}},
+      {1, 0, {Transfer::ReceiveCopy(Output(0), 0)}},
+      {1, 0, {Transfer::ReceiveCopy(Output(0), 0)}}};
+  NetworkModel network = kNetwork;
+  network.message_s = 1e-6;
+  EXPECT_NEAR(
+      SimulateOrFail(schedules, network, Options(1000, 1000, 1)).seconds,
+      2 * (1e-6 + 1000 * kWire) + kLatency, 1e-12);
+}
+
+// Rank 0's messages go to the rank that no other sends to at that time.
+TEST(SimulatorTest, ARanksMessagesLeaveInTheOrderOfItsSchedule) {
+  constexpr int kSize = 5;
+  std::vector<Schedule> schedules;
+  for (int rank = 0; rank < kSize; ++rank) {
+    Schedule schedule = {kSize, 0, {}};
+    for (int step = 1; step < kSize; ++step) {
+      schedule.transfers.push_back(
+          Transfer::Send(Input(rank), Modulo(rank + step, kSize)));
+    }
+    for (int step = 1; step < kSize; ++step) {
+      const int from = Modulo(rank - step, kSize);
+      schedule.transfers.push_back(Transfer::ReceiveCopy(Output(from), from));
+    }
+    schedules.push_back(schedule);
+  }
+  SimulationOptions options = Options(kSize * 1000, 1000, 1);
+  options.slots = 2 * kSize;
+  EXPECT_NEAR(SimulateOrFail(schedules, kNetwork, options).seconds,
+              (kSize - 1) * 1000 * kWire + kLatency, 1e-12);
 }
 
 TEST(SimulatorTest, TooFewSlotsAreAnError) {

@@ -7,13 +7,16 @@
 
 #include "base/counters.h"
 #include "base/deadline.h"
+#include "pipeline/trace.h"
 
 namespace ringpipe {
 
 // Counts for one stage. One thread adds; any thread reads.
 class StageMeter {
  public:
-  explicit StageMeter(const char* stage) : stage_(stage) {}
+  explicit StageMeter(TraceTrack stage) : stage_(stage) {}
+
+  TraceTrack stage() const { return stage_; }
 
   void Add(std::uint64_t bytes, Clock::duration busy) {
     Bump(operations_, 1);
@@ -30,7 +33,7 @@ class StageMeter {
   }
 
   StageCounters counters() const {
-    return {stage_,
+    return {Name(stage_),
             operations_.load(std::memory_order_relaxed),
             bytes_.load(std::memory_order_relaxed),
             busy_ns_.load(std::memory_order_relaxed),
@@ -47,7 +50,7 @@ class StageMeter {
                   std::memory_order_relaxed);
   }
 
-  const char* stage_;
+  const TraceTrack stage_;
   Counter operations_ = 0, bytes_ = 0, busy_ns_ = 0, waits_ = 0, wait_ns_ = 0;
 };
 

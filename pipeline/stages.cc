@@ -1,5 +1,6 @@
 #include "pipeline/stages.h"
 
+#include <algorithm>
 #include <array>
 #include <optional>
 #include <span>
@@ -18,7 +19,53 @@ Status ReleaseReceived(PipelineState& state, Instance instance) {
   if (!step.transfer.receives() || step.arrival != Arrival::kAtPeer) {
     return Status::Ok();
   }
-  return state.connections[step.transfer.peer]->Release(instance);
+  return state.transports.connection(step.transfer.peer)->Release(instance);
+}
+
+// What is left of pieces that are read or written one after the other.
+class Cursor {
+ public:
+  explicit Cursor(Pieces pieces) : pieces_(pieces) { Skip(); }
+
+  // How much of it lies together.
+  std::uint32_t together() const {
+    return pieces_.empty() ? 0 : pieces_[0].bytes - taken_;
+  }
+  // At most that.
+  Memory Take(std::uint32_t bytes) {
+    if (pieces_.empty()) {
+      return {};
+    }
+    const Memory taken = {pieces_[0].data + taken_, bytes};
+    taken_ += bytes;
+    Skip();
+    return taken;
+  }
+
+ private:
+  void Skip() {
+    while (!pieces_.empty() && taken_ == pieces_[0].bytes) {
+      pieces_ = pieces_.subspan(1);
+      taken_ = 0;
+    }
+  }
+
+  std::span<const Memory> pieces_;
+  std::uint32_t taken_ = 0;  // of the first
+};
+
+// copy(target, source) for all that lies together on both sides, at least once;
+// returns what the last one returned.
+template <typename Copy>
+Accelerator::Ticket CopyPieces(Pieces targets, Pieces sources, Copy copy) {
+  Cursor target(targets);
+  Cursor source(sources);
+  Accelerator::Ticket ticket;
+  do {
+    const std::uint32_t bytes = std::min(target.together(), source.together());
+    ticket = copy(target.Take(bytes), source.Take(bytes));
+  } while (target.together() > 0);
+  return ticket;
 }
 
 Status WrongLength(int peer, std::uint64_t sent, std::uint64_t expected) {
@@ -54,7 +101,13 @@ Result<bool> AcceleratorStage::Advance(Fifo<Instance>& ready, Start start,
       break;
     }
     const Started done = started_.pop();
-    meter_.Add(done.bytes, Clock::now() - done.since);
+    const Clock::time_point now = Clock::now();
+    meter_.Add(done.bytes, now - done.since);
+    if (state_.trace != nullptr) {
+      state_.trace->Work(meter_.stage(),
+                         state_.PartOf(done.instance, done.bytes), done.since,
+                         now);
+    }
     RINGPIPE_RETURN_IF_ERROR(finish(done.instance));
     happened = true;
   }
@@ -65,21 +118,18 @@ Result<bool> CopyInStage::Advance() {
   return AcceleratorStage::Advance(
       state_.flow.to_copy_in(),
       [this](Instance instance) -> Result<Started> {
-        const int slot = state_.flow.slot(instance);
-        PipelineState::Received source =
-            state_.received[state_.Index(instance)];
-        if (!state_.flow.step(instance).transfer.receives()) {
-          const Memory own = state_.SourceOf(instance);
-          source = {own.data, own.bytes};
-        }
-        state_.slot_bytes[slot] = source.bytes;
+        const Memory target = state_.InSlot(instance);
+        const Memory received = state_.ReceivedFor(instance);
         Accelerator& accelerator = state_.accelerator();
-        std::byte* const target = state_.pool->data(slot);
-        return Started{
-            state_.operation->streams_in
-                ? accelerator.StreamIn(target, source.data, source.bytes)
-                : accelerator.CopyIn(target, source.data, source.bytes),
-            source.bytes};
+        const auto copy = [&](const Memory& to, const Memory& from) {
+          return accelerator.CopyIn(to.data, from.data, from.bytes);
+        };
+        return Started{CopyPieces(target,
+                                  state_.flow.step(instance).transfer.receives()
+                                      ? Pieces(received)
+                                      : Pieces(state_.SourceOf(instance)),
+                                  copy),
+                       target.bytes};
       },
       [this](Instance instance) {
         Status released = ReleaseReceived(state_, instance);
@@ -93,21 +143,25 @@ Result<bool> CopyOutStage::Advance() {
       state_.flow.to_copy_out(),
       [this](Instance instance) -> Result<Started> {
         const Step& step = state_.flow.step(instance);
-        const Memory target = state_.InMemory(step.transfer.target, instance);
         const bool copies = step.transfer.kind == Kind::kLocalCopy;
-        const std::byte* const source =
-            copies           ? state_.SourceOf(instance).data
-            : step.in_memory ? state_.received[state_.Index(instance)].data
-                             : state_.pool->data(state_.flow.slot(instance));
-        const bool within =
-            copies && state_.flow.source_slot(instance) == SlotList::kNone;
+        const Memory value = copies           ? Memory()
+                             : step.in_memory ? state_.ReceivedFor(instance)
+                                              : state_.InSlot(instance);
         Accelerator& accelerator = state_.accelerator();
+        const auto copy = [&](const Memory& to, const Memory& from) {
+          return copies && !state_.pool->Holds(from.data)
+                     ? accelerator.CopyWithin(to.data, from.data, from.bytes)
+                 : state_.operation->copies_out_non_temporal
+                     ? accelerator.CopyOutNonTemporal(to.data, from.data,
+                                                      from.bytes)
+                     : accelerator.CopyOut(to.data, from.data, from.bytes);
+        };
         return Started{
-            within ? accelerator.CopyWithin(target.data, source, target.bytes)
-            : state_.operation->streams_out
-                ? accelerator.StreamOut(target.data, source, target.bytes)
-                : accelerator.CopyOut(target.data, source, target.bytes),
-            target.bytes};
+            CopyPieces(
+                state_.InMemory(step.transfer.target, instance),
+                copies ? Pieces(state_.SourceOf(instance)) : Pieces(value),
+                copy),
+            state_.BytesOf(step.transfer.target, instance)};
       },
       [this](Instance instance) {
         Status released = state_.flow.step(instance).in_memory
@@ -125,46 +179,51 @@ Result<bool> ReduceStage::Advance() {
       [this](Instance instance) { return Finish(instance); });
 }
 
+// Each of what is reduced may lie in pieces of its own.
 Result<AcceleratorStage::Started> ReduceStage::Start(Instance instance) {
   const Operation& operation = *state_.operation;
-  const Memory own = state_.SourceOf(instance);
-  std::array<const void*, Accelerator::kMostSources> received = {};
+  std::array<Memory, Accelerator::kMostSources> received;
   std::size_t count = 0;
   Instance last = instance;
   for (std::optional<Instance> next = instance; next.has_value();
        next = count < received.size() ? state_.flow.JoinNext(last)
                                       : std::nullopt) {
     last = *next;
-    PipelineState::Received message = state_.received[state_.Index(last)];
-    if (!state_.flow.step(last).transfer.receives()) {
-      const Memory operand = state_.OperandOf(last);
-      message = {operand.data, operand.bytes};
-    }
-    if (message.bytes != own.bytes) {
-      return WrongLength(state_.flow.step(last).transfer.peer, message.bytes,
-                         own.bytes);
-    }
-    received[count++] = message.data;
+    received[count++] = state_.ReceivedFor(last);
   }
   const Step& step = state_.flow.step(last);
-  std::byte* target = nullptr;
-  if (step.in_memory) {
-    target = state_.InMemory(step.transfer.target, last).data;
-  } else {
-    const int slot = state_.flow.slot(last);
-    state_.slot_bytes[slot] = own.bytes;
-    target = state_.pool->data(slot);
-  }
-  const void* first = own.data;
-  if (state_.flow.step(instance).received_first) {
-    std::swap(first, received[0]);
-  }
-  return Started{
-      state_.accelerator().Reduce(operation.type, operation.op, target, first,
-                                  std::span(received).first(count),
-                                  own.bytes / SizeOf(operation.type),
-                                  step.transfer.finish ? state_.size : 0),
-      own.bytes * count};
+  const Step& first_step = state_.flow.step(instance);
+  const bool exchanged = first_step.received_first;
+  const bool local = !first_step.transfer.receives();
+  const Memory slot = step.in_memory ? Memory() : state_.InSlot(last);
+  const std::array<Memory, 2> memory =
+      step.in_memory ? state_.InMemory(step.transfer.target, last)
+                     : std::array<Memory, 2>{slot};
+  Cursor target(memory);
+  Cursor own(state_.SourceOf(instance));
+  Cursor operand(local ? state_.OperandOf(instance)
+                       : std::span(received).first(1));
+  Accelerator::Ticket ticket;
+  std::uint32_t done = 0;
+  do {
+    const std::uint32_t bytes =
+        std::min({target.together(), own.together(), operand.together()});
+    std::array<const void*, Accelerator::kMostSources> sources = {
+        operand.Take(bytes).data};
+    for (std::size_t i = 1; i < count; ++i) {
+      sources[i] = received[i].data + done;
+    }
+    const void* first = own.Take(bytes).data;
+    if (exchanged) {
+      std::swap(first, sources[0]);
+    }
+    ticket = state_.accelerator().Reduce(
+        operation.type, operation.op, target.Take(bytes).data, first,
+        std::span(sources).first(count), bytes / SizeOf(operation.type),
+        step.transfer.finish ? state_.size : 0);
+    done += bytes;
+  } while (target.together() > 0);
+  return Started{ticket, std::uint64_t{done} * count};
 }
 
 Status ReduceStage::Finish(Instance instance) {
@@ -183,8 +242,8 @@ Status ReduceStage::Finish(Instance instance) {
 // --- Registration ------------------------------------------------------------
 
 void RegisterStage::Begin() {
-  if (registrations_.size() < state_.instances()) {
-    registrations_.resize(state_.instances());
+  if (handles_.size() < state_.instances()) {
+    handles_.resize(state_.instances());
   }
 }
 
@@ -193,32 +252,30 @@ Result<bool> RegisterStage::Advance() {
     return false;
   }
   const Instance instance = state_.flow.to_register().pop();
-  const Memory source = state_.SourceOf(instance);
+  const Memory source = state_.SourceOf(instance)[0];
   const Clock::time_point start = Clock::now();
   if (source.bytes > 0) {
-    RINGPIPE_ASSIGN_OR_RETURN(
-        registrations_[state_.Index(instance)],
-        Registration::Create(state_.rails, source.data, source.bytes, 0,
-                             /*relaxed=*/true));
+    RINGPIPE_ASSIGN_OR_RETURN(handles_[state_.Index(instance)],
+                              TransportOf(instance).Register(source));
   }
-  meter_.Add(source.bytes, Clock::now() - start);
+  const Clock::time_point now = Clock::now();
+  meter_.Add(source.bytes, now - start);
+  if (state_.trace != nullptr) {
+    state_.trace->Work(meter_.stage(), state_.PartOf(instance, source.bytes),
+                       start, now);
+  }
   state_.flow.Registered(instance);
   return true;
 }
 
 Status RegisterStage::Release(Instance instance) {
   const Clock::time_point start = Clock::now();
-  Status status = registrations_[state_.Index(instance)].Release();
-  held_ |= !status.ok();
+  MemoryHandle& handle = handles_[state_.Index(instance)];
+  Status status = handle == nullptr ? Status::Ok()
+                                    : TransportOf(instance).Deregister(handle);
+  handle = nullptr;
   meter_.Busy(Clock::now() - start);
   return status;
-}
-
-bool RegisterStage::ReleaseAll() {
-  for (Registration& registration : registrations_) {
-    held_ |= !registration.Release().ok();
-  }
-  return !held_;
 }
 
 // --- Messages ----------------------------------------------------------------
@@ -232,8 +289,12 @@ Result<bool> SendStage::Advance(Connection::Events& events) {
     const Clock::time_point start = Clock::now();
     RINGPIPE_ASSIGN_OR_RETURN(const bool sent, SendTo(*connection));
     if (sent) {
-      RINGPIPE_RETURN_IF_ERROR(connection->Push(events).status());
-      meter_.Busy(Clock::now() - start);
+      RINGPIPE_RETURN_IF_ERROR(connection->Progress(events).status());
+      const Clock::time_point now = Clock::now();
+      meter_.Busy(now - start);
+      if (state_.trace != nullptr) {
+        state_.trace->InTransport(start, now);
+      }
       happened = true;
     }
   }
@@ -249,16 +310,28 @@ Result<bool> SendStage::SendTo(Connection& connection) {
       break;
     }
     const Instance instance = *next;
-    const int own = state_.flow.slot(instance);
-    Memory source =
-        own != SlotList::kNone ? state_.InSlot(own) : state_.SourceOf(instance);
+    const bool has_slot = state_.flow.slot(instance) != SlotList::kNone;
+    Memory whole = has_slot ? state_.InSlot(instance) : Memory();
+    std::span<const Memory> source = std::span(&whole, 1);
+    if (!has_slot) {
+      source = state_.SourceOf(instance);
+    }
     if (state_.flow.step(instance).registers) {
-      source.lkeys = &register_.lkeys(instance);
+      whole = source[0];
+      whole.handle = register_.handle(instance);
+      source = std::span(&whole, 1);
     }
     state_.flow.PopSend(peer);
+    if (state_.trace != nullptr) {
+      state_.trace->MessageBegins(meter_.stage(), state_.Index(instance), peer);
+    }
     RINGPIPE_ASSIGN_OR_RETURN(const bool free,
                               connection.Send(instance, source));
-    meter_.Add(source.bytes, Clock::duration::zero());
+    std::uint64_t bytes = 0;
+    for (const Memory& piece : source) {
+      bytes += piece.bytes;
+    }
+    meter_.Add(bytes, Clock::duration::zero());
     sent = true;
     if (free) {
       RINGPIPE_RETURN_IF_ERROR(Sent(instance));
@@ -270,6 +343,12 @@ Result<bool> SendStage::SendTo(Connection& connection) {
 Status SendStage::Sent(Instance instance) {
   if (state_.flow.step(instance).registers) {
     RINGPIPE_RETURN_IF_ERROR(register_.Release(instance));
+  }
+  if (state_.trace != nullptr) {
+    const Place sent = state_.flow.step(instance).transfer.chunks();
+    state_.trace->MessageEnds(
+        meter_.stage(), state_.Index(instance),
+        state_.PartOf(instance, state_.BytesOf(sent, instance)));
   }
   state_.flow.Sent(instance, state_.slots());
   return Status::Ok();
@@ -287,43 +366,41 @@ Result<bool> ReceiveStage::Advance(Connection::Events& events) {
       if (start == Clock::time_point()) {
         start = Clock::now();
       }
+      if (state_.trace != nullptr) {
+        state_.trace->MessageBegins(meter_.stage(), state_.Index(*next), peer);
+      }
       connection->Expect(*next, state_.TargetOf(*next));
       state_.flow.PopReceive(peer);
     }
-    RINGPIPE_ASSIGN_OR_RETURN(const bool pushed, connection->Push(events));
+    RINGPIPE_ASSIGN_OR_RETURN(const bool pushed, connection->Progress(events));
     happened |= pushed;
   }
   if (start != Clock::time_point()) {
-    meter_.Busy(Clock::now() - start);
+    const Clock::time_point now = Clock::now();
+    meter_.Busy(now - start);
+    if (state_.trace != nullptr) {
+      state_.trace->InTransport(start, now);
+    }
   }
   return happened;
 }
 
 Status ReceiveStage::CheckLength(Instance instance, std::uint32_t bytes) const {
-  const Step& step = state_.flow.step(instance);
-  std::uint64_t expected = bytes;
-  if (step.transfer.kind == Kind::kReceiveReduce && step.source_step < 0) {
-    expected = state_.InMemory(step.transfer.source, instance).bytes;
-  } else if (step.to_memory) {
-    expected = state_.InMemory(step.transfer.target, instance).bytes;
-  }
-  const bool fits = !step.takes_slot || bytes <= state_.pool->slot_bytes();
-  if (bytes != expected || !fits ||
-      bytes % SizeOf(state_.operation->type) != 0) {
-    return WrongLength(step.transfer.peer, bytes, expected);
-  }
-  return Status::Ok();
+  const Transfer& transfer = state_.flow.step(instance).transfer;
+  const std::uint32_t expected = state_.BytesOf(transfer.target, instance);
+  return bytes == expected ? Status::Ok()
+                           : WrongLength(transfer.peer, bytes, expected);
 }
 
 Status ReceiveStage::Arrived(Instance instance, const std::byte* data,
                              std::uint32_t bytes) {
   RINGPIPE_RETURN_IF_ERROR(CheckLength(instance, bytes));
-  const int slot = state_.flow.slot(instance);
-  if (slot != SlotList::kNone) {
-    state_.slot_bytes[slot] = bytes;
-  }
   state_.received[state_.Index(instance)] = {data, bytes};
   meter_.Add(bytes, Clock::duration::zero());
+  if (state_.trace != nullptr) {
+    state_.trace->MessageEnds(meter_.stage(), state_.Index(instance),
+                              state_.PartOf(instance, bytes));
+  }
   state_.flow.Received(instance, state_.slots());
   return Status::Ok();
 }

@@ -9,7 +9,6 @@
 #include "base/deadline.h"
 #include "base/status.h"
 #include "cuda/accelerator.h"
-#include "memory_pool/registration.h"
 #include "pipeline/pipeline_state.h"
 #include "pipeline/stage_meter.h"
 
@@ -21,7 +20,8 @@ class Stage {
   StageMeter& meter() { return meter_; }
 
  protected:
-  Stage(PipelineState& state, const char* name) : state_(state), meter_(name) {}
+  Stage(PipelineState& state, TraceTrack track)
+      : state_(state), meter_(track) {}
 
   PipelineState& state_;
   StageMeter meter_;
@@ -59,7 +59,7 @@ class AcceleratorStage : public Stage {
 class CopyInStage : public AcceleratorStage {
  public:
   explicit CopyInStage(PipelineState& state)
-      : AcceleratorStage(state, "copy in") {}
+      : AcceleratorStage(state, TraceTrack::kCopyIn) {}
   Result<bool> Advance();
 };
 
@@ -69,7 +69,7 @@ class CopyInStage : public AcceleratorStage {
 class ReduceStage : public AcceleratorStage {
  public:
   explicit ReduceStage(PipelineState& state)
-      : AcceleratorStage(state, "reduce") {}
+      : AcceleratorStage(state, TraceTrack::kReduce) {}
   Result<bool> Advance();
 
  private:
@@ -82,7 +82,7 @@ class ReduceStage : public AcceleratorStage {
 class CopyOutStage : public AcceleratorStage {
  public:
   explicit CopyOutStage(PipelineState& state)
-      : AcceleratorStage(state, "copy out") {}
+      : AcceleratorStage(state, TraceTrack::kCopyOut) {}
   Result<bool> Advance();
 };
 
@@ -91,31 +91,33 @@ class CopyOutStage : public AcceleratorStage {
 // ended.
 class RegisterStage : public Stage {
  public:
-  explicit RegisterStage(PipelineState& state) : Stage(state, "register") {}
+  explicit RegisterStage(PipelineState& state)
+      : Stage(state, TraceTrack::kRegister) {}
 
   // Nothing allocates between here and the end of the collective.
   void Begin();
   Result<bool> Advance();
 
-  const RailKeys& lkeys(Instance instance) const {
-    return registrations_[state_.Index(instance)].lkeys();
+  MemoryHandle handle(Instance instance) const {
+    return handles_[state_.Index(instance)];
   }
   // The send has ended. An error leaves the memory registered.
   Status Release(Instance instance);
-  // After a failure: gives back whatever is still registered. Returns whether
-  // the devices let go of all of it.
-  bool ReleaseAll();
 
  private:
-  std::vector<Registration> registrations_;  // by Index
-  bool held_ = false;  // a device did not let go of something
+  Transport& TransportOf(Instance instance) const {
+    return state_.transports.TransportTo(
+        state_.flow.step(instance).transfer.peer);
+  }
+
+  std::vector<MemoryHandle> handles_;  // by Index
 };
 
 // Sends what is ready, in wire order, as far as the connections take it.
 class SendStage : public Stage {
  public:
   SendStage(PipelineState& state, RegisterStage& registration)
-      : Stage(state, "send"), register_(registration) {}
+      : Stage(state, TraceTrack::kSend), register_(registration) {}
 
   Result<bool> Advance(Connection::Events& events);
   // The source is free. An error where deregistering it fails.
@@ -130,7 +132,8 @@ class SendStage : public Stage {
 // Says where messages go, and takes what arrives.
 class ReceiveStage : public Stage {
  public:
-  explicit ReceiveStage(PipelineState& state) : Stage(state, "receive") {}
+  explicit ReceiveStage(PipelineState& state)
+      : Stage(state, TraceTrack::kReceive) {}
 
   Result<bool> Advance(Connection::Events& events);
   // kInternal for a message of another length than the schedule's.

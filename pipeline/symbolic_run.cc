@@ -1,7 +1,9 @@
 #include "pipeline/symbolic_run.h"
 
 #include <algorithm>
+#include <cassert>
 #include <deque>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <string>
@@ -14,9 +16,11 @@ namespace ringpipe {
 namespace {
 
 using Arrival = Step::Arrival;
-using Fault = CheckOptions::Fault;
-using Order = CheckOptions::Order;
+using Fault = RunOptions::Fault;
+using Order = RunOptions::Order;
 using Term = TermTable::Term;
+// Of the chunks of a range, in order.
+using Terms = std::vector<Term>;
 
 struct Channel;
 
@@ -24,10 +28,11 @@ struct Channel;
 // memory.
 struct Message {
   Channel* channel = nullptr;
-  std::uint64_t number = 0;        // on the channel
-  Instance instance = {};          // of the sender
-  bool eager = false;              // the source is free
-  std::optional<Term> value = {};  // what the source held, once it was read
+  std::uint64_t number = 0;         // on the channel
+  Instance instance = {};           // of the sender
+  bool eager = false;               // the source is free
+  int chain = 1;                    // SentMessage::chain
+  std::optional<Terms> value = {};  // what the source held, once it was read
 };
 
 // What can happen next at a rank. Beginnings come first, ends last.
@@ -61,28 +66,45 @@ struct Work {
 
 struct Rank {
   Rank(const Plan& its_plan, int its_number, int size,
-       const CheckOptions& options)
+       const RunOptions& options)
       : plan(its_plan),
         number(its_number),
         slots(options.slots),
         slot_values(options.slots) {
     flow.Start(plan, options.subchunks, options.depth, size);
     lent.resize(flow.lanes() * plan.steps.size());
+    chains.resize(lent.size());
+    to_peer.resize(size);
+    from_peer.resize(size);
   }
 
   // What has arrived for the instance without a target.
   std::optional<Message>& Lent(Instance instance) {
-    return lent[instance.lane * plan.steps.size() + instance.step];
+    return lent[IndexOf(instance)];
+  }
+  // The longest chain of messages that has to have arrived before the instance
+  // ends; of a send, before it begins.
+  int& Chain(Instance instance) { return chains[IndexOf(instance)]; }
+
+  std::size_t IndexOf(Instance instance) const {
+    return instance.lane * plan.steps.size() + instance.step;
   }
 
   const Plan& plan;
   const int number;
   Flow flow;
   SlotList slots;
-  std::vector<Term> slot_values;
+  std::vector<Terms> slot_values;
   std::vector<Work> work;
   std::vector<std::optional<Message>> lent;  // by lane and step
+  std::vector<int> chains;                   // likewise
+  std::optional<Terms> said = {};            // eagerly, to all peers alike
   std::vector<Channel*> outgoing, incoming;
+  // Those of them on which something may be able to happen.
+  std::vector<Channel*> live_outgoing, live_incoming;
+  std::vector<Channel*> to_peer, from_peer;  // by rank
+  int unannounced = 0;  // of outgoing: first messages that are to be sent
+  int unreported = 0;   // of incoming: messages in Channel::received
   Flow::Issued last_issue = Flow::Issued::kIssued;
   bool active = false;
 };
@@ -97,18 +119,21 @@ struct Channel {
   bool eager = false;
   enum class First { kUnsent, kOnWire, kTaken } first = First::kUnsent;
   std::uint64_t begun = 0;        // messages
+  int chain = 0;                  // of the last one that has begun
   std::deque<Instance> posted;    // receives that wait for a message
   std::deque<Message> on_wire;    // that wait to be delivered
   std::deque<Instance> received;  // not yet reported to the receiver
   std::deque<Instance> sent;      // not yet reported to the sender
   std::uint64_t hash = 0;         // of the messages delivered
+  // In the list of its sender, of its receiver.
+  bool live_at_sender = false, live_at_receiver = false;
 };
 
 // All that a rank does takes two events, one with which it begins and one with
 // which its end is reported to the Flow; memory is read and written at either.
 class SymbolicRun {
  public:
-  SymbolicRun(const std::vector<Plan>& plans, const CheckOptions& options,
+  SymbolicRun(const std::vector<Plan>& plans, const RunOptions& options,
               TermTable& terms, SymbolicMemory& memory)
       : options_(options), terms_(terms), memory_(memory) {
     const int size = static_cast<int>(plans.size());
@@ -133,6 +158,7 @@ class SymbolicRun {
         rank.active = false;
         active_.erase(active_.begin() + static_cast<std::ptrdiff_t>(chosen));
       }
+      assert(!active_.empty() || IsIdle());
     }
     RINGPIPE_RETURN_IF_ERROR(error_);
     for (const Rank& rank : ranks_) {
@@ -151,12 +177,24 @@ class SymbolicRun {
     return error_;
   }
 
-  std::uint64_t MessageHash() const {
-    std::uint64_t hash = 0;
+  // Whether nothing can happen on any channel, by looking at all of them.
+  bool IsIdle() {
+    return std::all_of(
+        channels_.begin(), channels_.end(), [this](const auto& entry) {
+          const Channel& channel = entry.second;
+          return !CanPost(channel) && channel.received.empty() &&
+                 !CanBeginSend(channel) && !CanDeliver(channel) &&
+                 channel.first != Channel::First::kOnWire &&
+                 channel.sent.empty();
+        });
+  }
+
+  RunResult TakeResult() {
+    RunResult result = {0, std::move(messages_)};
     for (const auto& [ends, channel] : channels_) {
-      hash = HashPair(hash, channel.hash);
+      result.message_hash = HashPair(result.message_hash, channel.hash);
     }
-    return hash;
+    return result;
   }
 
  private:
@@ -177,6 +215,9 @@ class SymbolicRun {
       channel.eager = channel.sender.eager && channel.sender.sends;
       channel.hash = HashPair(ends.first, ends.second);
       channel.from->outgoing.push_back(&channel);
+      ++channel.from->unannounced;
+      channel.from->to_peer[channel.to->number] = &channel;
+      channel.to->from_peer[channel.from->number] = &channel;
       channel.to->incoming.push_back(&channel);
       if (channel.sender.eager != channel.receiver.eager) {
         Break("the ends do not agree on what is eager", channel);
@@ -214,7 +255,7 @@ class SymbolicRun {
 
   template <typename T>
   static T Take(std::deque<T>& queue, std::size_t index) {
-    const T taken = queue[index];
+    T taken = queue[index];
     queue.erase(queue.begin() + static_cast<std::ptrdiff_t>(index));
     return taken;
   }
@@ -223,47 +264,150 @@ class SymbolicRun {
     return Take(queue, ChooseAny(queue.size()));
   }
 
-  // Whether anything can happen at the rank; puts it in events_.
+  // Whether anything can happen at the rank; puts it in events_: all of it, or,
+  // where the order asks for the first or the last, that one and some beside.
   bool FindEvents(Rank& rank) {
-    using enum Event::Kind;
+    using Group = void (SymbolicRun::*)(Rank&);
+    static constexpr Group kGroups[] = {
+        &SymbolicRun::FindIssues, &SymbolicRun::FindPosts,
+        &SymbolicRun::FindWork,   &SymbolicRun::FindSends,
+        &SymbolicRun::FindEnds,   &SymbolicRun::FindAnnouncements};
+    constexpr std::size_t kCount = std::size(kGroups);
     events_.clear();
-    const auto add = [this](bool can, const Event& event) {
-      if (can) {
-        events_.push_back(event);
-      }
-    };
-    add(rank.last_issue == Flow::Issued::kIssued, {kIssue});
-    add(!rank.flow.to_register().empty(), {kRegister});
-    for (Channel* channel : rank.incoming) {
-      add(rank.flow.NextReceive(channel->from->number) != nullptr,
-          {kPost, channel});
+    for (std::size_t i = 0; i < kCount && !IsEnough(); ++i) {
+      const bool backwards = options_.order == Order::kEager;
+      const Group find = kGroups[backwards ? kCount - 1 - i : i];
+      (this->*find)(rank);
     }
-    add(!rank.flow.to_copy_in().empty(), {kBeginCopyIn});
-    add(!rank.flow.to_reduce().empty(), {kBeginReduce});
-    add(!rank.flow.to_copy_out().empty(), {kBeginCopyOut});
-    for (Channel* channel : rank.outgoing) {
-      add(CanBeginSend(*channel), {kBeginSend, channel});
-      add(channel->first == Channel::First::kOnWire, {kDeliverFirst, channel});
-      add(!channel->on_wire.empty() && !channel->posted.empty(),
-          {kDeliver, channel});
-      add(!channel->sent.empty(), {kReportSent, channel});
-    }
-    for (Channel* channel : rank.incoming) {
-      add(!channel->received.empty(), {kReportReceived, channel});
-    }
-    for (std::size_t work = rank.work.size(); work > 0; --work) {
-      add(true, {kEndWork, nullptr, work - 1});
-    }
-    for (Channel* channel : rank.outgoing) {
-      // One that may carry an eager message is held back as long as possible.
-      const bool held = channel->eager && options_.order != Order::kRandom;
-      const bool never =
-          channel->eager && options_.fault == Fault::kNeverAnnounces;
-      add(channel->first == Channel::First::kUnsent && !never &&
-              (!held || events_.empty()),
-          {kAnnounce, channel});
+    if (events_.empty()) {
+      FindHeldAnnouncements(rank);
     }
     return !events_.empty();
+  }
+
+  bool IsEnough() const {
+    return options_.order != Order::kRandom && !events_.empty();
+  }
+
+  void Add(bool can, const Event& event) {
+    if (can) {
+      events_.push_back(event);
+    }
+  }
+
+  // `add` for each.
+  template <typename Adder>
+  void ForChannels(const std::vector<Channel*>& channels, Adder add) {
+    for (std::size_t i = 0; i < channels.size() && !IsEnough(); ++i) {
+      add(channels[i]);
+    }
+  }
+  // The same, and takes out those for which `may` does not hold.
+  template <typename Adder, typename Test>
+  void ForLive(std::vector<Channel*>& channels, bool Channel::*live, Adder add,
+               Test may) {
+    for (std::size_t i = 0; i < channels.size() && !IsEnough();) {
+      Channel* const channel = channels[i];
+      if (may(*channel)) {
+        add(channel);
+        ++i;
+      } else {
+        channel->*live = false;
+        channels[i] = channels.back();
+        channels.pop_back();
+      }
+    }
+  }
+
+  // To be called when something may have become possible on a channel: at its
+  // sender, at its receiver.
+  static void TouchSender(Channel& channel) {
+    if (!std::exchange(channel.live_at_sender, true)) {
+      channel.from->live_outgoing.push_back(&channel);
+    }
+  }
+  static void TouchReceiver(Channel& channel) {
+    if (!std::exchange(channel.live_at_receiver, true)) {
+      channel.to->live_incoming.push_back(&channel);
+    }
+  }
+  void TouchStep(Rank& rank, const Step& step) {
+    const int peer = step.transfer.peer;
+    if (step.transfer.kind == Transfer::Kind::kSend) {
+      TouchSender(*rank.to_peer[peer]);
+    } else if (step.transfer.receives()) {
+      TouchReceiver(*rank.from_peer[peer]);
+    }
+  }
+
+  void FindIssues(Rank& rank) {
+    Add(rank.last_issue == Flow::Issued::kIssued, {Event::Kind::kIssue});
+    Add(!rank.flow.to_register().empty(), {Event::Kind::kRegister});
+  }
+  void FindPosts(Rank& rank) {
+    ForLive(
+        rank.live_incoming, &Channel::live_at_receiver,
+        [&](Channel* channel) {
+          Add(CanPost(*channel), {Event::Kind::kPost, channel});
+        },
+        [](const Channel& channel) {
+          return CanPost(channel) || !channel.received.empty();
+        });
+  }
+  void FindWork(Rank& rank) {
+    Add(!rank.flow.to_copy_in().empty(), {Event::Kind::kBeginCopyIn});
+    Add(!rank.flow.to_reduce().empty(), {Event::Kind::kBeginReduce});
+    Add(!rank.flow.to_copy_out().empty(), {Event::Kind::kBeginCopyOut});
+  }
+  void FindSends(Rank& rank) {
+    using enum Event::Kind;
+    ForLive(
+        rank.live_outgoing, &Channel::live_at_sender,
+        [&](Channel* channel) {
+          Add(CanBeginSend(*channel), {kBeginSend, channel});
+          Add(channel->first == Channel::First::kOnWire,
+              {kDeliverFirst, channel});
+          Add(CanDeliver(*channel), {kDeliver, channel});
+          Add(!channel->sent.empty(), {kReportSent, channel});
+        },
+        [this](const Channel& channel) {
+          return CanBeginSend(channel) || CanDeliver(channel) ||
+                 channel.first == Channel::First::kOnWire ||
+                 !channel.sent.empty();
+        });
+  }
+  void FindEnds(Rank& rank) {
+    if (rank.unreported > 0) {
+      ForChannels(rank.live_incoming, [&](Channel* channel) {
+        Add(!channel->received.empty(),
+            {Event::Kind::kReportReceived, channel});
+      });
+    }
+    for (std::size_t work = rank.work.size(); work > 0; --work) {
+      Add(true, {Event::Kind::kEndWork, nullptr, work - 1});
+    }
+  }
+  void FindAnnouncements(Rank& rank) {
+    if (rank.unannounced > 0) {
+      ForChannels(rank.outgoing, [&](Channel* channel) {
+        Add(channel->first == Channel::First::kUnsent && !IsHeld(*channel),
+            {Event::Kind::kAnnounce, channel});
+      });
+    }
+  }
+  // First messages that may carry an eager one are held back as long as
+  // possible.
+  void FindHeldAnnouncements(Rank& rank) {
+    if (rank.unannounced > 0 && options_.fault != Fault::kNeverAnnounces) {
+      ForChannels(rank.outgoing, [&](Channel* channel) {
+        Add(channel->first == Channel::First::kUnsent && IsHeld(*channel),
+            {Event::Kind::kAnnounce, channel});
+      });
+    }
+  }
+  bool IsHeld(const Channel& channel) const {
+    return channel.eager && (options_.order != Order::kRandom ||
+                             options_.fault == Fault::kNeverAnnounces);
   }
 
   // A message may go into a receive that is posted and not spoken for, to a
@@ -275,6 +419,12 @@ class SymbolicRun {
         IsAgreed(channel) || options_.fault == Fault::kSendsBeforeAgreed;
     return channel.from->flow.NextSend(channel.to->number) != nullptr &&
            ((receive && agreed) || IsEager(channel));
+  }
+  static bool CanPost(const Channel& channel) {
+    return channel.to->flow.NextReceive(channel.from->number) != nullptr;
+  }
+  static bool CanDeliver(const Channel& channel) {
+    return !channel.on_wire.empty() && !channel.posted.empty();
   }
   static bool HasReceive(const Channel& channel) {
     return channel.posted.size() > channel.on_wire.size();
@@ -306,7 +456,8 @@ class SymbolicRun {
       case kIssue:
         return Issue(rank);
       case kRegister:
-        return rank.flow.Registered(rank.flow.to_register().pop());
+        return rank.flow.Registered(
+            Ending(rank, rank.flow.to_register().pop()));
       case kPost:
         return Post(rank, *channel);
       case kBeginCopyIn:
@@ -316,29 +467,62 @@ class SymbolicRun {
       case kBeginSend:
         return BeginSend(rank, *channel);
       case kAnnounce:
-        channel->first = Channel::First::kOnWire;
-        return;
+        return Announce(*channel);
       case kDeliver:
         return Deliver(*channel);
       case kDeliverFirst:
         channel->first = Channel::First::kTaken;
+        TouchSender(*channel->to->to_peer[rank.number]);
         return Activate(*channel->to);
       case kReportSent:
-        return rank.flow.Sent(TakeAny(channel->sent), rank.slots);
+        return rank.flow.Sent(Ending(rank, TakeAny(channel->sent)), rank.slots);
       case kReportReceived:
-        return rank.flow.Received(TakeAny(channel->received), rank.slots);
+        --rank.unreported;
+        return rank.flow.Received(Ending(rank, TakeAny(channel->received)),
+                                  rank.slots);
       case kEndWork:
         return EndWork(rank, event.work);
     }
   }
 
-  static void Issue(Rank& rank) {
+  void Announce(Channel& channel) {
+    channel.first = Channel::First::kOnWire;
+    --channel.from->unannounced;
+    TouchSender(channel);
+  }
+
+  // To be called before the Flow is told: what waits for the instance has its
+  // chain of messages too.
+  Instance Ending(Rank& rank, Instance instance) {
+    const Step& step = rank.flow.step(instance);
+    for (const auto* dependents : {&step.on_value, &step.on_done}) {
+      for (const Step::Dependent& dependent : *dependents) {
+        int& chain = rank.Chain(
+            {instance.lane, static_cast<std::uint32_t>(dependent.step)});
+        chain = std::max(chain, rank.Chain(instance));
+        TouchStep(rank, rank.plan.steps[dependent.step]);
+      }
+    }
+    TouchStep(rank, step);
+    return instance;
+  }
+
+  void Issue(Rank& rank) {
     const Instance next = rank.flow.next();
     rank.last_issue = rank.flow.Issue(rank.slots);
+    if (rank.last_issue == Flow::Issued::kIssued) {
+      TouchStep(rank, rank.plan.steps[next.step]);
+    }
+    if (rank.last_issue == Flow::Issued::kIssued && next.step == 0) {
+      // The lane is another sub-chunk's now.
+      std::fill_n(
+          rank.chains.begin() + static_cast<std::ptrdiff_t>(rank.IndexOf(next)),
+          rank.plan.steps.size(), 0);
+    }
     if (rank.last_issue == Flow::Issued::kIssued &&
         rank.flow.slot(next) != SlotList::kNone) {
       // Whoever reads the slot before it is written sees that it is not.
-      rank.slot_values[rank.flow.slot(next)] = TermTable::kUndefined;
+      rank.slot_values[rank.flow.slot(next)] = Undefined(rank, next);
     }
   }
 
@@ -347,9 +531,10 @@ class SymbolicRun {
     const Instance instance = *rank.flow.NextReceive(channel.from->number);
     rank.flow.PopReceive(channel.from->number);
     if (rank.flow.step(instance).arrival == Arrival::kInTarget) {
-      Target(rank, instance, /*in_memory=*/true) = TermTable::kUndefined;
+      Write(rank, instance, /*in_memory=*/true, Undefined(rank, instance));
     }
     channel.posted.push_back(instance);
+    TouchSender(channel);
     Activate(*channel.from);
   }
 
@@ -380,7 +565,7 @@ class SymbolicRun {
       Apply(rank, work);
     }
     for (const Instance instance : work.instances) {
-      Release(rank, instance);
+      Release(rank, Ending(rank, instance));
       if (work.kind == Event::Kind::kBeginCopyIn) {
         rank.flow.CopiedIn(instance, rank.slots);
       } else if (work.kind == Event::Kind::kBeginReduce) {
@@ -395,20 +580,16 @@ class SymbolicRun {
     const Instance last = work.instances.back();
     const Step& step = rank.flow.step(last);
     const bool copies_out = work.kind == Event::Kind::kBeginCopyOut;
-    Term value = TermTable::kUndefined;
+    Terms value;
     if (work.kind == Event::Kind::kBeginReduce) {
       value = ReadSource(rank, work.instances.front());
       for (const Instance instance : work.instances) {
-        Term received = rank.flow.step(instance).transfer.receives()
-                            ? ReadReceived(rank, instance)
-                            : ReadOperand(rank, instance);
-        if (rank.flow.step(instance).received_first) {
-          std::swap(value, received);
-        }
-        value = terms_.Reduce(value, received);
+        value = Reduce(rank, instance, value);
       }
       if (step.transfer.finish) {
-        value = terms_.Finish(value);
+        for (Term& term : value) {
+          term = terms_.Finish(term);
+        }
       }
     } else if (copies_out && !step.in_memory) {  // complete in its slot
       value = rank.slot_values[rank.flow.slot(last)];
@@ -416,7 +597,21 @@ class SymbolicRun {
       value = step.transfer.receives() ? ReadReceived(rank, last)
                                        : ReadSource(rank, last);
     }
-    Target(rank, last, step.in_memory || copies_out) = value;
+    Write(rank, last, step.in_memory || copies_out, value);
+  }
+
+  // `value` and what the instance adds to it.
+  Terms Reduce(Rank& rank, Instance instance, Terms value) {
+    Terms other = rank.flow.step(instance).transfer.receives()
+                      ? ReadReceived(rank, instance)
+                      : ReadOperand(rank, instance);
+    if (rank.flow.step(instance).received_first) {
+      std::swap(value, other);
+    }
+    for (std::size_t i = 0; i < value.size(); ++i) {
+      value[i] = terms_.Reduce(value[i], other[i]);
+    }
+    return value;
   }
 
   void BeginSend(Rank& rank, Channel& channel) {
@@ -428,14 +623,28 @@ class SymbolicRun {
     rank.flow.PopSend(peer);
     CheckRules(message);
     ++channel.begun;
+    message.chain = channel.chain =
+        std::max(channel.chain, channel.from->Chain(message.instance) + 1);
     if (message.eager || ChooseToApplyNow()) {
       message.value = ReadSent(rank, message.instance);
     }
     if (message.eager) {
-      channel.first = std::max(channel.first, Channel::First::kOnWire);
-      channel.sent.push_back(message.instance);
+      SayEagerly(rank, message);
     }
     channel.on_wire.push_back(message);
+  }
+
+  void SayEagerly(Rank& rank, const Message& message) {
+    Channel& channel = *message.channel;
+    if (channel.first == Channel::First::kUnsent) {
+      Announce(channel);
+    }
+    channel.sent.push_back(message.instance);
+    if (channel.sender.eager_to_all &&
+        rank.said.value_or(*message.value) != *message.value) {
+      Break("an eager message that is not what the other peers get", channel);
+    }
+    rank.said = channel.sender.eager_to_all ? message.value : rank.said;
   }
 
   // Of a message that begins.
@@ -459,22 +668,46 @@ class SymbolicRun {
         ChooseAny(std::min(channel.on_wire.size(), channel.posted.size()));
     const Message message = Take(channel.on_wire, index);
     const Instance receive = Take(channel.posted, index);
-    const Term value = message.value.has_value()
-                           ? *message.value
-                           : ReadSent(*channel.from, message.instance);
-    channel.hash += HashPair(message.number, terms_.Hash(value));
+    const Terms value = message.value.has_value()
+                            ? *message.value
+                            : ReadSent(*channel.from, message.instance);
+    if (!Fits(channel, message.instance, receive)) {
+      return;
+    }
+    std::uint64_t hash = message.number;
+    for (const Term term : value) {
+      hash = HashPair(hash, terms_.Hash(term));
+    }
+    channel.hash += hash;
+    Log(message, receive);
     const Arrival arrival = channel.to->flow.step(receive).arrival;
     if (arrival == Arrival::kAtPeer) {
       channel.to->Lent(receive) = message;
     } else {
-      Target(*channel.to, receive, arrival == Arrival::kInTarget) = value;
+      Write(*channel.to, receive, arrival == Arrival::kInTarget, value);
     }
     channel.received.push_back(receive);
+    ++channel.to->unreported;
+    TouchReceiver(channel);
     if (!message.eager && (arrival != Arrival::kAtPeer ||
                            options_.fault == Fault::kFreesBeforeRead)) {
       channel.sent.push_back(message.instance);
     }
     Activate(*channel.to);
+  }
+
+  void Log(const Message& message, Instance receive) {
+    const Channel& channel = *message.channel;
+    channel.to->Chain(receive) =
+        std::max(channel.to->Chain(receive), message.chain);
+    messages_.push_back(
+        {.from = channel.from->number,
+         .to = channel.to->number,
+         .source = channel.from->flow.step(message.instance).transfer.source,
+         .reduced = channel.to->flow.step(receive).transfer.kind ==
+                    Transfer::Kind::kReceiveReduce,
+         .subchunk = channel.to->flow.subchunk(receive),
+         .chain = message.chain});
   }
 
   // A message that lay at the sender has been read.
@@ -483,50 +716,97 @@ class SymbolicRun {
     if (lent.has_value() && !lent->eager &&
         options_.fault != Fault::kFreesBeforeRead) {
       lent->channel->sent.push_back(lent->instance);
+      TouchSender(*lent->channel);
       Activate(*lent->channel->from);
     }
   }
 
-  // What the instance writes: a place in user memory, or its slot.
-  Term& Target(Rank& rank, Instance instance, bool in_memory) {
-    return in_memory ? memory_.At(rank.number,
-                                  rank.flow.step(instance).transfer.target,
-                                  rank.flow.subchunk(instance))
-                     : rank.slot_values[rank.flow.slot(instance)];
+  // Whether a message is as long as its receive, whatever the length of the
+  // whole: of the same chunks, unless all are equally long.
+  bool Fits(const Channel& channel, Instance send, Instance receive) {
+    const Place source = channel.from->flow.step(send).transfer.source;
+    const Place target = channel.to->flow.step(receive).transfer.target;
+    const int chunks = channel.from->plan.chunks;
+    if (source.count == target.count &&
+        (channel.from->plan.equal_chunks ||
+         (source.chunk - target.chunk) % chunks == 0)) {
+      return true;
+    }
+    Break("\"" + ToString(channel.from->flow.step(send).transfer) +
+              "\" meets \"" +
+              ToString(channel.to->flow.step(receive).transfer) +
+              "\", which is of other chunks",
+          channel);
+    return false;
   }
 
-  Term ReadSource(Rank& rank, Instance instance) {
-    const int slot = rank.flow.source_slot(instance);
-    return slot != SlotList::kNone
-               ? rank.slot_values[slot]
-               : memory_.At(rank.number,
-                            rank.flow.step(instance).transfer.source,
-                            rank.flow.subchunk(instance));
+  static Terms Undefined(const Rank& rank, Instance instance) {
+    return Terms(rank.flow.step(instance).transfer.count(),
+                 TermTable::kUndefined);
   }
 
-  Term ReadOperand(Rank& rank, Instance instance) {
-    const int slot = rank.flow.operand_slot(instance);
-    return slot != SlotList::kNone
-               ? rank.slot_values[slot]
-               : memory_.At(rank.number,
-                            rank.flow.step(instance).transfer.operand,
-                            rank.flow.subchunk(instance));
+  // To the instance's target in user memory, or to its slot.
+  void Write(Rank& rank, Instance instance, bool in_memory, Terms value) {
+    if (!in_memory) {
+      rank.slot_values[rank.flow.slot(instance)] = std::move(value);
+      return;
+    }
+    const Place target = rank.flow.step(instance).transfer.target;
+    for (int position = 0; position < target.count; ++position) {
+      memory_.At(rank.number, target.At(position, rank.plan.chunks),
+                 rank.flow.subchunk(instance)) = value[position];
+    }
+  }
+
+  Terms Read(Rank& rank, Instance instance,
+             const std::vector<Step::Piece>& pieces) {
+    Terms value;
+    for (const auto& [holder, place] : pieces) {
+      for (int position = 0; position < place.count; ++position) {
+        const Place chunk = place.At(position, rank.plan.chunks);
+        value.push_back(
+            holder < 0
+                ? memory_.At(rank.number, chunk, rank.flow.subchunk(instance))
+                : InSlot(rank,
+                         {instance.lane, static_cast<std::uint32_t>(holder)},
+                         chunk));
+      }
+    }
+    return value;
+  }
+
+  static Term InSlot(const Rank& rank, Instance holder, Place chunk) {
+    const int chunks = rank.plan.chunks;
+    const int first = rank.flow.step(holder).transfer.target.chunk;
+    const int slot = rank.flow.slot(holder);
+    return slot == SlotList::kNone
+               ? TermTable::kUndefined
+               : rank.slot_values[slot]
+                                 [(chunk.chunk - first + chunks) % chunks];
+  }
+
+  Terms ReadSource(Rank& rank, Instance instance) {
+    return Read(rank, instance, rank.flow.step(instance).source);
+  }
+
+  Terms ReadOperand(Rank& rank, Instance instance) {
+    return Read(rank, instance, rank.flow.step(instance).operand);
   }
 
   // What a send puts on the wire: its source, or its copy of it.
-  Term ReadSent(Rank& rank, Instance instance) {
+  Terms ReadSent(Rank& rank, Instance instance) {
     return rank.flow.step(instance).copies_in
                ? rank.slot_values[rank.flow.slot(instance)]
                : ReadSource(rank, instance);
   }
 
   // What a message holds that has arrived for `instance`.
-  Term ReadReceived(Rank& rank, Instance instance) {
+  Terms ReadReceived(Rank& rank, Instance instance) {
     if (rank.flow.step(instance).arrival != Arrival::kAtPeer) {
       return rank.slot_values[rank.flow.slot(instance)];
     }
     const std::optional<Message>& lent = rank.Lent(instance);
-    return !lent.has_value() ? TermTable::kUndefined
+    return !lent.has_value() ? Undefined(rank, instance)
            : lent->eager     ? *lent->value
                              : ReadSent(*lent->channel->from, lent->instance);
   }
@@ -590,7 +870,7 @@ class SymbolicRun {
     return text.empty() ? " waits for a value" : text;
   }
 
-  const CheckOptions& options_;
+  const RunOptions& options_;
   TermTable& terms_;
   SymbolicMemory& memory_;
   std::deque<Rank> ranks_;
@@ -598,17 +878,29 @@ class SymbolicRun {
   std::vector<Rank*> active_;  // at which something may happen
   std::vector<Event> events_;
   std::uint64_t draws_ = 0;
+  std::vector<SentMessage> messages_;
   Status error_;
 };
 
 }  // namespace
 
+MessageCounts CountMessages(std::span<const SentMessage> messages, int ranks) {
+  MessageCounts counts;
+  std::vector<int> sent(ranks);
+  for (const SentMessage& message : messages) {
+    counts.longest_chain = std::max(counts.longest_chain, message.chain);
+    counts.sent_by_busiest =
+        std::max(counts.sent_by_busiest, ++sent[message.from]);
+  }
+  return counts;
+}
+
 Status RunSymbolically(const std::vector<Plan>& plans,
-                       const CheckOptions& options, TermTable& terms,
-                       SymbolicMemory& memory, std::uint64_t& messages) {
+                       const RunOptions& options, TermTable& terms,
+                       SymbolicMemory& memory, RunResult& result) {
   SymbolicRun run(plans, options, terms, memory);
   RINGPIPE_RETURN_IF_ERROR(run.Run());
-  messages = run.MessageHash();
+  result = run.TakeResult();
   return Status::Ok();
 }
 

@@ -1,16 +1,52 @@
 // One run of the plans of all ranks, on symbolic values.
+//
+// The run has what a real one has: Compile's waits, Flow's orders, exactly so
+// many slots a rank, receives posted before a message may go, messages of a
+// connection that arrive in any order, and user memory that is overwritten when
+// a copy arrives, be it too early or not. It counts the messages besides.
 #ifndef RINGPIPE_PIPELINE_SYMBOLIC_RUN_H_
 #define RINGPIPE_PIPELINE_SYMBOLIC_RUN_H_
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "base/status.h"
-#include "pipeline/checker.h"
 #include "pipeline/plan.h"
+#include "pipeline/schedule.h"
 #include "pipeline/term_table.h"
 
 namespace ringpipe {
+
+struct RunOptions {
+  int slots = 0;  // of each rank
+  int depth = 1;  // sub-chunks in a round
+  // Sub-chunks of a chunk, from 1.
+  std::uint64_t subchunks = 0;
+
+  // What happens next at a rank where several things can. kEager: what began
+  // first ends first, and reads and writes memory when it begins. kLazy:
+  // whatever can begin does before anything ends, and it reads and writes
+  // memory when it ends. kRandom: all of this by `seed`.
+  enum class Order { kEager, kLazy, kRandom };
+  Order order = Order::kEager;
+  std::uint64_t seed = 0;
+
+  // A rule of connections that all of them break, for tests of the checker:
+  // what lies at the sender is held until it was read; the first message of a
+  // call goes even if its eager message is not ready; data go only into a
+  // receive, and to a peer that has said that it makes the same call; only the
+  // first message is eager.
+  enum class Fault {
+    kNone,
+    kFreesBeforeRead,
+    kNeverAnnounces,
+    kSendsWithoutReceive,
+    kSendsBeforeAgreed,
+    kAlwaysEager,
+  };
+  Fault fault = Fault::kNone;
+};
 
 // User memory of all ranks: before a run their inputs, after it their outputs.
 class SymbolicMemory {
@@ -21,6 +57,7 @@ class SymbolicMemory {
         subchunks_(subchunks),
         terms_(2 * plans.size() * plans[0].chunks * subchunks) {}
 
+  // `place`: of one chunk.
   TermTable::Term& At(int rank, Place place, std::uint64_t subchunk) {
     const bool in_output =
         place.buffer == Place::Buffer::kOutput || plans_[rank].in_place;
@@ -35,13 +72,40 @@ class SymbolicMemory {
   std::vector<TermTable::Term> terms_;
 };
 
+// A message of data that has arrived. (A call's first messages, which say which
+// call it is, are none where they carry no data.)
+struct SentMessage {
+  int from = 0;
+  int to = 0;
+  Place source = {};
+  bool reduced = false;  // into the receiver's value, else copied
+  std::uint64_t subchunk = 0;
+  // Its place in the longest chain that ends with it, from 1: in a chain each
+  // message can leave only when the one before it has arrived, because it
+  // carries what came with it. One that waits for an earlier message of its
+  // connection leaves together with that one at the earliest.
+  int chain = 1;
+};
+
+// Of all ranks.
+struct MessageCounts {
+  int longest_chain = 0;
+  int sent_by_busiest = 0;
+};
+MessageCounts CountMessages(std::span<const SentMessage> messages, int ranks);
+
+struct RunResult {
+  // A hash of all messages, each with its number on its connection.
+  std::uint64_t message_hash = 0;
+  std::vector<SentMessage> messages;  // as they have arrived
+};
+
 // Drives one Flow a rank as the executor would, in an order of its choice,
 // until nothing can happen any more. kInternal where that is before the end, or
-// kResourceExhausted where a rank then lacks a slot. `messages`: a hash of all
-// of them, each with its number on its connection. options.subchunks is not 0.
+// kResourceExhausted where a rank then lacks a slot.
 Status RunSymbolically(const std::vector<Plan>& plans,
-                       const CheckOptions& options, TermTable& terms,
-                       SymbolicMemory& memory, std::uint64_t& messages);
+                       const RunOptions& options, TermTable& terms,
+                       SymbolicMemory& memory, RunResult& result);
 
 }  // namespace ringpipe
 

@@ -35,7 +35,7 @@ TermTable::Term TermTable::Reduce(Term a, Term b) {
   const std::uint64_t operands = std::uint64_t{a} << 32 | b;
   const auto [known, is_new] = reductions_.try_emplace(operands, kUndefined);
   if (is_new) {
-    known->second = Add({Kind::kReduce, a, b, HashPair(Hash(a), Hash(b))});
+    known->second = Add({Kind::kReduce, a, b, Hash(a) + Hash(b)});
   }
   return known->second;
 }

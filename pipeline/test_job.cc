@@ -60,7 +60,7 @@ RailTransport::Options RailOptions(int rank, int size, int rails,
 
 Operation MakeOperation(const Plan& plan, const float* input, float* output,
                         std::size_t count, int depth, Accelerator* accelerator,
-                        std::chrono::milliseconds timeout) {
+                        std::chrono::milliseconds timeout, int widest) {
   Operation operation;
   operation.plan = &plan;
   operation.name = &DescribeForTest;
@@ -69,15 +69,17 @@ Operation MakeOperation(const Plan& plan, const float* input, float* output,
   operation.output.base = reinterpret_cast<std::uintptr_t>(output);
   operation.accelerator = accelerator;
   operation.chunking =
-      Chunking(count, plan.chunks, kSubchunkBytes / sizeof(float));
+      Chunking(count, plan.chunks, kSubchunkBytes / sizeof(float) / widest,
+               Walk::kSegments);
   operation.depth = depth;
   operation.deadline = Deadline::After(timeout);
+  ShortRun::Measure(operation);
   return operation;
 }
 
 Job::Job(const Options& options)
     : network_({options.size, static_cast<std::uint64_t>(options.seed) + 1,
-                options.abilities,
+                options.abilities, options.reach,
                 [way = options.way](int a, int b) {
                   return ByTestNetwork(way, a, b);
                 }}),
@@ -85,7 +87,8 @@ Job::Job(const Options& options)
   for (int rank = 0; rank < options.size; ++rank) {
     Create(rank, options);
   }
-  for (std::size_t i = 0; i < ranks_[0].executor->transports().size(); ++i) {
+  for (std::size_t i = 0; i < ranks_[0].executor->transports().all().size();
+       ++i) {
     Connect(i);
   }
 }
@@ -96,14 +99,23 @@ void Job::Create(int rank, const Options& options) {
       SoftRails(options.rails, options.seed == 0 ? 0 : options.seed + rank);
   self.abort = AbortSignal::Create().value();
   self.check = std::make_unique<CallCheck>(rank, &DescribeForTest);
-  auto transports = Transports(rank, options);
+  self.source = self.rails[0]->device();
+  std::shared_ptr<Region> region;
+  if (OnHost(options.way)) {
+    region = HostTransport::CreateRegion(rank, options.size).value();
+    self.source = std::make_shared<RegionMemory>(region);
+  }
+  self.memory = std::make_unique<RegisteredMemory>(self.rails, self.source);
+  auto transports = TransportsOf(rank, options, region);
   Executor::Options executor;
   executor.rank = rank;
   executor.size = options.size;
-  executor.subchunk_bytes = options.subchunk_bytes;
-  executor.slots = options.slots;
   executor.abort = self.abort.get();
   executor.check = self.check.get();
+  if (options.traces) {
+    self.trace = std::make_unique<Trace>(1 << 14);
+    executor.trace = self.trace.get();
+  }
   // As the bootstrap does: a rank that fails may take its own message with
   // it, so the reason reaches the others another way.
   executor.on_error = [this](const Status& reason) {
@@ -111,15 +123,15 @@ void Job::Create(int rank, const Options& options) {
       static_cast<void>(other.abort->Raise(reason));
     }
   };
-  MemorySource& source =
-      self.shared != nullptr ? *self.shared : *self.rails[0]->device();
-  self.executor =
-      Executor::Create(self.rails, source, std::move(transports), executor)
-          .value();
+  self.executor = std::make_unique<Executor>(
+      SlotPool::Create(self.rails, *self.source, options.subchunk_bytes,
+                       options.slots)
+          .value(),
+      std::move(transports), executor);
 }
 
-std::vector<std::unique_ptr<Transport>> Job::Transports(
-    int rank, const Options& options) {
+std::vector<std::unique_ptr<Transport>> Job::TransportsOf(
+    int rank, const Options& options, const std::shared_ptr<Region>& region) {
   Rank& self = ranks_[rank];
   const Way way = options.way;
   std::vector<std::unique_ptr<Transport>> transports;
@@ -132,14 +144,14 @@ std::vector<std::unique_ptr<Transport>> Job::Transports(
     for (int peer = 0; peer < options.size; ++peer) {
       host.local.push_back(peer != rank && !ByTestNetwork(way, rank, peer));
     }
-    auto region = HostTransport::CreateRegion(rank, options.size).value();
-    self.shared = std::make_shared<RegionMemory>(region);
     transports.push_back(HostTransport::Create(host, region).value());
   }
   if (way == Way::kRails || way == Way::kBoth) {
     RailTransport::Options rails =
         RailOptions(rank, options.size, options.rails, *self.check, way);
     rails.receives = options.slots;
+    rails.memory = self.memory.get();
+    rails.registered_sends_from = 1;
     transports.push_back(
         RailTransport::Create(self.rails, self.rails[0]->device(), rails)
             .value());
@@ -156,9 +168,10 @@ void Job::Connect(std::size_t transport) {
     std::vector<std::string> addresses;
     for (int peer = 0; peer < size(); ++peer) {
       addresses.push_back(
-          ranks_[peer].executor->transports()[transport]->AddressFor(rank));
+          ranks_[peer].executor->transports().all()[transport]->AddressFor(
+              rank));
     }
-    return ranks_[rank].executor->transports()[transport]->Connect(
+    return ranks_[rank].executor->transports().all()[transport]->Connect(
         addresses, Deadline::After(std::chrono::milliseconds(5000)), -1);
   });
   for (const Status& status : statuses) {

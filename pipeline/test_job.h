@@ -14,9 +14,12 @@
 #include <vector>
 
 #include "base/memory_source.h"
+#include "memory_pool/registered_memory.h"
 #include "pipeline/executor.h"
+#include "pipeline/host/region.h"
 #include "pipeline/rails/rail_transport.h"
 #include "pipeline/test_network.h"
+#include "pipeline/trace.h"
 
 namespace ringpipe {
 
@@ -47,7 +50,7 @@ RailTransport::Options RailOptions(int rank, int size, int rails,
 // An allreduce of `count` floats.
 Operation MakeOperation(const Plan& plan, const float* input, float* output,
                         std::size_t count, int depth, Accelerator* accelerator,
-                        std::chrono::milliseconds timeout);
+                        std::chrono::milliseconds timeout, int widest = 1);
 
 class Job {
  public:
@@ -58,20 +61,25 @@ class Job {
     int rails = 1;
     Way way = Way::kRails;
     std::size_t subchunk_bytes = kSubchunkBytes;
-    std::function<Abilities(int, int)> abilities = {};  // the test network's
+    // The test network's.
+    std::function<Abilities(int, int)> abilities = {};
+    std::function<Reach(const UserMemory&)> reach = {};
+    bool traces = false;
   };
 
   explicit Job(const Options& options);
 
-  const ProtectionDomains& rails(int rank) const { return ranks_[rank].rails; }
-  // What a rank shares with those of its host; nullptr over other ways.
-  MemorySource* shared_memory(int rank) { return ranks_[rank].shared.get(); }
+  // Its Allocate gives what the rank's transports reach.
+  RegisteredMemory& memory(int rank) { return *ranks_[rank].memory; }
   int size() const { return static_cast<int>(ranks_.size()); }
   // The sequence number of the first of so many calls to come.
   std::uint64_t TakeSequence(int calls) {
     return std::exchange(next_sequence_, next_sequence_ + calls);
   }
   Executor& executor(int rank) { return *ranks_[rank].executor; }
+  CallCheck& check(int rank) { return *ranks_[rank].check; }
+  // With Options::traces.
+  const Trace& trace(int rank) const { return *ranks_[rank].trace; }
 
   // `body(rank)` on a thread for each rank.
   template <typename Body>
@@ -90,15 +98,18 @@ class Job {
  private:
   struct Rank {
     ProtectionDomains rails;
-    std::shared_ptr<MemorySource> shared;
+    std::shared_ptr<MemorySource> source;
+    std::unique_ptr<RegisteredMemory> memory;
     std::unique_ptr<AbortSignal> abort;
     std::unique_ptr<CallCheck> check;
+    std::unique_ptr<Trace> trace;
     std::unique_ptr<Executor> executor;
   };
 
   void Create(int rank, const Options& options);
-  std::vector<std::unique_ptr<Transport>> Transports(int rank,
-                                                     const Options& options);
+  // `region` is where ranks share memory.
+  std::vector<std::unique_ptr<Transport>> TransportsOf(
+      int rank, const Options& options, const std::shared_ptr<Region>& region);
   void Connect(std::size_t transport);
 
   TestNetwork network_;

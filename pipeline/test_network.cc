@@ -21,6 +21,7 @@ namespace ringpipe {
 namespace {
 
 constexpr std::uint32_t kEagerSizes[] = {0, 64, 4096};
+constexpr std::uint32_t kPieces[] = {1, 2, 8};
 
 // What a rank decides at will, and its sleep. Its own thread, but for Wake.
 class Rank {
@@ -71,9 +72,17 @@ class Rank {
 struct Stream {
   struct Message {
     Instance instance;
-    Memory source;
+    std::vector<Memory> source;
     bool eager = false;
     std::vector<std::byte> copy = {};  // where eager: the source
+
+    std::uint32_t bytes() const {
+      std::uint32_t sum = 0;
+      for (const Memory& piece : source) {
+        sum += piece.bytes;
+      }
+      return sum;
+    }
   };
   struct Expected {
     Instance instance;
@@ -122,13 +131,18 @@ void Stream::Deliver() {
   on_wire.pop_front();
   const Expected next = expected.front();
   expected.pop_front();
-  const std::byte* const source = message.source.data;
-  const std::uint32_t bytes = message.source.bytes;
+  const std::uint32_t bytes = message.bytes();
   if (next.target.data == nullptr) {
-    arrived.push_back({next.instance, source, bytes});
+    arrived.push_back({next.instance, message.source.front().data, bytes});
     lent.push_back({next.instance, std::move(message)});
   } else {
-    std::copy_n(source, std::min(bytes, next.target.bytes), next.target.data);
+    std::uint32_t done = 0;
+    for (const Memory& piece : message.source) {
+      const std::uint32_t part =
+          std::min(piece.bytes, next.target.bytes - done);
+      std::copy_n(piece.data, part, next.target.data + done);
+      done += part;
+    }
     arrived.push_back({next.instance, next.target.data, bytes});
     FreeSource(message);
   }
@@ -168,8 +182,9 @@ struct TestNetwork::Shared {
       return options.abilities(low, high);
     }
     std::mt19937_64 pair(options.seed * 1'000'003 + low * options.size + high);
-    return {.reads_peer = pair() % 2 == 0,
-            .writes_peer = pair() % 2 == 0,
+    const bool reads = pair() % 2 == 0;
+    return {.reads_peer = reads,
+            .pieces = reads ? 1 : kPieces[pair() % 3],
             .eager_bytes = kEagerSizes[pair() % 3]};
   }
 
@@ -221,13 +236,14 @@ class TestNetwork::LooseConnection final : public Connection {
     peer_.Wake();
   }
 
-  Result<bool> Send(Instance instance, const Memory& source) override {
+  Result<bool> Send(Instance instance, Pieces source) override {
     const bool eager = std::exchange(sends_eagerly_, false);
-    Stream::Message message = {instance, source, eager};
+    Stream::Message message = {instance, {source.begin(), source.end()}, eager};
     if (eager) {
       SendFirst();
-      message.copy.assign(source.data, source.data + source.bytes);
-      message.source.data = message.copy.data();
+      const Memory& whole = source.front();
+      message.copy.assign(whole.data, whole.data + whole.bytes);
+      message.source[0].data = message.copy.data();
     } else {
       ++sources_in_use_;
     }
@@ -250,7 +266,7 @@ class TestNetwork::LooseConnection final : public Connection {
     return Status::Ok();
   }
 
-  Result<bool> Push(Events& /*events*/) override {
+  Result<bool> Progress(Events& /*events*/) override {
     return !sends_eagerly_ && SendFirst();
   }
 
@@ -388,7 +404,9 @@ class TestNetwork::LooseConnection final : public Connection {
 class TestNetwork::LooseTransport final : public Transport {
  public:
   LooseTransport(Shared& shared, int rank, const CallCheck& check)
-      : self_(shared.ranks[rank]), descriptor_{self_.fd(), POLLIN, 0} {
+      : reach_(shared.options.reach),
+        self_(shared.ranks[rank]),
+        descriptor_{self_.fd(), POLLIN, 0} {
     for (int peer = 0; peer < shared.options.size; ++peer) {
       connections_.push_back(
           shared.Connects(rank, peer)
@@ -408,6 +426,14 @@ class TestNetwork::LooseTransport final : public Transport {
   std::string DescribeRoute(int /*peer*/) const override {
     return std::string(way());
   }
+
+  // Of some buffers, whosever memory they are, and in any way.
+  Result<Reached> ReachOf(const UserMemory& memory) override {
+    return Reached{reach_ ? reach_(memory)
+                          : Reach{static_cast<Reach::Sends>(self_.Draw(3)),
+                                  self_.Draw(2) == 0}};
+  }
+  MemoryHandle HandleOf(const SlotPool& /*slots*/) override { return nullptr; }
 
   Result<bool> Poll(Connection::Events& events) override {
     bool happened = false;
@@ -435,8 +461,8 @@ class TestNetwork::LooseTransport final : public Transport {
     return Status::Ok();
   }
 
+  void Stop() override { Leave(); }
   bool Flush(Deadline deadline) override {
-    Leave();
     while (std::any_of(connections_.begin(), connections_.end(),
                        [](const auto& connection) {
                          return connection != nullptr && connection->lends();
@@ -459,6 +485,7 @@ class TestNetwork::LooseTransport final : public Transport {
     }
   }
 
+  const std::function<Reach(const UserMemory&)> reach_;
   Rank& self_;
   const pollfd descriptor_;
   std::vector<std::unique_ptr<LooseConnection>> connections_;  // by rank

@@ -20,7 +20,7 @@ namespace ringpipe {
 //   - reads a source at the last moment, and writes garbage to a target as soon
 //     as that may be written;
 //   - reports late, and hides room that there is;
-//   - gives each pair of ranks other abilities.
+//   - gives each pair of ranks other abilities, and each buffer another reach.
 //
 // Thread-safe; outlives its transports.
 class TestNetwork final : public TransportFactory {
@@ -30,6 +30,8 @@ class TestNetwork final : public TransportFactory {
     std::uint64_t seed = 1;
     // Of the connection between two ranks; empty: by the seed.
     std::function<Abilities(int a, int b)> abilities = {};
+    // Of a buffer; empty: by the seed, each time anew.
+    std::function<Reach(const UserMemory&)> reach = {};
     // Whether two ranks are connected; empty: all are.
     std::function<bool(int a, int b)> connects = {};
   };

@@ -1,5 +1,5 @@
-// Element types and reduction operations. To add one: the enumerator here, its
-// row in data_type.cc, its kernel in host_reduction.cc (and cuda/).
+// Element types and reduction operations. To add one, add an enumerator here, a
+// row in data_type.cc, and a kernel in host_reduction.cc and in cuda/.
 #ifndef RINGPIPE_REDUCTION_DATA_TYPE_H_
 #define RINGPIPE_REDUCTION_DATA_TYPE_H_
 
@@ -20,10 +20,10 @@ enum class DataType : int {
   kUint8 = 5,
 };
 
-// kAverage is the sum divided by the number of ranks; for integers the quotient
-// is truncated toward zero, after a sum that wraps around (two's complement)
-// like every integer sum and product here. kMin and kMax of floating-point
-// values give NaN where any rank has NaN.
+// Integer sums and products wrap around (two's complement). kAverage is the sum
+// divided by the number of ranks; for integers, the quotient is truncated
+// toward zero. kMin and kMax of floating-point values give NaN if any rank has
+// NaN.
 enum class ReduceOp : int {
   kSum = 0,
   kMin = 1,
@@ -39,14 +39,14 @@ inline constexpr std::array kReduceOps = {ReduceOp::kSum, ReduceOp::kMin,
                                           ReduceOp::kMax, ReduceOp::kProd,
                                           ReduceOp::kAverage};
 
-// Bytes of an element; 0 for a value that is no DataType.
+// The bytes of an element; 0 for a value outside the enumeration.
 std::size_t SizeOf(DataType type);
 
 // "float32", "average"; "unknown" for a value outside the enumeration.
 std::string_view Name(DataType type);
 std::string_view Name(ReduceOp op);
 
-// By those names; also nccl-tests' ("float", "double", "int8", "avg", ...).
+// From those names, or from those of nccl-tests ("float", "double", "avg").
 std::optional<DataType> ParseDataType(std::string_view name);
 std::optional<ReduceOp> ParseReduceOp(std::string_view name);
 

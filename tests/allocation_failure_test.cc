@@ -2,6 +2,7 @@
 // peer hears of it, and everything can be destroyed. So do those of the
 // library's threads, where the job may lose what they were doing.
 #include <pthread.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
@@ -10,14 +11,16 @@
 #include <future>
 #include <new>
 #include <string>
+#include <thread>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "base/liveness_bound.h"
 #include "engine/ringpipe.h"
 #include "gtest/gtest.h"
-#include "tests/connections.h"
 #include "tests/holdings.h"
+#include "tests/rank_processes.h"
 #include "tests/rank_threads.h"
 
 namespace {
@@ -30,6 +33,8 @@ thread_local bool failed_for_good = false;
 // The same of all threads of that name; nullptr: of none.
 std::atomic<const char*> watched_threads = nullptr;
 std::atomic<long> watched_allocations_left = 0;
+// All of all threads.
+std::atomic<bool> all_fail = false;
 
 bool IsWatched() {
   const char* const watched = watched_threads;
@@ -44,7 +49,7 @@ bool AllocationFails() {
     failed_for_good = true;
     return true;
   }
-  return (allocations_left >= 0 && allocations_left-- == 0) ||
+  return all_fail || (allocations_left >= 0 && allocations_left-- == 0) ||
          (IsWatched() && watched_allocations_left-- == 0);
 }
 
@@ -106,25 +111,37 @@ Status Sum(Communicator& communicator, Kind kind, std::vector<float>& data) {
   return request.ok() ? request->Wait() : request.status();
 }
 
-class AllocationFailure : public ::testing::TestWithParam<Kind> {};
+const auto kWays = ::testing::ValuesIn(WaysOf("allocation_failure_test"));
 
-INSTANTIATE_TEST_SUITE_P(Kinds, AllocationFailure,
-                         ::testing::Values(Kind::kBlocking,
-                                           Kind::kAsynchronous));
+// (the way, the kind of call)
+class AllocationFailure
+    : public ::testing::TestWithParam<std::tuple<Way, Kind>> {};
+
+INSTANTIATE_TEST_SUITE_P(
+    Ways, AllocationFailure,
+    ::testing::Combine(kWays,
+                       ::testing::Values(Kind::kBlocking, Kind::kAsynchronous)),
+    [](const auto& info) {
+      return std::string(Name(std::get<0>(info.param))) +
+             (std::get<1>(info.param) == Kind::kBlocking ? "_blocking"
+                                                         : "_asynchronous");
+    });
 
 TEST_P(AllocationFailure, OfACallFailsTheCommunicator) {
+  const auto [way, kind] = GetParam();
   bool failed = true;
   long which = 0;
   for (; failed && which < kMost; ++which) {
-    const std::vector<Status> statuses = RunRanks(2, [&](Communicator& c) {
-      std::vector<float> data(kCount, 1);
-      if (c.rank() != 0) {
-        return Sum(c, Kind::kBlocking, data);
-      }
-      Status status;
-      failed = FailOne(which, [&] { status = Sum(c, GetParam(), data); });
-      return status;
-    });
+    const std::vector<Status> statuses =
+        RunRanks(way, 2, [&, kind = kind](Communicator& c) {
+          std::vector<float> data(kCount, 1);
+          if (c.rank() != 0) {
+            return Sum(c, Kind::kBlocking, data);
+          }
+          Status status;
+          failed = FailOne(which, [&] { status = Sum(c, kind, data); });
+          return status;
+        });
     for (const Status& status : statuses) {
       EXPECT_EQ(status.code(),
                 failed ? StatusCode::kResourceExhausted : StatusCode::kOk)
@@ -135,14 +152,14 @@ TEST_P(AllocationFailure, OfACallFailsTheCommunicator) {
   EXPECT_LT(which, kMost);
 }
 
-// Then nobody can be told, and the peer waits for as long as a call may take.
-TEST(AllocationFailureTest, OfAllThatComeIsAnErrorOfTheCallToo) {
+class AllocationFailureTest : public ::testing::TestWithParam<Way> {};
+
+INSTANTIATE_TEST_SUITE_P(Ways, AllocationFailureTest, kWays, NameOfWay);
+
+TEST_P(AllocationFailureTest, OfAllThatComeIsAnErrorOfTheCallToo) {
   bool failed = true;
   long which = 0;
   for (; failed && which < kMost; ++which) {
-    const auto shorten = [](int, CommunicatorOptions& options) {
-      options.environment.timeout_ms = 200;
-    };
     const auto body = [&](Communicator& c) {
       std::vector<float> data(kCount, 1);
       if (c.rank() != 0) {
@@ -155,8 +172,10 @@ TEST(AllocationFailureTest, OfAllThatComeIsAnErrorOfTheCallToo) {
           << "from allocation " << which;
       return Status(code, "");
     };
-    const std::vector<Status> statuses = RunRanks(2, body, shorten);
-    EXPECT_EQ(statuses[1].ok(), !failed) << statuses[1].ToString();
+    const std::vector<Status> statuses = RunRanks(GetParam(), 2, body);
+    EXPECT_EQ(statuses[1].code(),
+              failed ? StatusCode::kResourceExhausted : StatusCode::kOk)
+        << statuses[1].ToString();
   }
   EXPECT_GT(which, 1);
   EXPECT_LT(which, kMost);
@@ -178,8 +197,8 @@ ringpipe_communicator* CreateInC(int rank, const std::string& job) {
   return communicator;
 }
 
-TEST(AllocationFailureTest, OfACallInCIsItsStatus) {
-  if (!OverHostMemory()) {
+TEST_P(AllocationFailureTest, OfACallInCIsItsStatus) {
+  if (!SharesMemory(GetParam())) {
     setenv("RINGPIPE_DEVICE", "soft", 1);
   }
   bool failed = true;
@@ -217,26 +236,200 @@ TEST(AllocationFailureTest, OfACallInCIsItsStatus) {
   unsetenv("RINGPIPE_DEVICE");
 }
 
-// (the name of the threads, on how many hosts the ranks believe that they are)
-class ThreadsAllocationFailure
-    : public ::testing::TestWithParam<std::tuple<const char*, int>> {};
-
-std::vector<std::tuple<const char*, int>> Threads() {
-  std::vector<std::tuple<const char*, int>> threads = {
-      {"ringpipe-boot", 1}, {"ringpipe-calls", 1}, {"ringpipe-tcp", 2}};
-  if (!OverHostMemory()) {  // which needs no device on one host
-    threads.emplace_back("ringpipe-soft0", 1);
+TEST_P(AllocationFailureTest, OfAnExchangeEndsItOnBothRanks) {
+  bool failed = true;
+  long which = 0;
+  for (; failed && which < kMost; ++which) {
+    const std::vector<Status> statuses =
+        RunRanks(GetParam(), 2, [&](Communicator& c) {
+          const std::string blob(100, 'x');
+          if (c.rank() != 0) {
+            return c.Exchange(blob).status();
+          }
+          Status status;
+          failed = FailOne(which, [&] { status = c.Exchange(blob).status(); });
+          return status;
+        });
+    for (const Status& status : statuses) {
+      EXPECT_EQ(status.code(),
+                failed ? StatusCode::kResourceExhausted : StatusCode::kOk)
+          << "allocation " << which << ": " << status.ToString();
+    }
   }
-  return threads;
+  EXPECT_GT(which, 1);
+  EXPECT_LT(which, kMost);
 }
 
-INSTANTIATE_TEST_SUITE_P(Threads, ThreadsAllocationFailure,
-                         ::testing::ValuesIn(Threads()));
+TEST_P(AllocationFailureTest, OfARegistrationLeavesTheMemoryUnregistered) {
+  std::vector<float> data(kCount);
+  ExpectRanks(GetParam(), 1, [&](Communicator& c) {
+    bool failed = true;
+    long which = 0;
+    for (; failed && which < kMost; ++which) {
+      failed = FailOne(which, [&] {
+        try {
+          static_cast<void>(c.Register(data.data(), kCount * sizeof(float)));
+        } catch (const std::bad_alloc&) {
+          // As in C, where it is the status.
+        }
+      });
+      if (failed) {
+        RINGPIPE_RETURN_IF_ERROR(
+            c.Register(data.data(), kCount * sizeof(float)));
+      }
+      RINGPIPE_RETURN_IF_ERROR(c.Deregister(data.data()));
+    }
+    EXPECT_GT(which, 1);
+    EXPECT_LT(which, kMost);
+    return Status();
+  });
+}
+
+// --- An abort needs no memory
+
+constexpr std::chrono::seconds kPatience(60);
+constexpr const char* kWhy = "a reason too long to lie in a string itself";
+
+TEST_P(AllocationFailureTest, OfAnAbortInCTakesAtMostTheReasonFromThePeer) {
+  if (!SharesMemory(GetParam())) {
+    setenv("RINGPIPE_DEVICE", "soft", 1);
+  }
+  bool failed = true;
+  long which = 0;
+  for (; failed && which < kMost; ++which) {
+    const std::string job = NewJob();
+    auto other = std::async(std::launch::async, [&] {
+      ringpipe_communicator* const communicator = CreateInC(1, job);
+      const ringpipe_status status =
+          ringpipe_barrier(communicator, RINGPIPE_DEFAULT_TIMEOUT, nullptr);
+      const std::string message = ringpipe_error_message();
+      ringpipe_destroy(communicator);
+      return std::pair(status, message);
+    });
+    ringpipe_communicator* const own = CreateInC(0, job);
+    const auto start = std::chrono::steady_clock::now();
+    failed = FailAllFrom(which, [&] { ringpipe_abort(own, kWhy); });
+    const auto [status, message] = other.get();
+    EXPECT_LT(std::chrono::steady_clock::now() - start,
+              LivenessBound(std::chrono::seconds(1)));
+    EXPECT_EQ(status, RINGPIPE_ABORTED) << "from allocation " << which;
+    EXPECT_NE(message.find("rank 0 aborted the communicator"),
+              std::string::npos)
+        << message;
+    EXPECT_TRUE(failed || message.find(kWhy) != std::string::npos) << message;
+    ringpipe_destroy(own);
+  }
+  EXPECT_GT(which, 1);
+  EXPECT_LT(which, kMost);
+  unsetenv("RINGPIPE_DEVICE");
+}
+
+int AbortWithoutMemory(Way) {
+  ringpipe_communicator* communicator = nullptr;
+  if (ringpipe_create(nullptr, &communicator) != RINGPIPE_OK) {
+    Print(ringpipe_error_message());
+    return 1;
+  }
+  Print("joined");
+  AwaitGo();
+  all_fail = true;
+  ringpipe_abort(communicator, kWhy);
+  AwaitGo();  // the peers are to hear of it from a rank that lives on
+  _exit(0);
+}
+
+// (the way, the rank that aborts)
+class AbortWithoutMemoryTest
+    : public ::testing::TestWithParam<std::tuple<Way, int>> {};
+
+INSTANTIATE_TEST_SUITE_P(Ways, AbortWithoutMemoryTest,
+                         ::testing::Combine(kWays, ::testing::Values(0, 1, 2)),
+                         [](const auto& info) {
+                           return std::string(Name(std::get<0>(info.param))) +
+                                  "_rank" +
+                                  std::to_string(std::get<1>(info.param));
+                         });
+
+// One of them is in a call, and one in none.
+TEST_P(AbortWithoutMemoryTest, ReachesAllOtherRanks) {
+  constexpr int kRanks = 3;
+  const Way way = std::get<0>(GetParam());
+  const int victim_rank = std::get<1>(GetParam());
+  const std::string job = NewJob();
+  RankProcess victim(way, "abort", victim_rank, kRanks, job);
+  std::vector<std::future<Status>> others;
+  for (const int step : {1, 2}) {
+    others.push_back(std::async(std::launch::async, [=] {
+      auto communicator = Communicator::Create(
+          RankOptions(way, (victim_rank + step) % kRanks, kRanks, job));
+      if (!communicator.ok()) {
+        return communicator.status();
+      }
+      if (step == 1) {
+        return (*communicator)->Barrier();
+      }
+      const auto end = std::chrono::steady_clock::now() + kPatience;
+      while ((*communicator)->failure().ok() &&
+             std::chrono::steady_clock::now() < end) {
+        std::this_thread::yield();
+      }
+      return (*communicator)->failure();
+    }));
+  }
+  ASSERT_EQ(victim.ReadLine(kPatience), "joined");
+  const auto start = std::chrono::steady_clock::now();
+  victim.Go();
+  for (std::future<Status>& other : others) {
+    const Status told = other.get();
+    EXPECT_TRUE(told.code() == StatusCode::kAborted ||
+                told.code() == StatusCode::kPeerLost)
+        << told.ToString();
+    EXPECT_NE(told.message().find("rank " + std::to_string(victim_rank)),
+              std::string::npos)
+        << told.ToString();
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - start,
+            LivenessBound(std::chrono::seconds(1)));
+  victim.Go();
+  EXPECT_EQ(victim.Wait(kPatience), 0);
+}
+
+// --- The library's threads
+
+struct ThreadsCase {
+  Way way;
+  const char* threads;  // the name of the threads
+  int hosts;            // on how many the ranks believe that they are
+};
+
+class ThreadsAllocationFailure : public ::testing::TestWithParam<ThreadsCase> {
+};
+
+std::vector<ThreadsCase> ThreadsCases() {
+  std::vector<ThreadsCase> cases;
+  for (const Way way : WaysOf("allocation_failure_test")) {
+    cases.push_back({way, "ringpipe-boot", 1});
+    cases.push_back({way, "ringpipe-calls", 1});
+    cases.push_back({way, "ringpipe-tcp", 2});
+    if (!SharesMemory(way)) {  // which needs no device on one host
+      cases.push_back({way, "ringpipe-soft0", 1});
+    }
+  }
+  return cases;
+}
+
+INSTANTIATE_TEST_SUITE_P(Ways, ThreadsAllocationFailure,
+                         ::testing::ValuesIn(ThreadsCases()),
+                         [](const auto& info) {
+                           return std::string(Name(info.param.way)) + "_" +
+                                  (info.param.threads +
+                                   std::string_view("ringpipe-").size());
+                         });
 
 // Of two ranks, each of whose threads may be the one.
-std::vector<Status> RunJob(int hosts, int timeout_ms) {
+std::vector<Status> RunJob(Way way, int hosts, int timeout_ms) {
   return RunRanks(
-      2,
+      way, 2,
       [](Communicator& communicator) {
         std::vector<float> data(kCount, 1);
         RINGPIPE_RETURN_IF_ERROR(Sum(communicator, Kind::kAsynchronous, data));
@@ -252,9 +445,9 @@ std::vector<Status> RunJob(int hosts, int timeout_ms) {
 }
 
 TEST_P(ThreadsAllocationFailure, EndsNoProcessHangsNobodyAndLeavesNothing) {
-  const auto [threads, hosts] = GetParam();
+  const auto [way, threads, hosts] = GetParam();
   // Makes what lasts as long as the process.
-  for (const Status& status : RunJob(hosts, 10'000)) {
+  for (const Status& status : RunJob(way, hosts, 10'000)) {
     ASSERT_TRUE(status.ok()) << status.ToString();
   }
   bool failed = true;
@@ -268,7 +461,7 @@ TEST_P(ThreadsAllocationFailure, EndsNoProcessHangsNobodyAndLeavesNothing) {
     const auto start = std::chrono::steady_clock::now();
     watched_allocations_left = which;
     watched_threads = threads;
-    RunJob(hosts, 300);
+    RunJob(way, hosts, 300);
     watched_threads = nullptr;
     failed = watched_allocations_left < 0;
     failures += failed ? 1 : 0;
@@ -280,15 +473,15 @@ TEST_P(ThreadsAllocationFailure, EndsNoProcessHangsNobodyAndLeavesNothing) {
   EXPECT_LT(which, kMost);
 }
 
-TEST(AllocationFailureTest, OfTheDestructionEndsNoProcess) {
+TEST_P(AllocationFailureTest, OfTheDestructionEndsNoProcess) {
   bool failed = true;
   long which = 0;
   for (; failed && which < kMost; ++which) {
     const std::string job = NewJob();
     auto other = std::async(std::launch::async, [&] {
-      return Communicator::Create(RankOptions(1, 2, job)).status();
+      return Communicator::Create(RankOptions(GetParam(), 1, 2, job)).status();
     });
-    auto own = Communicator::Create(RankOptions(0, 2, job));
+    auto own = Communicator::Create(RankOptions(GetParam(), 0, 2, job));
     ASSERT_TRUE(own.ok()) << own.status().ToString();
     failed = FailOne(which, [&] { own.value().reset(); });
     EXPECT_TRUE(other.get().ok());
@@ -299,3 +492,8 @@ TEST(AllocationFailureTest, OfTheDestructionEndsNoProcess) {
 
 }  // namespace
 }  // namespace ringpipe::testing
+
+int main(int argc, char** argv) {
+  using namespace ringpipe::testing;  // NOLINT(google-build-using-namespace)
+  return RunRoleOrTests(argc, argv, {{"abort", &AbortWithoutMemory}});
+}

@@ -1,11 +1,12 @@
 // Every collective gives the right result: for all types and operations, rank
-// counts and element counts, in place and out of place, blocking and not, in
-// the software device's adversarial mode and not.
+// counts and element counts, in place and out of place, blocking and not, by
+// every algorithm; tests/ways.cc lists the cases.
 #include <algorithm>
 #include <atomic>
 #include <bit>
 #include <cstdint>
 #include <cstring>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -14,52 +15,34 @@
 #include "gtest/gtest.h"
 #include "tests/rank_threads.h"
 #include "tests/reference.h"
+#include "tests/ways.h"
 
 namespace ringpipe::testing {
 namespace {
 
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+#if defined(__SANITIZE_THREAD__)
+constexpr std::size_t kLargest = 1 << 16;
+#elif defined(__SANITIZE_ADDRESS__)
 constexpr std::size_t kLargest = 1 << 17;
 #else
-// Whole, and of each buffer but the shortest, what the kernel may copy between
-// ranks of one host.
 constexpr std::size_t kLargest = (1 << 20) + 1000;
 #endif
-
-struct Mode {
-  int size;
-  int adversary_seed;
-  // The least of everything: slots, sub-chunks and depth; and no spinning, so
-  // that each wait sleeps and each want of credit is announced.
-  bool smallest = false;
-};
 
 // With the least of everything a round is one sub-chunk of each chunk.
 constexpr int kSmallestDepth = 1;
 
 // The bound that the engine states: the smallest number of slots with which no
 // algorithm can deadlock.
-int FewestSlots(int size) {
-  int fewest = 1;
-  for (const AlgorithmInfo& info : Algorithms()) {
-    if (!info.one_host || OverHostMemory()) {
-      fewest = std::max(fewest, info.slots(size, kSmallestDepth));
-    }
-  }
-  return fewest;
+int FewestSlots(Way way, int size) {
+  return AlgorithmChoice().SlotsNeeded({.size = size}, kSmallestDepth,
+                                       SharesMemory(way));
 }
 
-void MakeSmallest(CommunicatorOptions& options, int size) {
+void MakeSmallest(CommunicatorOptions& options, Way way, int size) {
   options.environment.subchunk_bytes = 256;
   options.environment.depth = kSmallestDepth;
-  options.environment.slots = FewestSlots(size);
+  options.environment.slots = FewestSlots(way, size);
   options.environment.spin_us = 0;
-}
-
-std::string ModeName(const ::testing::TestParamInfo<Mode>& info) {
-  return std::to_string(info.param.size) + "ranks" +
-         (info.param.adversary_seed != 0 ? "_adversarial" : "") +
-         (info.param.smallest ? "_smallest" : "");
 }
 
 template <typename T>
@@ -143,25 +126,30 @@ Status TestBroadcast(Communicator& c, std::size_t count, DataType type,
   return Compare(receive, expected, "broadcast in place");
 }
 
-class CollectivesTest : public ::testing::TestWithParam<Mode> {
+class CollectivesTest : public ::testing::TestWithParam<CollectiveCase> {
  protected:
-  void Expect(const RankBody& body) {
-    ExpectRanks(
-        GetParam().size, body, [](int rank, CommunicatorOptions& options) {
-          options.environment.soft_adversary_seed = GetParam().adversary_seed;
-          // What the kernel copies, beside ranks that use slots.
-          if (OverHostMemory() &&
-              options.environment.registration == "always" && rank % 3 == 2) {
-            options.environment.registration = "never";
-          }
-          if (GetParam().smallest) {
-            MakeSmallest(options, GetParam().size);
-          }
-        });
+  static void Expect(const RankBody& body) {
+    const CollectiveCase& own = GetParam();
+    ExpectRanks(own.way, own.size, body,
+                [&own](int /*rank*/, CommunicatorOptions& options) {
+                  if (!own.algorithm.empty()) {
+                    options.environment.algorithm =
+                        std::string(CollectiveName(own.collective)) + ":" +
+                        std::string(own.algorithm);
+                  }
+                  if (own.smallest) {
+                    MakeSmallest(options, own.way, own.size);
+                  }
+                });
   }
 
   static std::size_t Largest() {
     return GetParam().smallest ? kLargest / 16 : kLargest;
+  }
+
+  // Fewer where each is many sub-chunks, and a sanitizer looks at each.
+  static std::size_t AtMost(std::size_t count) {
+    return std::min(count, 4 * Largest() + 3);
   }
 
   static std::vector<std::size_t> Counts() {
@@ -170,7 +158,13 @@ class CollectivesTest : public ::testing::TestWithParam<Mode> {
   }
 };
 
-TEST_P(CollectivesTest, AllReduceIsRightForEveryTypeAndOperation) {
+class AllReduceTest : public CollectivesTest {};
+
+INSTANTIATE_TEST_SUITE_P(Ways, AllReduceTest,
+                         ::testing::ValuesIn(CasesOf(Collective::kAllReduce)),
+                         NameOfCase);
+
+TEST_P(AllReduceTest, IsRightForEveryTypeAndOperation) {
   Expect([](Communicator& c) -> Status {
     for (const DataType type : kDataTypes) {
       for (const ReduceOp op : kReduceOps) {
@@ -187,7 +181,7 @@ TEST_P(CollectivesTest, AllReduceIsRightForEveryTypeAndOperation) {
   });
 }
 
-TEST_P(CollectivesTest, AllReduceIsRightForEveryCount) {
+TEST_P(AllReduceTest, IsRightForEveryCount) {
   Expect([](Communicator& c) -> Status {
     for (const std::size_t count : Counts()) {
       RINGPIPE_RETURN_IF_ERROR(
@@ -198,7 +192,13 @@ TEST_P(CollectivesTest, AllReduceIsRightForEveryCount) {
   });
 }
 
-TEST_P(CollectivesTest, ReduceScatterIsRightForEveryCount) {
+class ReduceScatterTest : public CollectivesTest {};
+
+INSTANTIATE_TEST_SUITE_P(
+    Ways, ReduceScatterTest,
+    ::testing::ValuesIn(CasesOf(Collective::kReduceScatter)), NameOfCase);
+
+TEST_P(ReduceScatterTest, IsRightForEveryCount) {
   Expect([](Communicator& c) -> Status {
     for (const std::size_t count : Counts()) {
       RINGPIPE_RETURN_IF_ERROR(TestReduceScatter<double>(
@@ -209,7 +209,13 @@ TEST_P(CollectivesTest, ReduceScatterIsRightForEveryCount) {
   });
 }
 
-TEST_P(CollectivesTest, AllGatherIsRightForEveryCount) {
+class AllGatherTest : public CollectivesTest {};
+
+INSTANTIATE_TEST_SUITE_P(Ways, AllGatherTest,
+                         ::testing::ValuesIn(CasesOf(Collective::kAllGather)),
+                         NameOfCase);
+
+TEST_P(AllGatherTest, IsRightForEveryCount) {
   Expect([](Communicator& c) -> Status {
     for (const std::size_t count : Counts()) {
       RINGPIPE_RETURN_IF_ERROR(
@@ -220,7 +226,13 @@ TEST_P(CollectivesTest, AllGatherIsRightForEveryCount) {
   });
 }
 
-TEST_P(CollectivesTest, BroadcastIsRightFromEveryRoot) {
+class BroadcastTest : public CollectivesTest {};
+
+INSTANTIATE_TEST_SUITE_P(Ways, BroadcastTest,
+                         ::testing::ValuesIn(CasesOf(Collective::kBroadcast)),
+                         NameOfCase);
+
+TEST_P(BroadcastTest, IsRightFromEveryRoot) {
   Expect([](Communicator& c) -> Status {
     for (int root = 0; root < c.size(); ++root) {
       for (const std::size_t count : Counts()) {
@@ -232,7 +244,13 @@ TEST_P(CollectivesTest, BroadcastIsRightFromEveryRoot) {
   });
 }
 
-TEST_P(CollectivesTest, NoRankLeavesABarrierBeforeAllHaveEntered) {
+class BarrierTest : public CollectivesTest {};
+
+INSTANTIATE_TEST_SUITE_P(Ways, BarrierTest,
+                         ::testing::ValuesIn(CasesOf(Collective::kBarrier)),
+                         NameOfCase);
+
+TEST_P(BarrierTest, NoRankLeavesBeforeAllHaveEntered) {
   std::atomic<int> entered = 0;
   Expect([&](Communicator& c) -> Status {
     for (int round = 1; round <= 20; ++round) {
@@ -247,7 +265,7 @@ TEST_P(CollectivesTest, NoRankLeavesABarrierBeforeAllHaveEntered) {
   });
 }
 
-TEST_P(CollectivesTest, AsynchronousCallsRunInTheirOrder) {
+TEST_P(AllReduceTest, AsynchronousCallsRunInTheirOrder) {
   Expect([](Communicator& c) -> Status {
     constexpr int kCalls = 10;
     constexpr std::size_t kCount = 5000;
@@ -280,66 +298,77 @@ TEST_P(CollectivesTest, AsynchronousCallsRunInTheirOrder) {
   });
 }
 
-TEST_P(CollectivesTest, ResultsAreTheSameBitsOnEveryRankAndInEveryRun) {
+// On every rank only where the algorithm promises that.
+TEST_P(AllReduceTest, ResultsAreTheSameBitsOnEveryRankAndInEveryRun) {
   const int size = GetParam().size;
-  constexpr std::size_t kCount = 100'003;
+  const std::size_t count = AtMost(100'003);
   std::vector<std::vector<float>> results(2 * size);
   for (int run = 0; run < 2; ++run) {
     Expect([&](Communicator& c) -> Status {
-      std::vector<float> send(kCount);
-      for (std::size_t i = 0; i < kCount; ++i) {
+      std::vector<float> send(count);
+      for (std::size_t i = 0; i < count; ++i) {
         // Sums of these round: another order would give other bits.
         send[i] = 1.0F / static_cast<float>(1 + (i * 7 + c.rank() * 13) % 1001);
       }
       auto& receive = results[run * size + c.rank()];
-      receive.resize(kCount);
-      return c.AllReduce(send.data(), receive.data(), kCount,
-                         DataType::kFloat32, ReduceOp::kAverage);
+      receive.resize(count);
+      return c.AllReduce(send.data(), receive.data(), count, DataType::kFloat32,
+                         ReduceOp::kAverage);
     });
   }
-  for (const auto& result : results) {
+  const AlgorithmInfo* const info =
+      FindAlgorithm(GetParam().collective, GetParam().algorithm);
+  const bool promises = info == nullptr || info->same_bits;
+  for (int i = 0; i < 2 * size; ++i) {
     const auto same_bits = [](float x, float y) {
       return std::bit_cast<std::uint32_t>(x) == std::bit_cast<std::uint32_t>(y);
     };
-    EXPECT_TRUE(std::equal(result.begin(), result.end(), results[0].begin(),
-                           results[0].end(), same_bits));
+    const auto& first = results[promises ? 0 : i % size];
+    EXPECT_TRUE(std::equal(results[i].begin(), results[i].end(), first.begin(),
+                           first.end(), same_bits));
   }
 }
 
-TEST_P(CollectivesTest, MemoryOfTheCommunicatorWorksAsBuffers) {
+TEST_P(AllReduceTest, MemoryOfTheCommunicatorWorksAsBuffers) {
   Expect([](Communicator& c) -> Status {
-    constexpr std::size_t kCount = 200'000;
+    const std::size_t count = AtMost(200'000);
     RINGPIPE_ASSIGN_OR_RETURN(void* const send,
-                              c.Allocate(kCount * sizeof(float)));
+                              c.Allocate(count * sizeof(float)));
     RINGPIPE_ASSIGN_OR_RETURN(void* const receive,
-                              c.Allocate(kCount * sizeof(float)));
-    const auto input = Inputs<float>(c.rank(), 0, kCount, ReduceOp::kMax);
-    std::memcpy(send, input.data(), kCount * sizeof(float));
+                              c.Allocate(count * sizeof(float)));
+    const auto input = Inputs<float>(c.rank(), 0, count, ReduceOp::kMax);
+    std::memcpy(send, input.data(), count * sizeof(float));
     for (const bool in_place : {false, true}) {
       void* const source = in_place ? send : receive;
       RINGPIPE_RETURN_IF_ERROR(c.AllReduce(send, in_place ? send : receive,
-                                           kCount, DataType::kFloat32,
+                                           count, DataType::kFloat32,
                                            ReduceOp::kMax));
-      std::vector<float> got(kCount);
-      std::memcpy(got.data(), source, kCount * sizeof(float));
+      std::vector<float> got(count);
+      std::memcpy(got.data(), source, count * sizeof(float));
       RINGPIPE_RETURN_IF_ERROR(Compare(
-          got, Results<float>(c.size(), 0, kCount, ReduceOp::kMax), "result"));
+          got, Results<float>(c.size(), 0, count, ReduceOp::kMax), "result"));
     }
     RINGPIPE_RETURN_IF_ERROR(c.Free(send));
     return c.Free(receive);
   });
 }
 
+const auto kWays = ::testing::ValuesIn(WaysOf("collectives_test"));
+
+class FewestSlotsTest : public ::testing::TestWithParam<Way> {};
+
+INSTANTIATE_TEST_SUITE_P(Ways, FewestSlotsTest, kWays, NameOfWay);
+
 // One fewer than the tests above have, and than which there is a deadlock
 // (engine/algorithms_test.cc finds it): refused at creation, on every rank.
-TEST(FewestSlotsTest, OneFewerIsRefused) {
+TEST_P(FewestSlotsTest, OneFewerIsRefused) {
   constexpr int kSize = 3;
-  ASSERT_EQ(FewestSlots(kSize), OverHostMemory() ? 3 : 2);
+  ASSERT_EQ(FewestSlots(GetParam(), kSize), SharesMemory(GetParam()) ? 3 : 2);
   const auto create = [](int fewer) {
     return RunRanks(
-        kSize, [](Communicator& c) { return c.Barrier(); },
+        GetParam(), kSize, [](Communicator& c) { return c.Barrier(); },
         [fewer](int, CommunicatorOptions& options) {
-          MakeSmallest(options, kSize);
+          MakeSmallest(options, GetParam(), kSize);
           options.environment.slots -= fewer;
         });
   };
@@ -348,29 +377,24 @@ TEST(FewestSlotsTest, OneFewerIsRefused) {
   }
   for (const Status& status : create(1)) {
     EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << status.ToString();
-    EXPECT_NE(
-        status.message().find("need at least " +
-                              std::to_string(FewestSlots(kSize)) + " slots"),
-        std::string::npos)
+    EXPECT_NE(status.message().find(
+                  "need at least " +
+                  std::to_string(FewestSlots(GetParam(), kSize)) + " slots"),
+              std::string::npos)
         << status.ToString();
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Ranks, CollectivesTest,
-                         ::testing::Values(Mode{1, 0}, Mode{2, 0}, Mode{3, 0},
-                                           Mode{5, 0}, Mode{8, 0}, Mode{16, 0},
-                                           Mode{1, 1}, Mode{2, 1}, Mode{3, 1},
-                                           Mode{5, 1}, Mode{8, 1}, Mode{16, 1},
-                                           Mode{2, 0, true}, Mode{3, 1, true},
-                                           Mode{8, 0, true}, Mode{5, 1, true}),
-                         ModeName);
+class SameBitsTest : public ::testing::TestWithParam<Way> {};
+
+INSTANTIATE_TEST_SUITE_P(Ways, SameBitsTest, kWays, NameOfWay);
 
 // Where both of two ranks reduce what they exchange, the operands must not
 // change places: the smaller of 0 and -0, and the sum of two NaNs, is the
 // first.
-TEST(SameBitsTest, OnEveryRankAlsoForZeroesAndNaNs) {
+TEST_P(SameBitsTest, OnEveryRankAlsoForZeroesAndNaNs) {
   for (const int size : {2, 3, 4, 7}) {
-    ExpectRanks(size, [](Communicator& c) -> Status {
+    ExpectRanks(GetParam(), size, [](Communicator& c) -> Status {
       const auto nan = static_cast<std::uint32_t>(0x7fc00001 + c.rank());
       const std::vector<float> send = {c.rank() % 2 == 0 ? 0.0F : -0.0F,
                                        c.rank() % 2 == 0 ? -0.0F : 0.0F,
@@ -390,6 +414,22 @@ TEST(SameBitsTest, OnEveryRankAlsoForZeroesAndNaNs) {
       }
       return Status::Ok();
     });
+  }
+}
+
+// With ranks that share memory, and with ranks that do not.
+TEST(ListTest, HasEveryAlgorithmOfEveryCall) {
+  for (const AlgorithmInfo& info : Algorithms()) {
+    std::set<bool> listed;
+    for (const CollectiveCase& own : CasesOf(info.collective)) {
+      if (own.algorithm == info.name) {
+        listed.insert(SharesMemory(own.way));
+      }
+    }
+    // A collective that no test runs has no call in the interface.
+    EXPECT_TRUE(listed.size() == 2 || CasesOf(info.collective).empty())
+        << "tests/ways.cc lacks " << CollectiveName(info.collective) << " by "
+        << info.name;
   }
 }
 

@@ -42,13 +42,22 @@ play() {
   timeout 100 bash -euo pipefail -c "${commands//PREFIX/$1}"
 }
 
+# Everybody may read what root unpacks, whatever the umask of who has packed it.
+expect "The modes and owners in the archive" \
+  "$(tar --numeric-owner -tvf "$archive" | awk '{print $1, $2}' | sort -u)" \
+  "$(printf '%s 0/0\n' -rw-r--r-- -rwxr-xr-x drwxr-xr-x lrwxrwxrwx)"
+
+# Folders that are there already stay as they are.
+mkdir -p "$work/clone/here/lib"
+chmod 751 "$work/clone/here"
+chmod 2775 "$work/clone/here/lib"
 for prefix in ./here "$work/with/an/absolute/path"; do
   expect "README.md's sample" "$(play "$prefix")" $'ok 2\nok 2'
   cd "$work/clone"
   status=0
   printed=$(RINGPIPE_TIMEOUT_MS=abc ./a.out 2>&1) || status=$?
   expect "The sample with a bad variable" "$status $printed" \
-    "1 invalid argument: RINGPIPE_TIMEOUT_MS=abc: use a whole number from -1 to 86400000"
+    "1 invalid argument: RINGPIPE_TIMEOUT_MS=abc: use a whole number from 1 to 86400000, or -1 for no deadline"
   # From another folder it finds the library too.
   cd /
   printed=$(RINGPIPE_RANK=0 RINGPIPE_SIZE=1 RINGPIPE_ROOT="unix:@consumer-$$" \
@@ -60,6 +69,8 @@ cd "$work/clone"
 expect "The tree" "$(find here -mindepth 1 -maxdepth 2 -printf '%P\n' | sort)" \
   "$(printf '%s\n' include include/ringpipe lib lib/libringpipe.so \
     lib/libringpipe.so.0 lib/pkgconfig share share/doc)"
+expect "The modes of folders that were there" "$(stat -c %a here here/lib)" \
+  $'751\n2775'
 cmp "$license" here/share/doc/ringpipe/LICENSE
 
 PKG_CONFIG_PATH=$PWD/here/lib/pkgconfig

@@ -2,6 +2,7 @@
 // error that names it, and nothing is left behind.
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -36,7 +37,7 @@ constexpr seconds kLiveness = LivenessBound(seconds(2));
 // Allreduces until the first error, which it prints, with what the process
 // holds before and after. A call may take kTimeoutMs; 0: as long as by default.
 template <int kTimeoutMs>
-int LoopForever() {
+int LoopForever(Way) {
   const Holdings before;
   Status status;
   {
@@ -66,7 +67,7 @@ int LoopForever() {
 }
 
 // Allreduces a few times and, when the test has looked, leaves in order.
-int RunAndLeave() {
+int RunAndLeave(Way) {
   const Holdings before;
   {
     auto options = CommunicatorOptions::FromProcess();
@@ -95,7 +96,7 @@ int RunAndLeave() {
 }
 
 // Rank 1 destroys its communicator, which waits for the others; they call.
-int DestroyEarly() {
+int DestroyEarly(Way) {
   auto options = CommunicatorOptions::FromProcess();
   auto communicator = Communicator::Create(*options);
   if (!communicator.ok() || !(*communicator)->Barrier().ok()) {
@@ -110,7 +111,7 @@ int DestroyEarly() {
 }
 
 // Creates a communicator, calls a barrier, and exits without destroying it.
-int ExitWithoutDestroying() {
+int ExitWithoutDestroying(Way) {
   auto options = CommunicatorOptions::FromProcess();
   auto communicator = Communicator::Create(*options);
   if (!communicator.ok() || !(*communicator)->Barrier().ok()) {
@@ -124,6 +125,53 @@ int ExitWithoutDestroying() {
   }
   Print((*communicator)->Barrier().ToString());
   return 3;
+}
+
+// Calls until the first error, which it prints; rank 1 has memory that is
+// shared, and a child that lives on.
+int ForkAndLoop(Way) {
+  auto options = CommunicatorOptions::FromProcess();
+  auto communicator = Communicator::Create(*options);
+  if (!communicator.ok() || !(*communicator)->Allocate(1 << 20).ok()) {
+    return 1;
+  }
+  if ((*communicator)->rank() == 1 && fork() == 0) {
+    AwaitGo();
+    _exit(0);
+  }
+  Print("running");
+  Status status;
+  while (status.ok()) {
+    status = (*communicator)->Barrier();
+  }
+  Print(status.ToString());
+  return 3;
+}
+
+// Has a child that destroys what it has inherited, and calls after that.
+int ForkAndDestroyInTheChild(Way) {
+  auto options = CommunicatorOptions::FromProcess();
+  auto communicator = Communicator::Create(*options);
+  if (!communicator.ok() || !(*communicator)->Barrier().ok()) {
+    return 1;
+  }
+  if ((*communicator)->rank() == 1) {
+    const pid_t child = fork();
+    if (child == 0) {
+      communicator->reset();
+#ifdef __SANITIZE_ADDRESS__
+      // What only the parent's threads point to is a leak here.
+      _exit(0);
+#else
+      std::exit(0);
+#endif
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    Print(WIFEXITED(status) && WEXITSTATUS(status) == 0 ? "exited" : "crashed");
+  }
+  Print((*communicator)->Barrier().ToString());
+  return 0;
 }
 
 // --- Tests ---
@@ -142,13 +190,13 @@ int FreePort() {
 }
 
 // The same on two hosts, which meet over TCP.
-std::vector<RankProcess> StartOnTwoHosts(const std::string& role, int size,
-                                         const std::string& job) {
+std::vector<RankProcess> StartOnTwoHosts(Way way, const std::string& role,
+                                         int size, const std::string& job) {
   const std::string root =
       "RINGPIPE_ROOT=127.0.0.1:" + std::to_string(FreePort());
   std::vector<RankProcess> ranks;
   for (int rank = 0; rank < size; ++rank) {
-    ranks.emplace_back(role, rank, size, job,
+    ranks.emplace_back(way, role, rank, size, job,
                        std::vector{root, "RINGPIPE_SECRET=of " + job,
                                    "RINGPIPE_HOST_ID=host " +
                                        std::to_string(2 * rank / size)});
@@ -159,14 +207,14 @@ std::vector<RankProcess> StartOnTwoHosts(const std::string& role, int size,
 // What the running ranks have. Also that it is what the checks below look for:
 // each rank has a memory file, and a socket that is bound to one of the
 // device's names; ranks that share memory need none, once they have met.
-Footprint FootprintOf(const std::vector<RankProcess>& ranks) {
+Footprint FootprintOf(Way way, const std::vector<RankProcess>& ranks) {
   std::vector<pid_t> processes;
   for (const RankProcess& rank : ranks) {
     processes.push_back(rank.pid());
     const Footprint own({rank.pid()});
     EXPECT_GE(own.memory_files.size(), 1U);
     const std::set<std::string> names = UnixNames(own);
-    EXPECT_TRUE(OverHostMemory() ||
+    EXPECT_TRUE(SharesMemory(way) ||
                 std::any_of(names.begin(), names.end(),
                             [](const std::string& name) {
                               return name.starts_with("@ringpipe-soft/");
@@ -178,17 +226,20 @@ Footprint FootprintOf(const std::vector<RankProcess>& ranks) {
 
 const std::vector<std::string> kNothing = {};
 
-class KilledRankTest : public ::testing::TestWithParam<int> {};
+const auto kWays = ::testing::ValuesIn(WaysOf("failure_test"));
+
+// (the way, the rank that is killed)
+class KilledRankTest : public ::testing::TestWithParam<std::tuple<Way, int>> {};
 
 TEST_P(KilledRankTest, EndsTheOthersInTwoSecondsNamedAndLeavesNothing) {
   constexpr int kSize = 4;
-  const int victim = GetParam();
+  const auto [way, victim] = GetParam();
   const std::string job = NewJob();
-  std::vector<RankProcess> ranks = StartRanks("loop", kSize, job);
+  std::vector<RankProcess> ranks = StartRanks(way, "loop", kSize, job);
   for (RankProcess& rank : ranks) {
     ASSERT_EQ(rank.ReadLine(kStartTime), "running");
   }
-  const Footprint footprint = FootprintOf(ranks);
+  const Footprint footprint = FootprintOf(way, ranks);
   const steady_clock::time_point killed = steady_clock::now();
   ranks[victim].Signal(SIGKILL);
   for (int rank = 0; rank < kSize; ++rank) {
@@ -207,18 +258,31 @@ TEST_P(KilledRankTest, EndsTheOthersInTwoSecondsNamedAndLeavesNothing) {
   EXPECT_EQ(LeftOnTheMachine(job, footprint, kLiveness), kNothing);
 }
 
-INSTANTIATE_TEST_SUITE_P(Ranks, KilledRankTest, ::testing::Values(0, 2));
+INSTANTIATE_TEST_SUITE_P(Ways, KilledRankTest,
+                         ::testing::Combine(kWays, ::testing::Values(0, 2)),
+                         [](const auto& info) {
+                           return std::string(Name(std::get<0>(info.param))) +
+                                  "_rank" +
+                                  std::to_string(std::get<1>(info.param));
+                         });
 
-// (ranks, the one that is stopped, the one that is killed, hosts)
+struct KilledBesideAStopped {
+  int size;
+  int stopped;
+  int victim;
+  int hosts;
+};
+
 class KilledBesideAStoppedRankTest
-    : public ::testing::TestWithParam<std::tuple<int, int, int, int>> {};
+    : public ::testing::TestWithParam<std::tuple<Way, KilledBesideAStopped>> {};
 
 // The news must not depend on any one rank, not on rank 0 either.
 TEST_P(KilledBesideAStoppedRankTest, EndsTheOthersInThreeSecondsNamed) {
-  const auto [size, stopped, victim, hosts] = GetParam();
+  const auto& [way, ranks_of_test] = GetParam();
+  const auto& [size, stopped, victim, hosts] = ranks_of_test;
   std::vector<RankProcess> ranks =
-      hosts == 1 ? StartRanks("loop", size, NewJob())
-                 : StartOnTwoHosts("loop", size, NewJob());
+      hosts == 1 ? StartRanks(way, "loop", size, NewJob())
+                 : StartOnTwoHosts(way, "loop", size, NewJob());
   for (RankProcess& rank : ranks) {
     ASSERT_EQ(rank.ReadLine(kStartTime), "running");
   }
@@ -240,20 +304,37 @@ TEST_P(KilledBesideAStoppedRankTest, EndsTheOthersInThreeSecondsNamed) {
 }
 
 INSTANTIATE_TEST_SUITE_P(
-    Ranks, KilledBesideAStoppedRankTest,
-    ::testing::Values(std::tuple(3, 0, 1, 1), std::tuple(4, 0, 3, 1),
-                      std::tuple(4, 1, 0, 1), std::tuple(6, 0, 2, 1),
-                      std::tuple(6, 3, 2, 1), std::tuple(8, 0, 5, 1),
-                      std::tuple(4, 0, 3, 2), std::tuple(6, 0, 2, 2),
-                      std::tuple(8, 5, 4, 2)));
+    Ways, KilledBesideAStoppedRankTest,
+    ::testing::Combine(kWays,
+                       ::testing::Values(KilledBesideAStopped{3, 0, 1, 1},
+                                         KilledBesideAStopped{4, 0, 3, 1},
+                                         KilledBesideAStopped{4, 1, 0, 1},
+                                         KilledBesideAStopped{6, 0, 2, 1},
+                                         KilledBesideAStopped{6, 3, 2, 1},
+                                         KilledBesideAStopped{8, 0, 5, 1},
+                                         KilledBesideAStopped{4, 0, 3, 2},
+                                         KilledBesideAStopped{6, 0, 2, 2},
+                                         KilledBesideAStopped{8, 5, 4, 2})),
+    [](const auto& info) {
+      const KilledBesideAStopped& ranks = std::get<1>(info.param);
+      return std::string(Name(std::get<0>(info.param))) + "_" +
+             std::to_string(ranks.size) + "ranks_" +
+             std::to_string(ranks.stopped) + "stopped_" +
+             std::to_string(ranks.victim) + "killed_" +
+             std::to_string(ranks.hosts) + "hosts";
+    });
 
-TEST(LeavingTest, InOrderLeavesNoThreadDescriptorSocketOrSegment) {
+class LeavingTest : public ::testing::TestWithParam<Way> {};
+
+INSTANTIATE_TEST_SUITE_P(Ways, LeavingTest, kWays, NameOfWay);
+
+TEST_P(LeavingTest, InOrderLeavesNoThreadDescriptorSocketOrSegment) {
   const std::string job = NewJob();
-  std::vector<RankProcess> ranks = StartRanks("leave", 3, job);
+  std::vector<RankProcess> ranks = StartRanks(GetParam(), "leave", 3, job);
   for (RankProcess& rank : ranks) {
     ASSERT_EQ(rank.ReadLine(kStartTime), "running");
   }
-  const Footprint footprint = FootprintOf(ranks);
+  const Footprint footprint = FootprintOf(GetParam(), ranks);
   for (RankProcess& rank : ranks) {
     rank.Go();
   }
@@ -264,8 +345,8 @@ TEST(LeavingTest, InOrderLeavesNoThreadDescriptorSocketOrSegment) {
   EXPECT_EQ(LeftOnTheMachine(job, footprint, kLiveness), kNothing);
 }
 
-TEST(LeavingTest, WithoutDestroyingIsTheLossOfTheRankToWhoWaits) {
-  std::vector<RankProcess> ranks = StartRanks("exit", 2, NewJob());
+TEST_P(LeavingTest, WithoutDestroyingIsTheLossOfTheRankToWhoWaits) {
+  std::vector<RankProcess> ranks = StartRanks(GetParam(), "exit", 2, NewJob());
   for (RankProcess& rank : ranks) {
     ASSERT_EQ(rank.ReadLine(kStartTime), "running");
   }
@@ -283,11 +364,49 @@ double SecondsAfter(const std::string& words, const std::string& text) {
              : std::strtod(&text[at + words.size()], nullptr);
 }
 
+class ForkTest : public ::testing::TestWithParam<Way> {};
+
+INSTANTIATE_TEST_SUITE_P(Ways, ForkTest, kWays, NameOfWay);
+
 // Not the neighbour, which waits as well.
-TEST(ExpiredCallTest, NamesTheRankForWhichAllWait) {
+TEST_P(ForkTest, AChildThatOutlivesItsRankHidesNoDeathAndKeepsNoMemory) {
+  const std::string job = NewJob();
+  std::vector<RankProcess> ranks =
+      StartRanks(GetParam(), "fork and loop", 2, job);
+  for (RankProcess& rank : ranks) {
+    ASSERT_EQ(rank.ReadLine(kStartTime), "running");
+  }
+  const Footprint footprint = FootprintOf(GetParam(), ranks);
+  const steady_clock::time_point killed = steady_clock::now();
+  ranks[1].Signal(SIGKILL);
+  const std::string error = ranks[0].ReadLine(kStartTime);
+  EXPECT_LT(steady_clock::now() - killed, kLiveness);
+  EXPECT_NE(error.find("peer lost: rank 1"), std::string::npos) << error;
+  EXPECT_TRUE(WIFEXITED(ranks[0].Wait(kStartTime)));
+  EXPECT_TRUE(WIFSIGNALED(ranks[1].Wait(kStartTime)));
+  EXPECT_EQ(LeftOnTheMachine("what no process has", footprint, kLiveness),
+            kNothing);
+}
+
+TEST_P(ForkTest, AChildDestroysACommunicatorToNoEffect) {
+  std::vector<RankProcess> ranks =
+      StartRanks(GetParam(), "fork and destroy in the child", 2, NewJob());
+  EXPECT_EQ(ranks[1].ReadLine(kStartTime), "exited");
+  for (RankProcess& rank : ranks) {
+    EXPECT_EQ(rank.ReadLine(kStartTime), "ok");
+    EXPECT_TRUE(WIFEXITED(rank.Wait(kStartTime)));
+  }
+}
+
+class ExpiredCallTest : public ::testing::TestWithParam<Way> {};
+
+INSTANTIATE_TEST_SUITE_P(Ways, ExpiredCallTest, kWays, NameOfWay);
+
+TEST_P(ExpiredCallTest, NamesTheRankForWhichAllWait) {
   constexpr int kSize = 8;
   constexpr int kStopped = 5;
-  std::vector<RankProcess> ranks = StartRanks("loop in 4 s", kSize, NewJob());
+  std::vector<RankProcess> ranks =
+      StartRanks(GetParam(), "loop in 4 s", kSize, NewJob());
   for (RankProcess& rank : ranks) {
     ASSERT_EQ(rank.ReadLine(kStartTime), "running");
   }
@@ -300,27 +419,34 @@ TEST(ExpiredCallTest, NamesTheRankForWhichAllWait) {
           << error;
       // From when it stopped, whatever its device has answered since: it is
       // asked every 500 ms.
-      EXPECT_GT(SecondsAfter("others wait for it for ", error), 0.8) << error;
+      EXPECT_GT(SecondsAfter("others have waited for it for ", error), 0.8)
+          << error;
     }
   }
 }
 
-TEST(ExpiredCallTest, NamesTheRankThatDestroysItsCommunicator) {
-  std::vector<RankProcess> ranks = StartRanks("destroy early", 3, NewJob());
+TEST_P(ExpiredCallTest, NamesTheRankThatDestroysItsCommunicator) {
+  std::vector<RankProcess> ranks =
+      StartRanks(GetParam(), "destroy early", 3, NewJob());
   for (RankProcess& rank : ranks) {
     ASSERT_EQ(rank.ReadLine(kStartTime), "running");
   }
   ranks[0].Go();
   ranks[2].Go();
   const std::string error = ranks[0].ReadLine(kStartTime);
-  EXPECT_NE(error.find("; rank 1 destroys its communicator"), std::string::npos)
+  EXPECT_NE(error.find("; rank 1 has been destroying its communicator"),
+            std::string::npos)
       << error;
 }
 
-TEST(StoppedPeerTest, IsWaitedForLongerThanTheDeviceRepeatsARequest) {
+class StoppedPeerTest : public ::testing::TestWithParam<Way> {};
+
+INSTANTIATE_TEST_SUITE_P(Ways, StoppedPeerTest, kWays, NameOfWay);
+
+TEST_P(StoppedPeerTest, IsWaitedForLongerThanTheDeviceRepeatsARequest) {
   // 3 times 1.07 s (verbs/queue_pair.h): an HCA answers for a stopped process.
   constexpr milliseconds kStopped(4500);
-  std::vector<RankProcess> ranks = StartRanks("loop", 3, NewJob());
+  std::vector<RankProcess> ranks = StartRanks(GetParam(), "loop", 3, NewJob());
   for (RankProcess& rank : ranks) {
     ASSERT_EQ(rank.ReadLine(kStartTime), "running");
   }
@@ -339,10 +465,13 @@ TEST(StoppedPeerTest, IsWaitedForLongerThanTheDeviceRepeatsARequest) {
 
 int main(int argc, char** argv) {
   using namespace ringpipe::testing;  // NOLINT(google-build-using-namespace)
-  return RunRoleOrTests(argc, argv,
-                        {{"loop", &LoopForever<0>},
-                         {"loop in 4 s", &LoopForever<4000>},
-                         {"destroy early", &DestroyEarly},
-                         {"leave", &RunAndLeave},
-                         {"exit", &ExitWithoutDestroying}});
+  return RunRoleOrTests(
+      argc, argv,
+      {{"loop", &LoopForever<0>},
+       {"loop in 4 s", &LoopForever<4000>},
+       {"destroy early", &DestroyEarly},
+       {"fork and loop", &ForkAndLoop},
+       {"fork and destroy in the child", &ForkAndDestroyInTheChild},
+       {"leave", &RunAndLeave},
+       {"exit", &ExitWithoutDestroying}});
 }

@@ -1,15 +1,19 @@
 // What the interfaces offer beside the collectives: version, log, counters,
 // accelerator memory, and the C functions.
 #include <sys/mman.h>
-#include <sys/syscall.h>
-#include <unistd.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
+#include <filesystem>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -22,6 +26,8 @@
 namespace ringpipe::testing {
 namespace {
 
+const auto kWays = ::testing::ValuesIn(WaysOf("interface_test"));
+
 TEST(VersionTest, IsThatOfTheHeaders) {
   const std::string expected = std::to_string(RINGPIPE_VERSION_MAJOR) + "." +
                                std::to_string(RINGPIPE_VERSION_MINOR) + "." +
@@ -33,11 +39,15 @@ TEST(VersionTest, IsThatOfTheHeaders) {
                                            RINGPIPE_VERSION_PATCH);
 }
 
-TEST(LogTest, TheDeviceAndTheReasonAreLoggedOnceAtInfo) {
+class LogTest : public ::testing::TestWithParam<Way> {};
+
+INSTANTIATE_TEST_SUITE_P(Ways, LogTest, kWays, NameOfWay);
+
+TEST_P(LogTest, TheDeviceAndTheReasonAreLoggedOnceAtInfo) {
   for (const LogLevel level : {LogLevel::kInfo, LogLevel::kWarning}) {
     std::mutex mutex;
     std::vector<std::string> lines;
-    CommunicatorOptions options = RankOptions(0, 1, NewJob());
+    CommunicatorOptions options = RankOptions(GetParam(), 0, 1, NewJob());
     options.environment.log_level = level;
     options.log = [&](LogLevel at, std::string_view line) {
       const std::lock_guard<std::mutex> lock(mutex);
@@ -54,11 +64,11 @@ TEST(LogTest, TheDeviceAndTheReasonAreLoggedOnceAtInfo) {
   }
 }
 
-TEST(LogTest, HowEachPeerIsReachedAndWhyIsLoggedAtInfo) {
+TEST_P(LogTest, HowEachPeerIsReachedAndWhyIsLoggedAtInfo) {
   std::mutex mutex;
   std::string log;
   const auto statuses = RunRanks(
-      2, [](Communicator&) { return Status::Ok(); },
+      GetParam(), 2, [](Communicator&) { return Status::Ok(); },
       [&](int, CommunicatorOptions& options) {
         options.environment.log_level = LogLevel::kInfo;
         options.log = [&](LogLevel, std::string_view line) {
@@ -69,14 +79,15 @@ TEST(LogTest, HowEachPeerIsReachedAndWhyIsLoggedAtInfo) {
   for (const Status& status : statuses) {
     EXPECT_TRUE(status.ok()) << status.ToString();
   }
-  const std::string way = OverTestNetwork()  ? "the test network"
-                          : OverHostMemory() ? "host memory: the same host"
-                                             : "soft0";
+  const std::string way = GetParam() == Way::kTestNetwork ? "the test network"
+                          : SharesMemory(GetParam())
+                              ? "host memory: the same host"
+                              : "soft0";
   for (const std::string peer : {"rank 0", "rank 1"}) {
     EXPECT_NE(log.find(peer + " by way of " + way), std::string::npos) << log;
   }
   EXPECT_EQ(log.find("RINGPIPE_DEVICE=soft asks for it") == std::string::npos,
-            OverHostMemory());
+            SharesMemory(GetParam()));
 }
 
 // --- Memory that is registered once ---
@@ -93,12 +104,19 @@ StageCounters CountersOf(const Communicator& communicator,
   return {};
 }
 
+class RegisterTest : public ::testing::TestWithParam<Way> {};
+
+INSTANTIATE_TEST_SUITE_P(Ways, RegisterTest, kWays, NameOfWay);
+
+constexpr const char* kReachVaries =
+    "what the test network can do with a buffer is another each time";
+
 // A device has so many regions; calls do without.
-TEST(RegisterTest, WhereNothingMoreCanBeRegisteredCallsCopy) {
-  if (OverHostMemory()) {
+TEST_P(RegisterTest, WhereNothingMoreCanBeRegisteredCallsCopy) {
+  if (SharesMemory(GetParam())) {
     GTEST_SKIP() << "ranks that share memory register nothing";
   }
-  ExpectRanks(2, [](Communicator& c) -> Status {
+  ExpectRanks(GetParam(), 2, [](Communicator& c) -> Status {
     constexpr std::size_t kPiece = 64;
     constexpr std::size_t kMostPieces = 1 << 17;
     std::vector<std::byte> area(kMostPieces * kPiece);
@@ -118,14 +136,14 @@ TEST(RegisterTest, WhereNothingMoreCanBeRegisteredCallsCopy) {
   });
 }
 
-TEST(RegisterTest, WhatIsRegisteredIsNeitherCopiedNorRegisteredInACall) {
-  if (OverHostMemory()) {
+TEST_P(RegisterTest, WhatIsRegisteredIsNeitherCopiedNorRegisteredInACall) {
+  if (SharesMemory(GetParam())) {
     GTEST_SKIP() << "ranks that share memory register nothing";
   }
-  if (OverTestNetwork()) {
-    GTEST_SKIP() << "some of its connections cannot write to the peer's memory";
+  if (GetParam() == Way::kTestNetwork) {
+    GTEST_SKIP() << kReachVaries;
   }
-  ExpectRanks(3, [](Communicator& c) -> Status {
+  ExpectRanks(GetParam(), 3, [](Communicator& c) -> Status {
     constexpr std::size_t kCount = 300'000;
     std::vector<float> values(kCount, 1);
     RINGPIPE_RETURN_IF_ERROR(
@@ -146,8 +164,8 @@ TEST(RegisterTest, WhatIsRegisteredIsNeitherCopiedNorRegisteredInACall) {
   });
 }
 
-TEST(RegisterTest, MemoryThatMayOnlyBeReadIsSentFrom) {
-  ExpectRanks(2, [](Communicator& c) -> Status {
+TEST_P(RegisterTest, MemoryThatMayOnlyBeReadIsSentFrom) {
+  ExpectRanks(GetParam(), 2, [](Communicator& c) -> Status {
     constexpr std::size_t kBytes = 64 * 1024;
     void* const constant =
         mmap(nullptr, kBytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -163,12 +181,15 @@ TEST(RegisterTest, MemoryThatMayOnlyBeReadIsSentFrom) {
   });
 }
 
-TEST(RegisterTest, SubchunksAreRegisteredOnTheFlyWhereThatIsAskedFor) {
-  if (OverHostMemory()) {
+TEST_P(RegisterTest, SubchunksAreRegisteredOnTheFlyWhereThatIsAskedFor) {
+  if (GetParam() == Way::kTestNetwork) {
+    GTEST_SKIP() << kReachVaries;
+  }
+  if (SharesMemory(GetParam())) {
     GTEST_SKIP() << "ranks that share memory register nothing";
   }
   for (const Status& status : RunRanks(
-           2,
+           GetParam(), 2,
            [](Communicator& c) -> Status {
              // Too short to be registered as a whole.
              constexpr std::size_t kCount = 10'000;
@@ -190,9 +211,12 @@ TEST(RegisterTest, SubchunksAreRegisteredOnTheFlyWhereThatIsAskedFor) {
   }
 }
 
-TEST(RegisterTest, NothingIsRegisteredInACallWhereThatIsForbidden) {
+TEST_P(RegisterTest, NothingIsRegisteredInACallWhereThatIsForbidden) {
+  if (GetParam() == Way::kTestNetwork) {
+    GTEST_SKIP() << kReachVaries;
+  }
   ExpectRanks(
-      2,
+      GetParam(), 2,
       [](Communicator& c) -> Status {
         // So long that the software device would register it as a whole.
         constexpr std::size_t kCount = 300'000;
@@ -210,76 +234,133 @@ TEST(RegisterTest, NothingIsRegisteredInACallWhereThatIsForbidden) {
       });
 }
 
-// Memory that the kernel copies as little as a device's.
-void* MapSecret(std::size_t bytes) {
-  const auto file = static_cast<int>(syscall(SYS_memfd_secret, 0));
-  void* const mapped =
-      ftruncate(file, static_cast<off_t>(bytes)) == 0
-          ? mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0)
-          : MAP_FAILED;
-  close(file);
-  return mapped;
-}
+// --- Slots ---
 
-TEST(PrivateMemoryTest, MayBeSuchThatTheKernelDoesNotCopyIt) {
-  constexpr std::size_t kCount = 1 << 20;
-  constexpr std::size_t kBoth = 2 * kCount * sizeof(float);
-  if (void* const both = MapSecret(kBoth); both == MAP_FAILED) {
-    GTEST_SKIP() << "memfd_secret, or ulimit -l, does not allow it";
-  } else {
-    munmap(both, kBoth);
-  }
-  ExpectRanks(
-      2,
-      [=](Communicator& c) -> Status {
-        void* const mapped = MapSecret(kCount * sizeof(float));
-        if (mapped == MAP_FAILED) {
-          return {StatusCode::kResourceExhausted, "no secret memory"};
-        }
-        auto* const data = static_cast<float*>(mapped);
-        std::fill_n(data, kCount, 1.0F);
-        for (int call = 0; call < 2; ++call) {
-          RINGPIPE_RETURN_IF_ERROR(c.AllReduce(
-              data, data, kCount, DataType::kFloat32, ReduceOp::kSum));
-        }
-        EXPECT_EQ(std::count(data, data + kCount, 4.0F),
-                  static_cast<std::ptrdiff_t>(kCount));
-        munmap(data, kCount * sizeof(float));
-        return Status::Ok();
-      },
-      [](int, CommunicatorOptions& options) {
-        if (OverHostMemory()) {
-          options.environment.registration = "always";
-        }
-      });
-}
-
-// More calls than there are ways between the ranks of a host: shared slots,
-// slots that are written past the caches, the kernel's copy.
-TEST(PrivateMemoryTest, EveryWayThatIsTriedGivesTheResult) {
-  ExpectRanks(3, [](Communicator& c) -> Status {
-    for (const std::size_t count : {20'001, 1'100'003}) {
-      std::vector<std::int32_t> send(count);
-      std::vector<std::int32_t> receive(count);
-      for (int call = 0; call < 8; ++call) {
-        for (std::size_t i = 0; i < count; ++i) {
-          send[i] = static_cast<std::int32_t>(i) + call + c.rank();
-        }
-        RINGPIPE_RETURN_IF_ERROR(c.AllReduce(send.data(), receive.data(), count,
-                                             DataType::kInt32, ReduceOp::kSum));
-        std::size_t wrong = 0;
-        for (std::size_t i = 0; i < count; ++i) {
-          wrong += receive[i] != 3 * (static_cast<std::int32_t>(i) + call) + 3;
-        }
-        EXPECT_EQ(wrong, 0U) << count << ", call " << call;
-      }
+// Bytes of all that ranks of this process share with those of their host.
+std::uint64_t SharedBytes() {
+  std::map<ino_t, std::uint64_t> files;
+  for (const auto& entry :
+       std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code closed_meanwhile;
+    const auto target =
+        std::filesystem::read_symlink(entry.path(), closed_meanwhile);
+    struct stat file;
+    if (target.native().find("ringpipe-host") != std::string::npos &&
+        stat(entry.path().c_str(), &file) == 0) {
+      files[file.st_ino] = static_cast<std::uint64_t>(file.st_blocks) * 512;
     }
-    return Status::Ok();
+  }
+  std::uint64_t bytes = 0;
+  for (const auto& [file, own] : files) {
+    bytes += own;
+  }
+  return bytes;
+}
+
+// All of them, of one element for each rank.
+Status MakeShortCalls(Communicator& c) {
+  std::vector<double> one(c.size(), 1);
+  std::vector<double> other(c.size());
+  RINGPIPE_RETURN_IF_ERROR(c.AllReduce(one.data(), other.data(), 1,
+                                       DataType::kFloat64, ReduceOp::kSum));
+  EXPECT_EQ(other[0], c.size());
+  RINGPIPE_RETURN_IF_ERROR(
+      c.AllGather(one.data(), other.data(), 1, DataType::kFloat64));
+  EXPECT_EQ(other, one);
+  RINGPIPE_RETURN_IF_ERROR(c.ReduceScatter(one.data(), other.data(), 1,
+                                           DataType::kFloat64, ReduceOp::kSum));
+  EXPECT_EQ(other[0], c.size());
+  RINGPIPE_RETURN_IF_ERROR(
+      c.Broadcast(one.data(), other.data(), 1, DataType::kFloat64, 0));
+  EXPECT_EQ(other[0], 1);
+  return c.Barrier();
+}
+
+Status MakeLongCall(Communicator& c) {
+  constexpr std::size_t kCount = 100'003;
+  const std::vector<float> send(kCount, 1);
+  std::vector<float> receive(kCount);
+  RINGPIPE_RETURN_IF_ERROR(c.AllReduce(send.data(), receive.data(), kCount,
+                                       DataType::kFloat32, ReduceOp::kSum));
+  EXPECT_EQ(receive, std::vector<float>(kCount, static_cast<float>(c.size())));
+  return Status::Ok();
+}
+
+class SlotsTest : public ::testing::TestWithParam<Way> {};
+
+INSTANTIATE_TEST_SUITE_P(Ways, SlotsTest, kWays, NameOfWay);
+
+TEST_P(SlotsTest, OfManyRanksTakeLittleMemoryBeforeTheFirstLongCall) {
+  if (!SharesMemory(GetParam())) {
+    GTEST_SKIP() << "memory that ranks of a host share is looked at";
+  }
+  constexpr int kRanks = 64;
+  constexpr std::uint64_t kLittle = 2 << 20;
+  ExpectRanks(GetParam(), kRanks, [=](Communicator& c) -> Status {
+    RINGPIPE_RETURN_IF_ERROR(MakeShortCalls(c));
+    if (c.rank() == 0) {
+      const std::uint64_t shared = SharedBytes();
+      EXPECT_GT(shared, 0U);
+      EXPECT_LE(shared / kRanks, kLittle);
+    }
+    RINGPIPE_RETURN_IF_ERROR(c.Barrier());
+    RINGPIPE_RETURN_IF_ERROR(MakeLongCall(c));
+    RINGPIPE_RETURN_IF_ERROR(MakeShortCalls(c));
+    return MakeLongCall(c);
   });
 }
 
-TEST(CountersTest, SayWhatEachStageDid) {
-  ExpectRanks(3, [](Communicator& c) -> Status {
+// Allows files of so many bytes while it exists.
+class FileSizeLimit {
+ public:
+  explicit FileSizeLimit(rlim_t bytes) {
+    getrlimit(RLIMIT_FSIZE, &before_);
+    const rlimit limit = {bytes, before_.rlim_max};
+    setrlimit(RLIMIT_FSIZE, &limit);
+  }
+  ~FileSizeLimit() { setrlimit(RLIMIT_FSIZE, &before_); }
+  FileSizeLimit(const FileSizeLimit&) = delete;
+  FileSizeLimit& operator=(const FileSizeLimit&) = delete;
+
+ private:
+  rlimit before_;
+};
+
+TEST_P(SlotsTest, ThatOneRankHasNoMemoryForEndTheLongCallOnAllRanks) {
+  if (!SharesMemory(GetParam())) {
+    GTEST_SKIP() << "memory that ranks of a host share is limited";
+  }
+  const FileSizeLimit limit(16 << 20);
+  const auto statuses = RunRanks(GetParam(), 3, [](Communicator& c) -> Status {
+    if (c.rank() == 1) {
+      RINGPIPE_RETURN_IF_ERROR(c.Allocate(14 << 20).status());
+    }
+    RINGPIPE_RETURN_IF_ERROR(MakeShortCalls(c));
+    Status failed = MakeLongCall(c);
+    EXPECT_EQ(c.Barrier().ToString(), failed.ToString());
+    return failed;
+  });
+  for (const Status& status : statuses) {
+    EXPECT_EQ(status.code(), StatusCode::kResourceExhausted)
+        << status.ToString();
+  }
+  for (const std::string part : {"slots of 131072 bytes", "ulimit -f"}) {
+    EXPECT_NE(statuses[1].message().find(part), std::string::npos)
+        << statuses[1].message();
+  }
+  EXPECT_EQ(statuses[0].message(), "rank 1: " + statuses[1].message());
+  EXPECT_EQ(statuses[2].message(), "rank 1: " + statuses[1].message());
+}
+
+class CountersTest : public ::testing::TestWithParam<Way> {};
+
+INSTANTIATE_TEST_SUITE_P(Ways, CountersTest, kWays, NameOfWay);
+
+TEST_P(CountersTest, SayWhatEachStageDid) {
+  if (GetParam() == Way::kTestNetwork) {
+    GTEST_SKIP() << kReachVaries;
+  }
+  ExpectRanks(GetParam(), 3, [](Communicator& c) -> Status {
     constexpr std::size_t kCount = 300'000;
     std::vector<float> send(kCount, 1);
     std::vector<float> receive(kCount);
@@ -303,9 +384,13 @@ TEST(CountersTest, SayWhatEachStageDid) {
   });
 }
 
-TEST(AcceleratorMemoryTest, IsReducedWhereItIs) {
+class AcceleratorMemoryTest : public ::testing::TestWithParam<Way> {};
+
+INSTANTIATE_TEST_SUITE_P(Ways, AcceleratorMemoryTest, kWays, NameOfWay);
+
+TEST_P(AcceleratorMemoryTest, IsReducedWhereItIs) {
   ExpectRanks(
-      3, [](Communicator& c) -> Status { return c.Barrier(); },
+      GetParam(), 3, [](Communicator& c) -> Status { return c.Barrier(); },
       [](int, CommunicatorOptions& options) {
         options.accelerator = std::make_shared<ThreadAccelerator>();
       });
@@ -315,7 +400,7 @@ TEST(AcceleratorMemoryTest, IsReducedWhereItIs) {
   }
   constexpr std::size_t kCount = 50'000;
   ExpectRanks(
-      3,
+      GetParam(), 3,
       [&](Communicator& c) -> Status {
         auto* const memory = static_cast<float*>(
             devices[c.rank()]->Allocate(2 * kCount * sizeof(float)));
@@ -338,9 +423,9 @@ TEST(AcceleratorMemoryTest, IsReducedWhereItIs) {
       });
 }
 
-TEST(AcceleratorMemoryTest, IsNotMixedWithHostMemory) {
+TEST_P(AcceleratorMemoryTest, IsNotMixedWithHostMemory) {
   auto device = std::make_shared<ThreadAccelerator>();
-  CommunicatorOptions options = RankOptions(0, 1, NewJob());
+  CommunicatorOptions options = RankOptions(GetParam(), 0, 1, NewJob());
   options.accelerator = device;
   auto communicator = Communicator::Create(options);
   ASSERT_TRUE(communicator.ok()) << communicator.status().ToString();
@@ -354,13 +439,13 @@ TEST(AcceleratorMemoryTest, IsNotMixedWithHostMemory) {
   EXPECT_TRUE((*communicator)->Barrier().ok());
 }
 
-TEST(AcceleratorMemoryTest, TheDeviceIsPreparedAtTheFirstCallThatUsesIt) {
+TEST_P(AcceleratorMemoryTest, TheDeviceIsPreparedAtTheFirstCallThatUsesIt) {
   std::vector<std::shared_ptr<ThreadAccelerator>> devices;
   for (int rank = 0; rank < 2; ++rank) {
     devices.push_back(std::make_shared<ThreadAccelerator>());
   }
   ExpectRanks(
-      2,
+      GetParam(), 2,
       [&](Communicator& c) -> Status {
         ThreadAccelerator& device = *devices[c.rank()];
         EXPECT_EQ(device.prepared(), 0U) << "at creation";
@@ -388,10 +473,10 @@ TEST(AcceleratorMemoryTest, TheDeviceIsPreparedAtTheFirstCallThatUsesIt) {
   EXPECT_EQ(devices[0]->prepared(), 0U) << "released with the communicator";
 }
 
-TEST(AcceleratorMemoryTest, SlotsThatCannotBePinnedFailNoCallOnHostMemory) {
+TEST_P(AcceleratorMemoryTest, SlotsThatCannotBePinnedFailNoCallOnHostMemory) {
   const auto device = std::make_shared<ThreadAccelerator>();
   device->FailToPrepare({StatusCode::kResourceExhausted, "cannot be pinned"});
-  CommunicatorOptions options = RankOptions(0, 1, NewJob());
+  CommunicatorOptions options = RankOptions(GetParam(), 0, 1, NewJob());
   options.accelerator = device;
   auto communicator = Communicator::Create(options);
   ASSERT_TRUE(communicator.ok()) << communicator.status().ToString();
@@ -408,7 +493,7 @@ TEST(AcceleratorMemoryTest, SlotsThatCannotBePinnedFailNoCallOnHostMemory) {
   EXPECT_NE(status.message().find("cannot be pinned"), std::string::npos);
 }
 
-TEST(AcceleratorMemoryTest, SlotsThatOneRankCannotPinEndTheCallOnAllRanks) {
+TEST_P(AcceleratorMemoryTest, SlotsThatOneRankCannotPinEndTheCallOnAllRanks) {
   std::vector<std::shared_ptr<ThreadAccelerator>> devices;
   for (int rank = 0; rank < 2; ++rank) {
     devices.push_back(std::make_shared<ThreadAccelerator>());
@@ -416,7 +501,7 @@ TEST(AcceleratorMemoryTest, SlotsThatOneRankCannotPinEndTheCallOnAllRanks) {
   devices[1]->FailToPrepare(
       {StatusCode::kResourceExhausted, "cannot be pinned"});
   const auto statuses = RunRanks(
-      2,
+      GetParam(), 2,
       [&](Communicator& c) -> Status {
         void* const memory = devices[c.rank()]->Allocate(40);
         return c.AllReduce(memory, memory, 10, DataType::kFloat32,
@@ -434,13 +519,13 @@ TEST(AcceleratorMemoryTest, SlotsThatOneRankCannotPinEndTheCallOnAllRanks) {
   EXPECT_EQ(statuses[0].message(), "rank 1: " + statuses[1].message());
 }
 
-TEST(AcceleratorMemoryTest, MemoryOfAnotherDeviceIsRefusedByName) {
+TEST_P(AcceleratorMemoryTest, MemoryOfAnotherDeviceIsRefusedByName) {
   ThreadAccelerator other;
   ThreadAccelerator::Options device_options;
   device_options.name = "thread:1";
   device_options.neighbour = &other;
   const auto device = std::make_shared<ThreadAccelerator>(device_options);
-  CommunicatorOptions options = RankOptions(0, 1, NewJob());
+  CommunicatorOptions options = RankOptions(GetParam(), 0, 1, NewJob());
   options.accelerator = device;
   auto communicator = Communicator::Create(options);
   ASSERT_TRUE(communicator.ok()) << communicator.status().ToString();

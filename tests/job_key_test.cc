@@ -16,10 +16,10 @@ namespace ringpipe::testing {
 namespace {
 
 // The names of the devices' sockets while a job runs.
-std::set<std::string> NamesOf(const std::string& job) {
+std::set<std::string> NamesOf(Way way, const std::string& job) {
   std::set<std::string> names;
   ExpectRanks(
-      2,
+      way, 2,
       [&names](Communicator& communicator) {
         RINGPIPE_RETURN_IF_ERROR(communicator.Barrier());
         if (communicator.rank() == 0) {
@@ -43,10 +43,16 @@ std::set<std::string> NamesOf(const std::string& job) {
   return names;
 }
 
-TEST(JobKeyTest, NamesTheDevicesOfEachJobAnew) {
+class JobKeyTest : public ::testing::TestWithParam<Way> {};
+
+INSTANTIATE_TEST_SUITE_P(Ways, JobKeyTest,
+                         ::testing::ValuesIn(WaysOf("job_key_test")),
+                         NameOfWay);
+
+TEST_P(JobKeyTest, NamesTheDevicesOfEachJobAnew) {
   const std::string job = NewJob();
-  const std::set<std::string> first = NamesOf(job);
-  const std::set<std::string> second = NamesOf(job);
+  const std::set<std::string> first = NamesOf(GetParam(), job);
+  const std::set<std::string> second = NamesOf(GetParam(), job);
   EXPECT_EQ(first.size(), 2U);
   EXPECT_EQ(second.size(), 2U);
   std::vector<std::string> both;

@@ -45,10 +45,16 @@ class AliasedMapping {
   std::uint8_t* data_;
 };
 
+class LargeCountTest : public ::testing::TestWithParam<Way> {};
+
+INSTANTIATE_TEST_SUITE_P(Ways, LargeCountTest,
+                         ::testing::ValuesIn(WaysOf("large_count_test")),
+                         NameOfWay);
+
 // Element i depends on i modulo the period alone, so that the result of every
 // place that shares a byte is the same.
-TEST(LargeCountTest, AllReduceOfMoreThanTwoToTheThirtyOneElementsIsRight) {
-  ExpectRanks(2, [](Communicator& c) -> Status {
+TEST_P(LargeCountTest, AllReduceOfMoreThanTwoToTheThirtyOneElementsIsRight) {
+  ExpectRanks(GetParam(), 2, [](Communicator& c) -> Status {
     const AliasedMapping send(kElements);
     const AliasedMapping receive(kElements);
     for (std::size_t i = 0; i < kPeriod; ++i) {

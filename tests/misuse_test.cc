@@ -1,6 +1,7 @@
 // What a user may get wrong gets a clear error, at every rank that it concerns,
 // and nothing hangs.
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <future>
@@ -17,6 +18,8 @@
 namespace ringpipe::testing {
 namespace {
 
+const auto kWays = ::testing::ValuesIn(WaysOf("misuse_test"));
+
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
@@ -31,10 +34,11 @@ void ExpectError(const Status& status, StatusCode code,
 
 // --- One rank's arguments ---
 
-class ArgumentsTest : public ::testing::Test {
+class ArgumentsTest : public ::testing::TestWithParam<Way> {
  protected:
   void SetUp() override {
-    auto communicator = Communicator::Create(RankOptions(0, 1, NewJob()));
+    auto communicator =
+        Communicator::Create(RankOptions(GetParam(), 0, 1, NewJob()));
     ASSERT_TRUE(communicator.ok()) << communicator.status().ToString();
     communicator_ = std::move(communicator).value();
   }
@@ -44,7 +48,9 @@ class ArgumentsTest : public ::testing::Test {
   float b_[16] = {};
 };
 
-TEST_F(ArgumentsTest, ANullBufferIsRefusedUnlessCountIsZero) {
+INSTANTIATE_TEST_SUITE_P(Ways, ArgumentsTest, kWays, NameOfWay);
+
+TEST_P(ArgumentsTest, ANullBufferIsRefusedUnlessCountIsZero) {
   Communicator& c = *communicator_;
   ExpectError(c.AllReduce(nullptr, b_, 4, DataType::kFloat32, ReduceOp::kSum),
               StatusCode::kInvalidArgument,
@@ -56,7 +62,7 @@ TEST_F(ArgumentsTest, ANullBufferIsRefusedUnlessCountIsZero) {
           .ok());
 }
 
-TEST_F(ArgumentsTest, AnUnknownTypeOperationOrRootIsRefused) {
+TEST_P(ArgumentsTest, AnUnknownTypeOperationOrRootIsRefused) {
   Communicator& c = *communicator_;
   ExpectError(c.AllReduce(a_, b_, 4, static_cast<DataType>(99), ReduceOp::kSum),
               StatusCode::kInvalidArgument, {"data type 99"});
@@ -67,25 +73,25 @@ TEST_F(ArgumentsTest, AnUnknownTypeOperationOrRootIsRefused) {
               StatusCode::kInvalidArgument, {"root 1", "there are 1"});
 }
 
-TEST_F(ArgumentsTest, BuffersThatOverlapInPartAreRefused) {
+TEST_P(ArgumentsTest, BuffersThatOverlapInPartAreRefused) {
   ExpectError(communicator_->AllReduce(a_, a_ + 1, 4, DataType::kFloat32,
                                        ReduceOp::kSum),
               StatusCode::kInvalidArgument, {"overlap"});
 }
 
-TEST_F(ArgumentsTest, AMisalignedBufferIsRefused) {
+TEST_P(ArgumentsTest, AMisalignedBufferIsRefused) {
   ExpectError(communicator_->AllReduce(reinterpret_cast<char*>(a_) + 2, b_, 4,
                                        DataType::kFloat32, ReduceOp::kSum),
               StatusCode::kInvalidArgument, {"aligned", "float32"});
 }
 
-TEST_F(ArgumentsTest, ACountBeyondMemoryIsRefused) {
+TEST_P(ArgumentsTest, ACountBeyondMemoryIsRefused) {
   ExpectError(communicator_->AllReduce(a_, b_, SIZE_MAX / 2, DataType::kFloat32,
                                        ReduceOp::kSum),
               StatusCode::kInvalidArgument, {"count"});
 }
 
-TEST_F(ArgumentsTest, ARefusedCallLeavesTheCommunicatorUsable) {
+TEST_P(ArgumentsTest, ARefusedCallLeavesTheCommunicatorUsable) {
   EXPECT_FALSE(
       communicator_
           ->AllReduce(nullptr, b_, 4, DataType::kFloat32, ReduceOp::kSum)
@@ -99,9 +105,13 @@ TEST_F(ArgumentsTest, ARefusedCallLeavesTheCommunicatorUsable) {
 
 // --- How a communicator is created ---
 
-TEST(CreateTest, TooFewSlotsAreRefusedAndTheNumberNeededIsNamed) {
+class CreateTest : public ::testing::TestWithParam<Way> {};
+
+INSTANTIATE_TEST_SUITE_P(Ways, CreateTest, kWays, NameOfWay);
+
+TEST_P(CreateTest, TooFewSlotsAreRefusedAndTheNumberNeededIsNamed) {
   for (const Status& status : RunRanks(
-           2, [](Communicator&) { return Status::Ok(); },
+           GetParam(), 2, [](Communicator&) { return Status::Ok(); },
            [](int, CommunicatorOptions& options) {
              options.environment.slots = 4;
            })) {
@@ -110,9 +120,9 @@ TEST(CreateTest, TooFewSlotsAreRefusedAndTheNumberNeededIsNamed) {
   }
 }
 
-TEST(CreateTest, RanksWithDifferentChunkingAreRefusedWithBothValues) {
+TEST_P(CreateTest, RanksWithDifferentChunkingAreRefusedWithBothValues) {
   for (const Status& status : RunRanks(
-           2, [](Communicator&) { return Status::Ok(); },
+           GetParam(), 2, [](Communicator&) { return Status::Ok(); },
            [](int rank, CommunicatorOptions&options) {
              options.environment.depth = 2 + rank;
            })) {
@@ -121,8 +131,32 @@ TEST(CreateTest, RanksWithDifferentChunkingAreRefusedWithBothValues) {
   }
 }
 
+TEST_P(CreateTest, RanksWithDifferentAlgorithmsAreRefusedWithBoth) {
+  for (const Status& status : RunRanks(
+           GetParam(), 2, [](Communicator&) { return Status::Ok(); },
+           [](int rank, CommunicatorOptions&options) {
+             options.environment.algorithm =
+                 rank == 0 ? "allreduce:ring" : "allreduce:rabenseifner";
+           })) {
+    ExpectError(status, StatusCode::kMismatch,
+                {"allreduce:ring", "allreduce:rabenseifner", "rank 1"});
+  }
+}
+
+TEST_P(CreateTest, AnAlgorithmThatDoesNotExistListsThoseThatDo) {
+  for (const Status& status : RunRanks(
+           GetParam(), 3, [](Communicator&) { return Status::Ok(); },
+           [](int, CommunicatorOptions& options) {
+             options.environment.algorithm = "allreduce:rabenseifer";
+           })) {
+    ExpectError(status, StatusCode::kInvalidArgument,
+                {"RINGPIPE_ALGORITHM", "rabenseifer", "ring", "rabenseifner",
+                 "recursive_doubling"});
+  }
+}
+
 // Ranks of one machine that say that they are on different hosts.
-TEST(CreateTest, TheSoftwareDeviceConnectsHosts) {
+TEST_P(CreateTest, TheSoftwareDeviceConnectsHosts) {
   const auto sum = [](Communicator& communicator) {
     std::vector<float> values(10'000, 1.0F);
     Status status =
@@ -132,7 +166,7 @@ TEST(CreateTest, TheSoftwareDeviceConnectsHosts) {
     return status;
   };
   for (const Status& status :
-       RunRanks(3, sum, [](int rank, CommunicatorOptions&options) {
+       RunRanks(GetParam(), 3, sum, [](int rank, CommunicatorOptions&options) {
          options.environment.host_id = "host" + std::to_string(rank / 2);
          options.environment.secret = "shared";
        })) {
@@ -140,9 +174,9 @@ TEST(CreateTest, TheSoftwareDeviceConnectsHosts) {
   }
 }
 
-TEST(CreateTest, ADeviceThatDoesNotExistIsNamed) {
+TEST_P(CreateTest, ADeviceThatDoesNotExistIsNamed) {
   for (const Status& status : RunRanks(
-           2, [](Communicator&) { return Status::Ok(); },
+           GetParam(), 2, [](Communicator&) { return Status::Ok(); },
            [](int, CommunicatorOptions& options) {
              options.environment.device = "mlx5_77";
              // Of what the name asks for, ranks of one host need nothing.
@@ -152,9 +186,9 @@ TEST(CreateTest, ADeviceThatDoesNotExistIsNamed) {
   }
 }
 
-TEST(CreateTest, AMissingRankEndsTheOthersByTheTimeoutAndIsNamed) {
+TEST_P(CreateTest, AMissingRankEndsTheOthersByTheTimeoutAndIsNamed) {
   const steady_clock::time_point start = steady_clock::now();
-  CommunicatorOptions options = RankOptions(0, 2, NewJob());
+  CommunicatorOptions options = RankOptions(GetParam(), 0, 2, NewJob());
   options.environment.join_timeout_ms = 300;
   const auto communicator = Communicator::Create(options);
   ASSERT_FALSE(communicator.ok());
@@ -165,19 +199,19 @@ TEST(CreateTest, AMissingRankEndsTheOthersByTheTimeoutAndIsNamed) {
 
 // --- Ranks that disagree ---
 
-// Both ranks make a call; their calls differ.
-void ExpectMismatch(const RankBody& body,
-                    const std::vector<std::string>& words) {
-  const steady_clock::time_point start = steady_clock::now();
-  for (const Status& status : RunRanks(2, body)) {
-    ExpectError(status, StatusCode::kMismatch, words);
-    ExpectError(status, StatusCode::kMismatch, {"rank 0", "rank 1"});
-  }
-  EXPECT_LT(steady_clock::now() - start, std::chrono::seconds(20));
-}
-
-class MismatchTest : public ::testing::Test {
+class MismatchTest : public ::testing::TestWithParam<Way> {
  protected:
+  // Both ranks make a call; their calls differ.
+  static void ExpectMismatch(const RankBody& body,
+                             const std::vector<std::string>& words) {
+    const steady_clock::time_point start = steady_clock::now();
+    for (const Status& status : RunRanks(GetParam(), 2, body)) {
+      ExpectError(status, StatusCode::kMismatch, words);
+      ExpectError(status, StatusCode::kMismatch, {"rank 0", "rank 1"});
+    }
+    EXPECT_LT(steady_clock::now() - start, std::chrono::seconds(20));
+  }
+
   static constexpr std::size_t kCount = 1000;
   std::vector<float> in_ = std::vector<float>(2 * kCount, 1);
   std::vector<float> out_[2] = {std::vector<float>(2 * kCount),
@@ -185,7 +219,9 @@ class MismatchTest : public ::testing::Test {
   float* out(Communicator& c) { return out_[c.rank()].data(); }
 };
 
-TEST_F(MismatchTest, OfCountsIsAnErrorAtBothWithBothValues) {
+INSTANTIATE_TEST_SUITE_P(Ways, MismatchTest, kWays, NameOfWay);
+
+TEST_P(MismatchTest, OfCountsIsAnErrorAtBothWithBothValues) {
   ExpectMismatch(
       [&](Communicator& c) {
         return c.AllReduce(in_.data(), out(c), kCount + c.rank(),
@@ -194,7 +230,7 @@ TEST_F(MismatchTest, OfCountsIsAnErrorAtBothWithBothValues) {
       {"count 1000", "count 1001"});
 }
 
-TEST_F(MismatchTest, OfZeroAndSomeIsAnErrorAtBoth) {
+TEST_P(MismatchTest, OfZeroAndSomeIsAnErrorAtBoth) {
   ExpectMismatch(
       [&](Communicator& c) {
         return c.AllReduce(in_.data(), out(c), kCount * c.rank(),
@@ -203,7 +239,7 @@ TEST_F(MismatchTest, OfZeroAndSomeIsAnErrorAtBoth) {
       {"count 0", "count 1000"});
 }
 
-TEST_F(MismatchTest, OfTypesIsAnErrorAtBoth) {
+TEST_P(MismatchTest, OfTypesIsAnErrorAtBoth) {
   ExpectMismatch(
       [&](Communicator& c) {
         return c.AllReduce(
@@ -214,7 +250,7 @@ TEST_F(MismatchTest, OfTypesIsAnErrorAtBoth) {
       {"float32", "int32"});
 }
 
-TEST_F(MismatchTest, OfOperationsIsAnErrorAtBoth) {
+TEST_P(MismatchTest, OfOperationsIsAnErrorAtBoth) {
   ExpectMismatch(
       [&](Communicator& c) {
         return c.AllReduce(in_.data(), out(c), kCount, DataType::kFloat32,
@@ -223,7 +259,7 @@ TEST_F(MismatchTest, OfOperationsIsAnErrorAtBoth) {
       {"min", "max"});
 }
 
-TEST_F(MismatchTest, OfRootsIsAnErrorAtBoth) {
+TEST_P(MismatchTest, OfRootsIsAnErrorAtBoth) {
   ExpectMismatch(
       [&](Communicator& c) {
         return c.Broadcast(in_.data(), out(c), kCount, DataType::kFloat32,
@@ -232,7 +268,7 @@ TEST_F(MismatchTest, OfRootsIsAnErrorAtBoth) {
       {"root 0", "root 1"});
 }
 
-TEST_F(MismatchTest, OfTheOrderOfCallsIsAnErrorAtBoth) {
+TEST_P(MismatchTest, OfTheOrderOfCallsIsAnErrorAtBoth) {
   ExpectMismatch(
       [&](Communicator& c) -> Status {
         if (c.rank() == 0) {
@@ -245,8 +281,8 @@ TEST_F(MismatchTest, OfTheOrderOfCallsIsAnErrorAtBoth) {
       {"allreduce", "barrier"});
 }
 
-TEST_F(MismatchTest, AfterOneEveryCallGivesTheFirstReason) {
-  RunRanks(2, [&](Communicator& c) -> Status {
+TEST_P(MismatchTest, AfterOneEveryCallGivesTheFirstReason) {
+  RunRanks(GetParam(), 2, [&](Communicator& c) -> Status {
     Status first = c.AllReduce(in_.data(), out(c), kCount + c.rank(),
                                DataType::kFloat32, ReduceOp::kSum);
     EXPECT_EQ(c.Barrier().ToString(), first.ToString());
@@ -257,8 +293,12 @@ TEST_F(MismatchTest, AfterOneEveryCallGivesTheFirstReason) {
 
 // --- Time ---
 
-TEST(DeadlineTest, ACallThatAnotherDoesNotMakeEndsByItsDeadlineAndNamesIt) {
-  const auto statuses = RunRanks(2, [](Communicator& c) -> Status {
+class DeadlineTest : public ::testing::TestWithParam<Way> {};
+
+INSTANTIATE_TEST_SUITE_P(Ways, DeadlineTest, kWays, NameOfWay);
+
+TEST_P(DeadlineTest, ACallThatAnotherDoesNotMakeEndsByItsDeadlineAndNamesIt) {
+  const auto statuses = RunRanks(GetParam(), 2, [](Communicator& c) -> Status {
     if (c.rank() == 1) {
       // Here until the job fails.
       while (c.failure().ok()) {
@@ -274,8 +314,8 @@ TEST(DeadlineTest, ACallThatAnotherDoesNotMakeEndsByItsDeadlineAndNamesIt) {
   }
 }
 
-TEST(DeadlineTest, AnExpiredWaitLeavesTheCallRunning) {
-  ExpectRanks(2, [](Communicator& c) -> Status {
+TEST_P(DeadlineTest, AnExpiredWaitLeavesTheCallRunning) {
+  ExpectRanks(GetParam(), 2, [](Communicator& c) -> Status {
     if (c.rank() == 1) {
       // Enters when rank 0's wait has expired: see the exchange.
       RINGPIPE_RETURN_IF_ERROR(c.Exchange("").status());
@@ -289,9 +329,9 @@ TEST(DeadlineTest, AnExpiredWaitLeavesTheCallRunning) {
   });
 }
 
-TEST(DeadlineTest, BoundsTheWaitForACallBeforeThatHasNone) {
+TEST_P(DeadlineTest, BoundsTheWaitForACallBeforeThatHasNone) {
   const steady_clock::time_point start = steady_clock::now();
-  const auto statuses = RunRanks(2, [](Communicator& c) -> Status {
+  const auto statuses = RunRanks(GetParam(), 2, [](Communicator& c) -> Status {
     if (c.rank() == 1) {
       while (c.failure().ok()) {
         std::this_thread::yield();
@@ -307,8 +347,8 @@ TEST(DeadlineTest, BoundsTheWaitForACallBeforeThatHasNone) {
   EXPECT_LT(steady_clock::now() - start, std::chrono::seconds(10));
 }
 
-TEST(DeadlineTest, EndsACallThatIsBusyAllTheTime) {
-  ExpectRanks(1, [](Communicator& c) -> Status {
+TEST_P(DeadlineTest, EndsACallThatIsBusyAllTheTime) {
+  ExpectRanks(GetParam(), 1, [](Communicator& c) -> Status {
     std::vector<float> values(1 << 20);
     ExpectError(
         c.AllReduce(values.data(), values.data() + (1 << 19), 1 << 19,
@@ -318,8 +358,8 @@ TEST(DeadlineTest, EndsACallThatIsBusyAllTheTime) {
   });
 }
 
-TEST(DeadlineTest, OfTheLongestTimeoutIsNever) {
-  ExpectRanks(2, [](Communicator& c) -> Status {
+TEST_P(DeadlineTest, OfTheLongestTimeoutIsNever) {
+  ExpectRanks(GetParam(), 2, [](Communicator& c) -> Status {
     RINGPIPE_RETURN_IF_ERROR(c.Barrier(milliseconds::max()));
     RINGPIPE_ASSIGN_OR_RETURN(Request request,
                               c.BarrierAsync(milliseconds::max()));
@@ -327,8 +367,13 @@ TEST(DeadlineTest, OfTheLongestTimeoutIsNever) {
   });
 }
 
-TEST(AbortTest, EndsPendingCallsOfEveryRankWithItsReason) {
-  for (const Status& status : RunRanks(3, [](Communicator& c) -> Status {
+class AbortTest : public ::testing::TestWithParam<Way> {};
+
+INSTANTIATE_TEST_SUITE_P(Ways, AbortTest, kWays, NameOfWay);
+
+TEST_P(AbortTest, EndsPendingCallsOfEveryRankWithItsReason) {
+  for (const Status& status :
+       RunRanks(GetParam(), 3, [](Communicator& c) -> Status {
          if (c.rank() == 1) {
            c.Abort("the test says so");
          }
@@ -338,8 +383,8 @@ TEST(AbortTest, EndsPendingCallsOfEveryRankWithItsReason) {
   }
 }
 
-TEST(AbortTest, DestroyingACommunicatorEndsItsPendingCalls) {
-  RunRanks(2, [](Communicator& c) -> Status {
+TEST_P(AbortTest, DestroyingACommunicatorEndsItsPendingCalls) {
+  RunRanks(GetParam(), 2, [](Communicator& c) -> Status {
     if (c.rank() == 0) {
       return c.BarrierAsync().status();  // and leaves
     }
@@ -351,9 +396,13 @@ TEST(AbortTest, DestroyingACommunicatorEndsItsPendingCalls) {
   });
 }
 
+class LeavingTest : public ::testing::TestWithParam<Way> {};
+
+INSTANTIATE_TEST_SUITE_P(Ways, LeavingTest, kWays, NameOfWay);
+
 // The others have long ended the call and are about to leave; they wait.
-TEST(LeavingTest, ARankThatIsLateInItsLastCallStillEndsIt) {
-  ExpectRanks(3, [](Communicator& c) -> Status {
+TEST_P(LeavingTest, ARankThatIsLateInItsLastCallStillEndsIt) {
+  ExpectRanks(GetParam(), 3, [](Communicator& c) -> Status {
     if (c.rank() == 2) {
       // Not a wait for a state: the lateness is the case. The others, which are
       // leaving, must not have a limit of their own for it, such as 5 s.
@@ -369,15 +418,19 @@ TEST(LeavingTest, ARankThatIsLateInItsLastCallStillEndsIt) {
 
 // --- Destroyed during a call ---
 
-TEST(DestructionTest, EndsTheBlockingCallOfAnotherThread) {
+class DestructionTest : public ::testing::TestWithParam<Way> {};
+
+INSTANTIATE_TEST_SUITE_P(Ways, DestructionTest, kWays, NameOfWay);
+
+TEST_P(DestructionTest, EndsTheBlockingCallOfAnotherThread) {
   constexpr int kRounds = 30;
   constexpr std::size_t kCount = 1 << 14;  // copied in before a peer agrees
   for (int round = 0; round < kRounds; ++round) {
     const std::string job = NewJob();
     auto joining = std::async(std::launch::async, [&] {
-      return Communicator::Create(RankOptions(1, 2, job));
+      return Communicator::Create(RankOptions(GetParam(), 1, 2, job));
     });
-    auto own = Communicator::Create(RankOptions(0, 2, job));
+    auto own = Communicator::Create(RankOptions(GetParam(), 0, 2, job));
     auto other = joining.get();
     ASSERT_TRUE(own.ok() && other.ok());
     std::vector<float> data(kCount);
@@ -398,6 +451,44 @@ TEST(DestructionTest, EndsTheBlockingCallOfAnotherThread) {
     }
     own.value().reset();
     ExpectError(call.get(), StatusCode::kAborted,
+                {"rank 0 destroyed its communicator while calls were pending"});
+  }
+}
+
+// The peer is in that call, or will be, and must not wait for it in vain.
+TEST_P(DestructionTest, IsToldToThePeerWhereAnotherThreadCallsTooLate) {
+  constexpr int kRounds = 20;
+  for (int round = 0; round < kRounds && !HasFailure(); ++round) {
+    const std::string job = NewJob();
+    auto joining = std::async(std::launch::async, [&] {
+      return Communicator::Create(RankOptions(GetParam(), 1, 2, job));
+    });
+    auto own = Communicator::Create(RankOptions(GetParam(), 0, 2, job));
+    auto other = joining.get();
+    ASSERT_TRUE(own.ok() && other.ok());
+    std::atomic<int> ready = 0;
+    std::atomic<bool> is_destroyed = false;
+    auto call = std::async(std::launch::async, [&, &c = **own] {
+      EXPECT_TRUE(c.Barrier().ok());
+      ++ready;
+      // In most rounds it has begun to wait for the peer by then.
+      for (int turns = 0; turns < 100; turns += is_destroyed ? 1 : 0) {
+        std::this_thread::yield();
+      }
+      return c.Barrier();
+    });
+    auto peer = std::async(std::launch::async, [&, &c = **other] {
+      EXPECT_TRUE(c.Barrier().ok());
+      ++ready;
+      return c.Barrier(milliseconds(3000));
+    });
+    while (ready < 2) {
+      std::this_thread::yield();
+    }
+    is_destroyed = true;
+    own.value().reset();
+    EXPECT_EQ(call.get().code(), StatusCode::kAborted);
+    ExpectError(peer.get(), StatusCode::kAborted,
                 {"rank 0 destroyed its communicator while calls were pending"});
   }
 }

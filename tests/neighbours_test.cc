@@ -1,11 +1,12 @@
-// Ranks of several hosts, of which those of one host share memory; and ranks
-// that are a call apart.
+// Ranks of several hosts, of which those of one host share memory or not; and
+// ranks that are a call apart.
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <random>
 #include <string>
 #include <thread>
+#include <tuple>
 #include <vector>
 
 #include "engine/communicator.h"
@@ -52,31 +53,42 @@ Status MakeCalls(Communicator& c, unsigned seed) {
   return Status::Ok();
 }
 
-class NeighboursTest : public ::testing::TestWithParam<std::string> {};
+// (the way of neighbours, a letter for each rank: its host)
+class NeighboursTest
+    : public ::testing::TestWithParam<std::tuple<Way, std::string>> {};
 
-// A letter a rank: its host.
 TEST_P(NeighboursTest, MakeAllCallsWhoeverHasToDoWithWhom) {
-  const std::string hosts = GetParam();
+  const auto& [way, hosts] = GetParam();
   for (const unsigned seed : {1U, 2U}) {
     ExpectRanks(
-        static_cast<int>(hosts.size()),
+        way, static_cast<int>(hosts.size()),
         [seed](Communicator& c) { return MakeCalls(c, seed); },
-        [&hosts](int rank, CommunicatorOptions& options) {
-          options.environment.device = "";
-          options.environment.host_memory = "auto";
+        [&hosts = hosts](int rank, CommunicatorOptions& options) {
           options.environment.host_id = hosts.substr(rank, 1);
         });
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Hosts, NeighboursTest,
-                         ::testing::Values("aab", "abab", "aaabbb", "aaaabbbb",
-                                           "abcabc"));
+INSTANTIATE_TEST_SUITE_P(
+    Ways, NeighboursTest,
+    ::testing::Combine(::testing::ValuesIn(WaysOf("neighbours_test")),
+                       ::testing::Values("aab", "abab", "aaabbb", "aaaabbbb",
+                                         "abcabc")),
+    [](const auto& info) {
+      return std::string(Name(std::get<0>(info.param))) + "_" +
+             std::get<1>(info.param);
+    });
+
+class EarlyMessageTest : public ::testing::TestWithParam<Way> {};
+
+INSTANTIATE_TEST_SUITE_P(Ways, EarlyMessageTest,
+                         ::testing::ValuesIn(WaysOf("neighbours_test")),
+                         NameOfWay);
 
 // One rank is ahead by a call, whose short message comes to the other one
 // before that begins it; and then nothing else comes for a while.
-TEST(EarlyMessageTest, IsSeenAtOnceByTheCallThatItIsFor) {
-  ExpectRanks(2, [](Communicator& c) -> Status {
+TEST_P(EarlyMessageTest, IsSeenAtOnceByTheCallThatItIsFor) {
+  ExpectRanks(GetParam(), 2, [](Communicator& c) -> Status {
     auto shortest = std::chrono::steady_clock::duration::max();
     for (int run = 0; run < 5; ++run) {
       if (c.rank() == 0) {

@@ -18,22 +18,31 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <map>
+#include <memory>
+#include <ostream>
 #include <set>
 #include <sstream>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/deadline.h"
+#include "base/file_descriptor.h"
 #include "base/liveness_bound.h"
+#include "base/peer_process.h"
+#include "base/unix_message.h"
 #include "bootstrap/raw_peer.h"
 #include "engine/communicator.h"
 #include "gtest/gtest.h"
+#include "pipeline/host/region.h"
+#include "pipeline/host/region_exchange.h"
 #include "tests/holdings.h"
 #include "tests/rank_processes.h"
 #include "tests/rank_threads.h"
@@ -127,7 +136,7 @@ Status WorkUntilToldToStop(Communicator& c) {
 
 // A rank that calculates, checks each result, and prints "right" at its end or
 // what was wrong; and all that ringpipe logs.
-int Work() {
+int Work(Way) {
   if (!BecomeWhoTheTestSays() || dup2(STDOUT_FILENO, STDERR_FILENO) < 0) {
     return 1;
   }
@@ -244,7 +253,7 @@ std::string AskForSegment(const std::string& name, std::uint32_t index) {
 }
 
 // For each name of the device's in TEST_TARGET.
-int AttackDevice() {
+int AttackDevice(Way) {
   if (!BecomeWhoTheTestSays()) {
     return 1;
   }
@@ -259,7 +268,7 @@ int AttackDevice() {
 }
 
 // The process and the address in TEST_TARGET.
-int AttackProcess() {
+int AttackProcess(Way) {
   if (!BecomeWhoTheTestSays()) {
     return 1;
   }
@@ -273,7 +282,7 @@ int AttackProcess() {
 }
 
 // Sends a datagram with its user's number to the queue pair in TEST_TARGET.
-int SendDatagram() {
+int SendDatagram(Way) {
   if (!BecomeWhoTheTestSays()) {
     return 1;
   }
@@ -289,7 +298,7 @@ int SendDatagram() {
 }
 
 // Says which user's datagrams come, until the test says that it is enough.
-int ReceiveDatagrams() {
+int ReceiveDatagrams(Way) {
   if (!BecomeWhoTheTestSays()) {
     return 1;
   }
@@ -311,7 +320,7 @@ int ReceiveDatagrams() {
 }
 
 // Wants to be rank 1 at the bootstrap's address in TEST_TARGET.
-int AttackJoin() {
+int AttackJoin(Way) {
   if (!BecomeWhoTheTestSays()) {
     return 1;
   }
@@ -329,7 +338,7 @@ int AttackJoin() {
 
 // Listens at the bootstrap's address before rank 0 does. Says what who connects
 // tells it.
-int SquatJoin() {
+int SquatJoin(Way) {
   if (!BecomeWhoTheTestSays()) {
     return 1;
   }
@@ -352,6 +361,39 @@ int SquatJoin() {
   return 0;
 }
 
+constexpr int kCrowd = 100;
+
+// Connects to the host memory's socket in TEST_TARGET, each time as another
+// process, of as many users in turn as it says there, and keeps the
+// connections.
+int Crowd(Way) {
+  std::istringstream target(std::getenv(kTargetVariable));
+  std::string name;
+  int users = 0;
+  target >> name >> users;
+  sockaddr_un address;
+  const socklen_t bytes = AbstractAddress(name, &address);
+  for (int i = 0; i < kCrowd; ++i) {
+    // The child's, too; stays open.
+    const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    const pid_t child = fork();
+    if (child == 0) {
+      const bool connected =
+          Become(kAttacker + i % users) &&
+          connect(fd, reinterpret_cast<sockaddr*>(&address), bytes) == 0;
+      _exit(connected ? 0 : 1);
+    }
+    int status = 1;
+    waitpid(child, &status, 0);
+    if (status != 0) {
+      return 1;
+    }
+  }
+  Print("there");
+  AwaitGo();
+  return 0;
+}
+
 // --- The tests ---
 
 class Variable {
@@ -367,11 +409,12 @@ class Variable {
   const char* name_;
 };
 
+// Over rails alone: the attacks are on what the software device opens.
 RankProcess StartAs(uid_t user, const std::string& role, int rank,
                     const std::string& job, const std::string& target = "") {
   const Variable who(kUserVariable, std::to_string(user));
   const Variable whom(kTargetVariable, target);
-  return RankProcess(role, rank, 2, job);
+  return RankProcess(Way::kRails, role, rank, 2, job);
 }
 
 // The lines until one that begins with `last`, which is the last of them.
@@ -395,18 +438,21 @@ bool HasLine(const std::vector<std::string>& lines, const std::string& text) {
   return false;
 }
 
+// Ends a test that cannot be run.
+void RequireOtherUsers() {
+  if (!HasOtherUsers()) {
+    const char* const ci = std::getenv("CI");
+    ASSERT_FALSE(ci != nullptr && std::string_view(ci) == "true")
+        << "this must run as root, outside of the sandbox, with more than "
+           "one user id";
+    GTEST_SKIP() << "no other user can be had: this needs root, and more "
+                    "than one user id";
+  }
+}
+
 class OtherUserTest : public ::testing::TestWithParam<uid_t> {
  protected:
-  void SetUp() override {
-    if (!HasOtherUsers()) {
-      const char* const ci = std::getenv("CI");
-      ASSERT_FALSE(ci != nullptr && std::string_view(ci) == "true")
-          << "this must run as root, outside of the sandbox, with more than "
-             "one user id";
-      GTEST_SKIP() << "no other user can be had: this needs root, and more "
-                      "than one user id";
-    }
-  }
+  void SetUp() override { RequireOtherUsers(); }
 
   // Both ranks, when they are at work. Where rank 0's buffer is: in address_.
   std::vector<RankProcess> StartJob() {
@@ -515,6 +561,78 @@ INSTANTIATE_TEST_SUITE_P(Jobs, OtherUserTest,
                            return info.param == kRoot ? "OfRoot" : "OfSomebody";
                          });
 
+// --- Host memory, with a crowd at its socket ---
+
+struct Job {
+  const char* name;
+  uid_t connector;  // rank 0's user; rank 1, whose socket it is, is root's
+  int strangers;    // users in the crowd
+};
+
+void PrintTo(const Job& job, std::ostream* out) { *out << job.name; }
+
+// An end of an exchange of host memory between ranks 0 and 1.
+struct Trader {
+  explicit Trader(int rank)
+      : region(Region::Create(4096).value()),
+        exchange(
+            RegionExchange::Create(rank, "the job's key", region).value()) {}
+
+  using Address = std::array<char, kMostAbstractNameBytes + 1>;
+
+  Address address() const {
+    Address text = {};
+    exchange->Address().copy(text.data(), text.size() - 1);
+    return text;
+  }
+  Status Run(int rank, const Address& other) const {
+    std::vector<std::string> addresses(2);
+    addresses[1 - rank] = other.data();
+    return exchange->Run(addresses, Deadline::After(kClosesWithin), -1)
+        .status();
+  }
+
+  std::shared_ptr<Region> region;
+  std::unique_ptr<RegionExchange> exchange;
+};
+
+class CrowdTest : public ::testing::TestWithParam<Job> {
+ protected:
+  void SetUp() override { RequireOtherUsers(); }
+};
+
+// The crowd has all places before rank 0 comes.
+TEST_P(CrowdTest, KeepsNoRankOut) {
+  PeerProcess connector([](ValuePipe& pipe) {
+    const bool changed = Become(GetParam().connector);
+    const Trader trader(0);
+    pipe.Put(trader.address());
+    const auto other = pipe.Get<Trader::Address>();
+    const Status status = trader.Run(0, other);
+    if (!status.ok()) {
+      Print(status.ToString());
+    }
+    return changed && status.ok();
+  });
+  const auto other = connector.pipe().Get<Trader::Address>();
+  const Trader trader(1);
+  RankProcess crowd = StartAs(
+      kRoot, "crowd", 0, NewJob(),
+      trader.exchange->Address() + " " + std::to_string(GetParam().strangers));
+  EXPECT_EQ(crowd.ReadLine(kPatience), "there");
+  connector.pipe().Put(trader.address());
+  const Status status = trader.Run(1, other);
+  EXPECT_TRUE(status.ok()) << status.ToString();
+  EXPECT_TRUE(connector.Join());
+  EXPECT_EQ(trader.exchange->strangers(), std::uint64_t{kCrowd});
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Of, CrowdTest,
+    ::testing::Values(Job{"OneUser", kRoot, 1}, Job{"ManyUsers", kRoot, kCrowd},
+                      Job{"OneUserWhereRanksAreOfTwo", kSomebody, 1}),
+    [](const ::testing::TestParamInfo<Job>& info) { return info.param.name; });
+
 }  // namespace
 }  // namespace ringpipe::testing
 
@@ -525,6 +643,7 @@ int main(int argc, char** argv) {
                          {"attack device", &AttackDevice},
                          {"attack process", &AttackProcess},
                          {"attack join", &AttackJoin},
+                         {"crowd", &Crowd},
                          {"send datagram", &SendDatagram},
                          {"receive datagrams", &ReceiveDatagrams},
                          {"squat join", &SquatJoin}});

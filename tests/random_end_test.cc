@@ -80,7 +80,7 @@ Status CallUntilError(Communicator& communicator, std::span<float> send,
 }
 
 template <bool kAllocated>
-int RunUntilError() {
+int RunUntilError(Way) {
   auto options = CommunicatorOptions::FromProcess();
   if (options.ok() && !kAllocated) {  // by the kernel whenever it can
     options->environment.registration = "always";
@@ -127,7 +127,7 @@ std::array<int, 2> Runs() {
   return runs;
 }
 
-class RandomEndTest : public ::testing::Test {
+class RandomEndTest : public ::testing::TestWithParam<Way> {
  protected:
   RandomEndTest() : random_(seed_) { RecordProperty("seed", int(seed_)); }
 
@@ -143,8 +143,8 @@ class RandomEndTest : public ::testing::Test {
     }
     std::vector<RankProcess> ranks;
     for (int rank = 0; rank < size; ++rank) {
-      ranks.emplace_back(allocated ? "allocated" : "private", rank, size, job,
-                         variables);
+      ranks.emplace_back(GetParam(), allocated ? "allocated" : "private", rank,
+                         size, job, variables);
     }
     std::vector<pid_t> processes;
     for (RankProcess& rank : ranks) {
@@ -210,13 +210,17 @@ class RandomEndTest : public ::testing::Test {
   std::mt19937 random_;
 };
 
-TEST_F(RandomEndTest, OfAKilledRankIsSeenByAll) {
+INSTANTIATE_TEST_SUITE_P(Ways, RandomEndTest,
+                         ::testing::ValuesIn(WaysOf("random_end_test")),
+                         NameOfWay);
+
+TEST_P(RandomEndTest, OfAKilledRankIsSeenByAll) {
   for (int run = 0; run < Runs()[0] && !HasFailure(); ++run) {
     EndOne(/*stop=*/false);
   }
 }
 
-TEST_F(RandomEndTest, OfAStoppedRankLeavesTheOthersTheirMemory) {
+TEST_P(RandomEndTest, OfAStoppedRankLeavesTheOthersTheirMemory) {
   int held = 0;
   for (int run = 0; run < Runs()[1] && !HasFailure(); ++run) {
     held += EndOne(/*stop=*/true);

@@ -14,7 +14,6 @@
 #include <utility>
 
 #include "gtest/gtest.h"
-#include "tests/connections.h"
 
 namespace ringpipe::testing {
 namespace {
@@ -24,13 +23,12 @@ using std::chrono::steady_clock;
 
 constexpr const char* kRoleVariable = "TEST_ROLE";
 
-std::vector<std::string> EnvironmentFor(const std::string& role, int rank,
-                                        int size, const std::string& job,
+std::vector<std::string> EnvironmentFor(Way way, const std::string& role,
+                                        int rank, int size,
+                                        const std::string& job,
                                         std::vector<std::string> variables) {
   for (char** entry = environ; *entry != nullptr; ++entry) {
-    const bool adversary =
-        std::strncmp(*entry, "RINGPIPE_SOFT_ADVERSARY", 23) == 0;
-    if (adversary || std::strncmp(*entry, "RINGPIPE_", 9) != 0) {
+    if (std::strncmp(*entry, "RINGPIPE_", 9) != 0) {
       variables.emplace_back(*entry);
     }
   }
@@ -39,14 +37,17 @@ std::vector<std::string> EnvironmentFor(const std::string& role, int rank,
   variables.push_back("RINGPIPE_SIZE=" + std::to_string(size));
   variables.push_back("RINGPIPE_ROOT=unix:@" + job);
   variables.push_back("RINGPIPE_JOB_ID=" + job);
-  variables.emplace_back(OverHostMemory() ? "RINGPIPE_HOST_MEMORY=auto"
-                                          : "RINGPIPE_DEVICE=soft");
+  variables.emplace_back(SharesMemory(way) ? "RINGPIPE_HOST_MEMORY=auto"
+                                           : "RINGPIPE_DEVICE=soft");
+  if (IsAdversarial(way)) {
+    variables.emplace_back("RINGPIPE_SOFT_ADVERSARY=1");
+  }
   return variables;
 }
 
 }  // namespace
 
-RankProcess::RankProcess(const std::string& role, int rank, int size,
+RankProcess::RankProcess(Way way, const std::string& role, int rank, int size,
                          const std::string& job,
                          const std::vector<std::string>& variables) {
   int to_rank[2];
@@ -60,14 +61,15 @@ RankProcess::RankProcess(const std::string& role, int rank, int size,
   posix_spawn_file_actions_adddup2(&actions, to_rank[0], STDIN_FILENO);
   posix_spawn_file_actions_adddup2(&actions, from_rank[1], STDOUT_FILENO);
   std::vector<std::string> all =
-      EnvironmentFor(role, rank, size, job, variables);
+      EnvironmentFor(way, role, rank, size, job, variables);
   std::vector<char*> environment;
   for (std::string& variable : all) {
     environment.push_back(variable.data());
   }
   environment.push_back(nullptr);
   char name[] = "rank";
-  char* arguments[] = {name, nullptr};
+  std::string way_name(Name(way));
+  char* arguments[] = {name, way_name.data(), nullptr};
   const int error = posix_spawn(&pid_, "/proc/self/exe", &actions, nullptr,
                                 arguments, environment.data());
   posix_spawn_file_actions_destroy(&actions);
@@ -142,11 +144,11 @@ int RankProcess::Wait(milliseconds timeout) {
   return status;
 }
 
-std::vector<RankProcess> StartRanks(const std::string& role, int size,
+std::vector<RankProcess> StartRanks(Way way, const std::string& role, int size,
                                     const std::string& job) {
   std::vector<RankProcess> ranks;
   for (int rank = 0; rank < size; ++rank) {
-    ranks.emplace_back(role, rank, size, job);
+    ranks.emplace_back(way, role, rank, size, job);
   }
   return ranks;
 }
@@ -175,7 +177,7 @@ int RunRoleOrTests(int argc, char** argv, const std::vector<Role>& roles) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   for (const Role& role : roles) {
     if (std::strcmp(role.name, wanted) == 0) {
-      return role.play();
+      return role.play(WayNamed(argc > 1 ? argv[1] : ""));
     }
   }
   std::fprintf(stderr, "no role %s\n", wanted);

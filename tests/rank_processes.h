@@ -9,15 +9,18 @@
 #include <string>
 #include <vector>
 
+#include "tests/ways.h"
+
 namespace ringpipe::testing {
 
 // One rank's process. It ends at the latest with the object (SIGKILL), or with
 // the test's own process.
 class RankProcess {
  public:
-  // Starts this program to play `role` as `rank` of `size` in `job`.
-  // `variables` ("NAME=value") are in its environment, and win.
-  RankProcess(const std::string& role, int rank, int size,
+  // Starts this program to play `role` as `rank` of `size` in `job`, whose
+  // ranks are connected by `way`. `variables` ("NAME=value") are in its
+  // environment, and win.
+  RankProcess(Way way, const std::string& role, int rank, int size,
               const std::string& job,
               const std::vector<std::string>& variables = {});
   ~RankProcess();
@@ -42,7 +45,7 @@ class RankProcess {
 };
 
 // The ranks of one job on this host, from 0.
-std::vector<RankProcess> StartRanks(const std::string& role, int size,
+std::vector<RankProcess> StartRanks(Way way, const std::string& role, int size,
                                     const std::string& job);
 
 // In a rank: blocks until the test calls Go.
@@ -53,7 +56,7 @@ void Print(const std::string& line);
 // The roles of a test program, by name.
 struct Role {
   const char* name;
-  int (*play)();  // returns the exit status
+  int (*play)(Way way);  // returns the exit status
 };
 
 // For main(): plays the role for which the program was started, or runs the

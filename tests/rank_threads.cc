@@ -13,16 +13,17 @@
 namespace ringpipe::testing {
 namespace {
 
-std::shared_ptr<TransportFactory> NetworkOfTest(int size) {
-  const std::string ways = Connections();
-  if (ways == "rails" || ways == "host_memory") {
+// nullptr where the way has none.
+std::shared_ptr<TransportFactory> TestNetworkFor(Way way, int size) {
+  if (way == Way::kRails || way == Way::kAdversarialRails ||
+      way == Way::kHostMemory) {
     return nullptr;
   }
   static std::atomic<std::uint64_t> seed = 0;
   TestNetwork::Options options;
   options.size = size;
   options.seed = ++seed;
-  if (ways != "test_network") {
+  if (way != Way::kTestNetwork) {
     options.connects = [](int a, int b) { return (a + b) % 2 != 0; };
   }
   return std::make_shared<TestNetwork>(options);
@@ -36,10 +37,10 @@ std::string NewJob() {
          std::to_string(jobs++);
 }
 
-CommunicatorOptions RankOptions(int rank, int size, const std::string& job) {
+CommunicatorOptions RankOptions(Way way, int rank, int size,
+                                const std::string& job) {
   CommunicatorOptions options;
-  // Targets of the adversarial mode set it for all their tests; any variable
-  // can be tried with --test_env.
+  // So that any variable can be tried with --test_env.
   if (auto from_process = CommunicatorOptions::FromProcess();
       from_process.ok()) {
     options = std::move(from_process).value();
@@ -50,25 +51,28 @@ CommunicatorOptions RankOptions(int rank, int size, const std::string& job) {
   options.size = size;
   options.job_id = job;
   options.root = "unix:@" + job;
-  if (OverHostMemory()) {
+  if (SharesMemory(way)) {
     options.environment.host_memory = "auto";
   } else {
     options.environment.device = "soft";
+  }
+  if (IsAdversarial(way)) {
+    options.environment.soft_adversary_seed = 1;
   }
   options.environment.log_level = LogLevel::kError;
   return options;
 }
 
 std::vector<Status> RunRanks(
-    int size, const RankBody& body,
+    Way way, int size, const RankBody& body,
     const std::function<void(int, CommunicatorOptions&)>& adjust) {
   const std::string job = NewJob();
-  const auto network = NetworkOfTest(size);
+  const auto network = TestNetworkFor(way, size);
   std::vector<Status> statuses(size);
   std::vector<std::thread> threads;
   for (int rank = 0; rank < size; ++rank) {
     threads.emplace_back([&, rank] {
-      CommunicatorOptions options = RankOptions(rank, size, job);
+      CommunicatorOptions options = RankOptions(way, rank, size, job);
       options.transport = network;
       if (adjust) {
         adjust(rank, options);
@@ -91,9 +95,9 @@ std::vector<Status> RunRanks(
   return statuses;
 }
 
-void ExpectRanks(int size, const RankBody& body,
+void ExpectRanks(Way way, int size, const RankBody& body,
                  const std::function<void(int, CommunicatorOptions&)>& adjust) {
-  const std::vector<Status> statuses = RunRanks(size, body, adjust);
+  const std::vector<Status> statuses = RunRanks(way, size, body, adjust);
   for (int rank = 0; rank < size; ++rank) {
     EXPECT_TRUE(statuses[rank].ok())
         << "rank " << rank << ": " << statuses[rank].ToString();

@@ -12,31 +12,32 @@
 #include "base/environment.h"
 #include "base/status.h"
 #include "engine/communicator.h"
-#include "tests/connections.h"
+#include "tests/ways.h"
 
 namespace ringpipe::testing {
 
 // What a test lets every rank do; its status is the rank's result.
 using RankBody = std::function<Status(Communicator&)>;
 
-// Options for `rank` of a job that no other test meets: the software device,
-// short timeouts, silent.
-CommunicatorOptions RankOptions(int rank, int size, const std::string& job);
+// Options for `rank` of a job that no other test meets: silent, and for this
+// way; the transport of a test network is not among them.
+CommunicatorOptions RankOptions(Way way, int rank, int size,
+                                const std::string& job);
 
 // A name for RankOptions that is used once.
 std::string NewJob();
 
-// Creates `size` communicators and runs `body` on each, on a thread each.
-// `adjust` may change a rank's options. Returns every rank's status: that of
-// Create where it failed.
+// Creates `size` communicators, which are connected by `way`, and runs `body`
+// on each, on a thread each. `adjust` may change a rank's options. Returns
+// every rank's status: that of Create where it failed.
 std::vector<Status> RunRanks(
-    int size, const RankBody& body,
+    Way way, int size, const RankBody& body,
     const std::function<void(int rank, CommunicatorOptions&)>& adjust = {});
 
 // The same where all are expected to succeed: fails the running test for each
 // rank that does not.
 void ExpectRanks(
-    int size, const RankBody& body,
+    Way way, int size, const RankBody& body,
     const std::function<void(int rank, CommunicatorOptions&)>& adjust = {});
 
 }  // namespace ringpipe::testing

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "engine/communicator.h"
@@ -89,11 +90,13 @@ TEST(ShortCallTest, TheCountersCount) {
   EXPECT_EQ(contended_locks.exchange(0), 1);
 }
 
-class ShortCallTest : public ::testing::TestWithParam<int> {};
+// (the way, how many ranks)
+class ShortCallTest : public ::testing::TestWithParam<std::tuple<Way, int>> {};
 
 TEST_P(ShortCallTest, AllocatesNothingAndTakesNoContendedLock) {
+  const auto [way, size] = GetParam();
   allocations = contended_locks = 0;
-  ExpectRanks(GetParam(), [](Communicator& c) -> Status {
+  ExpectRanks(way, size, [](Communicator& c) -> Status {
     const double send[1] = {1};
     double receive[1] = {};
     for (int call = -kCalls; call < kCalls; ++call) {
@@ -109,7 +112,14 @@ TEST_P(ShortCallTest, AllocatesNothingAndTakesNoContendedLock) {
   EXPECT_EQ(contended_locks, 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(Ranks, ShortCallTest, ::testing::Values(2, 3, 8));
+INSTANTIATE_TEST_SUITE_P(
+    Ways, ShortCallTest,
+    ::testing::Combine(::testing::ValuesIn(WaysOf("short_call_test")),
+                       ::testing::Values(2, 3, 8)),
+    [](const auto& info) {
+      return std::string(Name(std::get<0>(info.param))) + "_" +
+             std::to_string(std::get<1>(info.param)) + "ranks";
+    });
 
 }  // namespace
 }  // namespace ringpipe::testing

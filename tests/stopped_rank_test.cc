@@ -8,6 +8,7 @@
 #include <csignal>
 #include <memory>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "base/liveness_bound.h"
@@ -40,6 +41,8 @@ constexpr float kSent = 1.0F;
 constexpr float kOverwritten = -9.0F;
 // Of the call in which rank 1 stops; long enough for it to get there.
 constexpr milliseconds kShortTimeout(2500);
+// Until rank 1 has stopped; it does so in the first of these calls.
+constexpr seconds kStopTime(30);
 // Of an expired call beside a peer that stands in a copy: where are all (0.4
 // s), and the device waits for the peer (1 s when it flushes, and 1 s after).
 constexpr milliseconds kMostLateness(3000);
@@ -47,11 +50,9 @@ constexpr milliseconds kMostLateness(3000);
 enum class Memory {
   kAllocated,   // by the communicator: mapped by peers, which copy into it
   kRegistered,  // the user's own: peers write it by process_vm_writev; over
-                // host memory not at all, with RINGPIPE_REGISTRATION=never
+                // host memory not at all
   kPrivate,     // the user's own, not registered, RINGPIPE_REGISTRATION=never:
                 // everything goes through slots
-  kByKernel,    // the user's own, RINGPIPE_REGISTRATION=always: over host
-                // memory peers write it by process_vm_writev
 };
 
 // A rank's buffer of kElements in such memory.
@@ -93,7 +94,6 @@ class RankBuffer {
       case Memory::kRegistered:
         return communicator_.Deregister(data_);
       case Memory::kPrivate:
-      case Memory::kByKernel:
         break;
     }
     return Status::Ok();
@@ -152,12 +152,8 @@ template <Memory kMemory>
 Result<std::unique_ptr<Communicator>> CreateFor() {
   RINGPIPE_ASSIGN_OR_RETURN(CommunicatorOptions options,
                             CommunicatorOptions::FromProcess());
-  if (kMemory == Memory::kPrivate ||
-      (kMemory == Memory::kRegistered && OverHostMemory())) {
+  if (kMemory == Memory::kPrivate) {
     options.environment.registration = "never";
-  }
-  if (kMemory == Memory::kByKernel) {
-    options.environment.registration = "always";
   }
   return Communicator::Create(options);
 }
@@ -186,33 +182,37 @@ Status RunUntilStopped(Communicator& communicator, RankBuffer& send,
     AwaitGo();
     raise(SIGSTOP);
   }
-  while (status.ok()) {
+  const auto end = steady_clock::now() + kStopTime;
+  int calls = 0;
+  for (; status.ok() && steady_clock::now() < end; ++calls) {
     status = WriteRankZero(communicator, send, receive, !kInCopy,
                            first ? kShortTimeout : kStartTime);
   }
-  return status;
+  return status.ok() ? Status(StatusCode::kInternal,
+                              std::to_string(calls) +
+                                  " calls, and rank 1 was never stopped")
+                     : status;
 }
 
 // What rank 1 copies from must be the user's own memory, not a slot; over host
 // memory that which it shares, or it would first be copied to a slot.
 template <Memory kMemory, Stop kStop>
-Memory MemoryOf(const Communicator& communicator) {
-  const bool shared = OverHostMemory() && (kMemory == Memory::kAllocated ||
-                                           kMemory == Memory::kByKernel);
+Memory MemoryOf(Way way, const Communicator& communicator) {
+  const bool shared = SharesMemory(way) && kMemory == Memory::kAllocated;
   return kStop == Stop::kInCopy && communicator.rank() != 0 && !shared
              ? Memory::kRegistered
              : kMemory;
 }
 
 template <Memory kMemory, Stop kStop>
-int OverwriteAfterTimeout() {
+int OverwriteAfterTimeout(Way way) {
   auto created = CreateFor<kMemory>();
   if (!created.ok()) {
     Print("create: " + created.status().ToString());
     return 1;
   }
   Communicator& communicator = **created;
-  const Memory memory = MemoryOf<kMemory, kStop>(communicator);
+  const Memory memory = MemoryOf<kMemory, kStop>(way, communicator);
   RankBuffer send(communicator, memory);
   RankBuffer receive(communicator, memory);
   const Status status = RunUntilStopped<kStop>(communicator, send, receive);
@@ -227,7 +227,7 @@ int OverwriteAfterTimeout() {
 // Rank 0 destroys its communicator while rank 1 stands in a copy into its
 // memory, says what it still holds, and lives on.
 template <Memory kMemory>
-int LeaveAStoppedPeer() {
+int LeaveAStoppedPeer(Way way) {
   const Holdings before;
   {
     auto created = CreateFor<kMemory>();
@@ -235,7 +235,7 @@ int LeaveAStoppedPeer() {
       Print("create: " + created.status().ToString());
       return 1;
     }
-    const Memory memory = MemoryOf<kMemory, Stop::kInCopy>(**created);
+    const Memory memory = MemoryOf<kMemory, Stop::kInCopy>(way, **created);
     RankBuffer send(**created, memory);
     RankBuffer receive(**created, memory);
     const int rank = (*created)->rank();
@@ -253,8 +253,13 @@ int LeaveAStoppedPeer() {
 
 // --- Tests
 
-class StoppedRankTest : public ::testing::TestWithParam<const char*> {
+// (the way, rank 0's memory)
+class StoppedRankTest
+    : public ::testing::TestWithParam<std::tuple<Way, const char*>> {
  protected:
+  static Way way() { return std::get<0>(GetParam()); }
+  static std::string memory() { return std::get<1>(GetParam()); }
+
   // Reads the errors of rank 0's expired call and, after rank 1 has gone on, of
   // rank 1's, and whether rank 0's memory has changed. Returns rank 0's error.
   std::string Expire(std::vector<RankProcess>& ranks) {
@@ -264,9 +269,7 @@ class StoppedRankTest : public ::testing::TestWithParam<const char*> {
     if (IsPinned(error)) {
       // As the error says, and again: rank 1 stands in the middle of a copy.
       const std::string release = ranks[0].ReadLine(kStartTime);
-      EXPECT_TRUE(release.find("did not let go") != std::string::npos ||
-                  std::string(GetParam()) == "by_kernel")
-          << release;
+      EXPECT_NE(release.find("did not let go"), std::string::npos) << release;
       EXPECT_EQ(release.find("given away"), std::string::npos) << release;
     }
     EXPECT_EQ(ranks[0].ReadLine(kStartTime), "overwritten");
@@ -284,12 +287,21 @@ class StoppedRankTest : public ::testing::TestWithParam<const char*> {
   }
 };
 
+const auto kWays =
+    ::testing::Combine(::testing::ValuesIn(WaysOf("stopped_rank_test")),
+                       ::testing::Values("allocated", "registered", "private"));
+
+std::string NameOf(
+    const ::testing::TestParamInfo<std::tuple<Way, const char*>>& info) {
+  return std::string(Name(std::get<0>(info.param))) + "_" +
+         std::get<1>(info.param);
+}
+
 // At whatever moment it is stopped: either the memory is back, and stays as it
 // is, or the error says that it is not.
 TEST_P(StoppedRankTest, CannotWriteIntoBuffersAfterTheCallHasExpired) {
-  const std::string memory = GetParam();
   std::vector<RankProcess> ranks =
-      StartRanks("overwrite " + memory, 2, NewJob());
+      StartRanks(way(), "overwrite " + memory(), 2, NewJob());
   for (RankProcess& rank : ranks) {
     ASSERT_EQ(rank.ReadLine(kStartTime), "running");
   }
@@ -301,21 +313,19 @@ TEST_P(StoppedRankTest, CannotWriteIntoBuffersAfterTheCallHasExpired) {
     EXPECT_EQ(after, "unchanged");
     EXPECT_EQ(ranks[0].ReadLine(kStartTime), "release: ok");
   }
-  if (memory == "private") {
+  if (memory() == "private") {
     EXPECT_FALSE(pinned) << "no peer can reach that memory";
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Memory, StoppedRankTest,
-                         ::testing::Values("allocated", "registered",
-                                           "private"));
+INSTANTIATE_TEST_SUITE_P(Ways, StoppedRankTest, kWays, NameOf);
 
 class StoppedBetweenCallsTest : public StoppedRankTest {};
 
 // No copy is on its way, so that there is nothing that could not be taken back.
 TEST_P(StoppedBetweenCallsTest, LeavesTheBuffersToTheCaller) {
   std::vector<RankProcess> ranks =
-      StartRanks("stop between " + std::string(GetParam()), 2, NewJob());
+      StartRanks(way(), "stop between " + memory(), 2, NewJob());
   for (RankProcess& rank : ranks) {
     ASSERT_EQ(rank.ReadLine(kStartTime), "running");
   }
@@ -326,18 +336,7 @@ TEST_P(StoppedBetweenCallsTest, LeavesTheBuffersToTheCaller) {
   EXPECT_EQ(ranks[0].ReadLine(kStartTime), "release: ok");
 }
 
-INSTANTIATE_TEST_SUITE_P(Memory, StoppedBetweenCallsTest,
-                         ::testing::Values("allocated", "registered",
-                                           "private"));
-
-// Over host memory there is one more.
-std::vector<const char*> KindsOfMemory() {
-  std::vector<const char*> kinds = {"allocated", "registered", "private"};
-  if (OverHostMemory()) {
-    kinds.push_back("by_kernel");
-  }
-  return kinds;
-}
+INSTANTIATE_TEST_SUITE_P(Ways, StoppedBetweenCallsTest, kWays, NameOf);
 
 class StoppedInACopyTest : public StoppedRankTest {};
 
@@ -347,7 +346,7 @@ class StoppedInACopyTest : public StoppedRankTest {};
 // memory it is not the copy that is taken back, but the memory from the peer.
 TEST_P(StoppedInACopyTest, HasTheErrorSayThatTheBufferMustNotBeReused) {
   std::vector<RankProcess> ranks =
-      StartRanks("stop in copy " + std::string(GetParam()), 2, NewJob());
+      StartRanks(way(), "stop in copy " + memory(), 2, NewJob());
   for (RankProcess& rank : ranks) {
     ASSERT_EQ(rank.ReadLine(kStartTime), "running");
   }
@@ -355,23 +354,20 @@ TEST_P(StoppedInACopyTest, HasTheErrorSayThatTheBufferMustNotBeReused) {
   const std::string error = Expire(ranks);
   EXPECT_LT(steady_clock::now() - start,
             LivenessBound(kShortTimeout + kMostLateness));
-  const std::string memory = GetParam();
-  const bool reachable =
-      OverHostMemory() ? memory == "by_kernel" : memory != "private";
+  const bool reachable = !SharesMemory(way()) && memory() != "private";
   EXPECT_EQ(IsPinned(error), reachable) << error;
   EXPECT_EQ(GoOn(ranks), reachable ? "changed" : "unchanged");
 }
 
-INSTANTIATE_TEST_SUITE_P(Memory, StoppedInACopyTest,
-                         ::testing::ValuesIn(KindsOfMemory()));
+INSTANTIATE_TEST_SUITE_P(Ways, StoppedInACopyTest, kWays, NameOf);
 
 class StoppedInACopyDestructionTest : public StoppedRankTest {};
 
 // The peer is waited for once, whatever it holds up; and what it may still
 // write is not what the communicator has.
 TEST_P(StoppedInACopyDestructionTest, IsQuickAndLeavesNothing) {
-  std::vector<RankProcess> ranks = StartRanks(
-      "leave stopped in copy " + std::string(GetParam()), 2, NewJob());
+  std::vector<RankProcess> ranks =
+      StartRanks(way(), "leave stopped in copy " + memory(), 2, NewJob());
   for (RankProcess& rank : ranks) {
     ASSERT_EQ(rank.ReadLine(kStartTime), "running");
   }
@@ -388,9 +384,7 @@ TEST_P(StoppedInACopyDestructionTest, IsQuickAndLeavesNothing) {
   EXPECT_EQ(ranks[0].ReadLine(kStartTime), "alive");
 }
 
-INSTANTIATE_TEST_SUITE_P(Memory, StoppedInACopyDestructionTest,
-                         ::testing::Values("allocated", "registered",
-                                           "private"));
+INSTANTIATE_TEST_SUITE_P(Ways, StoppedInACopyDestructionTest, kWays, NameOf);
 
 }  // namespace
 }  // namespace ringpipe::testing
@@ -417,8 +411,6 @@ int main(int argc, char** argv) {
         &OverwriteAfterTimeout<Memory::kRegistered, Stop::kInCopy>},
        {"stop in copy private",
         &OverwriteAfterTimeout<Memory::kPrivate, Stop::kInCopy>},
-       {"stop in copy by_kernel",
-        &OverwriteAfterTimeout<Memory::kByKernel, Stop::kInCopy>},
        {"leave stopped in copy allocated",
         &LeaveAStoppedPeer<Memory::kAllocated>},
        {"leave stopped in copy registered",

@@ -2,6 +2,9 @@
 // creation to its end, whichever thread makes it: the job goes on without it,
 // or ends in time with an error on both ranks; the rank's says which resource
 // it was, the peer's which rank; and nothing is left behind.
+#include <sys/resource.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
@@ -59,8 +62,6 @@ using std::chrono::steady_clock;
 
 constexpr int kRanks = 2;
 constexpr std::size_t kCount = 50'000;
-// Of private memory, what the kernel may copy between ranks of one host.
-constexpr std::size_t kLongCount = 1 << 20;
 constexpr seconds kPatience(60);
 constexpr seconds kEndsWithin = LivenessBound(seconds(2));
 // A peer that hears of the failure has ended by then, or waits for who joins.
@@ -75,36 +76,30 @@ constexpr int kMostOfAKind = 400;
 constexpr int kLeastFailures = 20;
 
 bool OnTwoHosts() { return std::string(std::getenv(kHostsVariable)) == "2"; }
-// Long private memory goes by the kernel.
-bool ByKernel() { return OverHostMemory() && !OnTwoHosts(); }
 
-CommunicatorOptions OptionsFor(int rank, const std::string& job) {
-  CommunicatorOptions options = RankOptions(rank, kRanks, job);
+CommunicatorOptions OptionsFor(Way way, int rank, const std::string& job) {
+  CommunicatorOptions options = RankOptions(way, rank, kRanks, job);
   if (OnTwoHosts()) {
     options.environment.host_id = "host " + std::to_string(rank);
     options.environment.secret = "of both hosts";
-  }
-  if (ByKernel()) {
-    options.environment.registration = "always";
   }
   options.log = [](LogLevel, std::string_view) {};
   return options;
 }
 
-Status Sum(Communicator& communicator, float* data,
-           std::size_t count = kCount) {
-  std::fill_n(data, count, 1.0F);
+Status Sum(Communicator& communicator, float* data) {
+  std::fill_n(data, kCount, 1.0F);
   RINGPIPE_RETURN_IF_ERROR(communicator.AllReduce(
-      data, data, count, DataType::kFloat32, ReduceOp::kSum));
-  return std::all_of(data, data + count, [](float v) { return v == kRanks; })
+      data, data, kCount, DataType::kFloat32, ReduceOp::kSum));
+  return std::all_of(data, data + kCount, [](float v) { return v == kRanks; })
              ? Status()
              : Status(StatusCode::kInternal, "the result is wrong");
 }
 
 // Calls with memory of its own, of the communicator, and registered.
 Status UseAll(Communicator& communicator) {
-  std::vector<float> own(ByKernel() ? kLongCount : kCount);
-  RINGPIPE_RETURN_IF_ERROR(Sum(communicator, own.data(), own.size()));
+  std::vector<float> own(kCount);
+  RINGPIPE_RETURN_IF_ERROR(Sum(communicator, own.data()));
   RINGPIPE_ASSIGN_OR_RETURN(void* const allocated,
                             communicator.Allocate(kCount * sizeof(float)));
   RINGPIPE_RETURN_IF_ERROR(Sum(communicator, static_cast<float*>(allocated)));
@@ -140,11 +135,11 @@ Status RunRank(const CommunicatorOptions& options) {
 // Runs a job in which one call fails, and tells the test: its name, and when it
 // has ended whether there was such a call, the errno, the status, and what is
 // left. Returns how many calls of the kind there were.
-int RunOneJob(int rank, const FailingCall& call, int which) {
+int RunOneJob(Way way, int rank, const FailingCall& call, int which) {
   const std::string job =
       NewJob() + "-" + call.name + "-" + std::to_string(which);
   Print(job);
-  const CommunicatorOptions options = OptionsFor(rank, job);
+  const CommunicatorOptions options = OptionsFor(way, rank, job);
   const Holdings before;
   Status status = OutOfMemory();
   FailCall(call.name, which);
@@ -164,25 +159,61 @@ int RunOneJob(int rank, const FailingCall& call, int which) {
   return made;
 }
 
-void RunJobs(int rank, const FailingCall& call, int most, int stride) {
+void RunJobs(Way way, int rank, const FailingCall& call, int most, int stride) {
   constexpr int kNone = std::numeric_limits<int>::max();
-  const int made = std::min(RunOneJob(rank, call, kNone), most);
+  const int made = std::min(RunOneJob(way, rank, call, kNone), most);
   for (int which = 0; which < made; which += stride) {
-    RunOneJob(rank, call, which);
+    RunOneJob(way, rank, call, which);
   }
 }
 
-int BeVictim() {
+int BeVictim(Way way) {
   const int rank = std::atoi(std::getenv("RINGPIPE_RANK"));
   const int stride = std::atoi(std::getenv(kStrideVariable));
   // What lasts as long as the process is made by the first job.
-  RunOneJob(rank, {"no call", 0}, 0);
+  RunOneJob(way, rank, {"no call", 0}, 0);
   for (const FailingCall* call = kFailingCalls; call->name != nullptr; ++call) {
-    RunJobs(rank, *call, kMostOfAKind, stride);
+    RunJobs(way, rank, *call, kMostOfAKind, stride);
   }
-  RunJobs(rank, {kOperatorNew, ENOMEM}, std::numeric_limits<int>::max(),
+  RunJobs(way, rank, {kOperatorNew, ENOMEM}, std::numeric_limits<int>::max(),
           stride);
   Print("end");
+  return 0;
+}
+
+// What asynchronous calls need at the first of them: a thread. Here the process
+// may have no more address space, or no more threads.
+enum class Lacking { kAddressSpace, kThreads };
+
+void MayHaveNoMoreAddressSpace() {
+  // Far below what it has, so that what another thread gives back meanwhile, a
+  // stack or the mapping of a device, does not make room for one.
+  constexpr rlim_t kBytes = 1 << 20;
+  const rlimit limit = {kBytes, kBytes};
+  setrlimit(RLIMIT_AS, &limit);
+}
+
+template <Lacking kLacking>
+int BeWithoutAThread(Way way) {
+  const int rank = std::atoi(std::getenv("RINGPIPE_RANK"));
+  auto communicator = Communicator::Create(
+      OptionsFor(way, rank, std::getenv("RINGPIPE_JOB_ID")));
+  if (!communicator.ok()) {
+    Print(communicator.status().ToString());
+    return 1;
+  }
+  std::vector<float> data(kCount, 1);
+  if (kLacking == Lacking::kAddressSpace) {
+    MayHaveNoMoreAddressSpace();
+  } else {
+    FailCall("pthread_create", 0);
+  }
+  const auto request = (*communicator)
+                           ->AllReduceAsync(data.data(), data.data(), kCount,
+                                            DataType::kFloat32, ReduceOp::kSum);
+  Print(request.status().ToString());
+  Print((*communicator)->failure().ToString());
+  AwaitGo();  // the peer is to hear of it from a rank that lives on
   return 0;
 }
 
@@ -194,16 +225,18 @@ struct Account {
   std::string left;
 };
 
+// (the way, the rank, on how many hosts)
 class SystemCallFailure
-    : public ::testing::TestWithParam<std::tuple<int, const char*>> {
+    : public ::testing::TestWithParam<std::tuple<Way, int, const char*>> {
  protected:
   // The healthy rank of `job`, while the victim is in it. Where the victim
   // could not join, somebody else takes its place, so that this need not wait.
   Status RunBeside(RankProcess& victim, const std::string& job,
                    Account& account) {
-    const int victim_rank = std::get<0>(GetParam());
+    const Way way = std::get<0>(GetParam());
+    const int victim_rank = std::get<1>(GetParam());
     auto own = std::async(std::launch::async, [&] {
-      return RunRank(OptionsFor(1 - victim_rank, job));
+      return RunRank(OptionsFor(way, 1 - victim_rank, job));
     });
     const std::string failed = victim.ReadLine(kPatience);
     if (failed.empty()) {
@@ -214,7 +247,7 @@ class SystemCallFailure
     account.status = victim.ReadLine(kPatience);
     account.left = victim.ReadLine(kPatience);
     if (own.wait_for(kNews) != std::future_status::ready) {
-      CommunicatorOptions options = OptionsFor(victim_rank, job);
+      CommunicatorOptions options = OptionsFor(way, victim_rank, job);
       options.environment.join_timeout_ms = 1000;
       static_cast<void>(RunRank(options));
     }
@@ -233,7 +266,7 @@ class SystemCallFailure
            // Without an address of an interface the device says just that.
            says("no network interface") ||
            // Where its connection to another host breaks, that is the link.
-           (std::get<1>(GetParam()) == std::string("2") &&
+           (std::get<2>(GetParam()) == std::string("2") &&
             says("IBV_WC_RETRY_EXC_ERR"));
   }
 
@@ -257,7 +290,7 @@ class SystemCallFailure
     EXPECT_TRUE(NamesTheError(account));
     if (!own.ok()) {
       const std::string name =
-          "rank " + std::to_string(std::get<0>(GetParam()));
+          "rank " + std::to_string(std::get<1>(GetParam()));
       EXPECT_NE(own.ToString().find(name), std::string::npos);
     }
   }
@@ -266,19 +299,22 @@ class SystemCallFailure
   int survived_ = 0;
 };
 
-INSTANTIATE_TEST_SUITE_P(Ranks, SystemCallFailure,
-                         ::testing::Combine(::testing::Values(0, 1),
+const auto kWays = ::testing::ValuesIn(WaysOf("system_call_failure_test"));
+
+INSTANTIATE_TEST_SUITE_P(Ways, SystemCallFailure,
+                         ::testing::Combine(kWays, ::testing::Values(0, 1),
                                             ::testing::Values("1", "2")),
                          [](const auto& info) {
-                           return "Rank" +
-                                  std::to_string(std::get<0>(info.param)) +
-                                  "Of" + std::get<1>(info.param) + "Hosts";
+                           return std::string(Name(std::get<0>(info.param))) +
+                                  "_rank" +
+                                  std::to_string(std::get<1>(info.param)) +
+                                  "_of_" + std::get<2>(info.param) + "hosts";
                          });
 
 TEST_P(SystemCallFailure, EndsTheJobWithTheReasonOrNotAtAll) {
-  const auto& [rank, hosts] = GetParam();
+  const auto& [way, rank, hosts] = GetParam();
   setenv(kHostsVariable, hosts, 1);
-  RankProcess victim("victim", rank, kRanks, NewJob());
+  RankProcess victim(way, "victim", rank, kRanks, NewJob());
   std::string job = victim.ReadLine(kPatience);
   std::string last;
   while (job != "end") {
@@ -298,10 +334,57 @@ TEST_P(SystemCallFailure, EndsTheJobWithTheReasonOrNotAtAll) {
             << " of them without consequence\n";
 }
 
+struct Lack {
+  const char* role;
+  const char* advice;  // what is to be raised then
+};
+
+// (the way, the rank, what it lacks)
+class WithoutAThread
+    : public ::testing::TestWithParam<std::tuple<Way, int, Lack>> {};
+
+INSTANTIATE_TEST_SUITE_P(
+    Ways, WithoutAThread,
+    ::testing::Combine(
+        kWays, ::testing::Values(0, 1),
+        ::testing::Values(Lack{"without_address_space", "'ulimit -v'"},
+                          Lack{"without_threads", "'ulimit -u'"})),
+    [](const auto& info) {
+      return std::string(Name(std::get<0>(info.param))) + "_rank" +
+             std::to_string(std::get<1>(info.param)) + "_" +
+             std::get<2>(info.param).role;
+    });
+
+TEST_P(WithoutAThread, AnAsynchronousCallEndsTheJobWithTheReasonAtOnce) {
+  const auto& [way, rank, lack] = GetParam();
+  setenv(kHostsVariable, "1", 1);
+  const std::string job = NewJob();
+  RankProcess victim(way, lack.role, rank, kRanks, job);
+  auto own = std::async(std::launch::async, [&, way = way, rank = rank] {
+    return RunRank(OptionsFor(way, 1 - rank, job));
+  });
+  const std::string returned = victim.ReadLine(kPatience);
+  for (const char* part :
+       {"resource exhausted", "the progress thread", lack.advice}) {
+    EXPECT_NE(returned.find(part), std::string::npos) << returned;
+  }
+  EXPECT_EQ(victim.ReadLine(kPatience), returned);
+  EXPECT_EQ(own.wait_for(kEndsWithin), std::future_status::ready);
+  const std::string advice = returned.substr(returned.find("starting"));
+  victim.Go();
+  const Status told = own.get();
+  EXPECT_EQ(told.code(), StatusCode::kResourceExhausted);
+  EXPECT_EQ(told.message(), "rank " + std::to_string(rank) + ": " + advice);
+}
+
 }  // namespace
 }  // namespace ringpipe::testing
 
 int main(int argc, char** argv) {
-  return ringpipe::testing::RunRoleOrTests(
-      argc, argv, {{"victim", ringpipe::testing::BeVictim}});
+  using namespace ringpipe::testing;  // NOLINT(google-build-using-namespace)
+  return RunRoleOrTests(
+      argc, argv,
+      {{"victim", &BeVictim},
+       {"without_address_space", &BeWithoutAThread<Lacking::kAddressSpace>},
+       {"without_threads", &BeWithoutAThread<Lacking::kThreads>}});
 }

@@ -40,10 +40,15 @@ Status MakeCall(Communicator& c, int call, std::vector<float>& send,
   }
 }
 
-TEST(WakeTest, NoSleeperIsForgotten) {
+class WakeTest : public ::testing::TestWithParam<Way> {};
+
+INSTANTIATE_TEST_SUITE_P(Ways, WakeTest,
+                         ::testing::ValuesIn(WaysOf("wake_test")), NameOfWay);
+
+TEST_P(WakeTest, NoSleeperIsForgotten) {
   std::vector<int> waited(3);
   const std::vector<Status> statuses = RunRanks(
-      static_cast<int>(waited.size()),
+      GetParam(), static_cast<int>(waited.size()),
       [&](Communicator& c) {
         std::vector<float> send(40'000, 1);
         std::vector<float> receive(send.size());

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/thread_shortage.h"
 #include "verbs/async_event.h"
 #include "verbs/device_list.h"
 #include "verbs/interface_address.h"
@@ -201,7 +202,7 @@ Status SoftwareOpenFailure(int error) {
     case ENFILE:
       return exhausted("no descriptors are left");
     case EAGAIN:
-      return exhausted("no thread can be started; raise 'ulimit -u'");
+      return ThreadShortage("the software device: starting a thread", error);
     case EFBIG:
       return exhausted(
           "its memory files may not be as large as they must; raise 'ulimit "

@@ -5,9 +5,51 @@
 #include <sys/resource.h>
 
 #include <cerrno>
+#include <cstring>
+#include <optional>
 #include <string>
 
 namespace ringpipe::verbs {
+
+namespace {
+
+// Of descriptors that this process has; nullopt, with errno, where /proc does
+// not tell.
+std::optional<std::int64_t> OpenDescriptors() {
+  DIR* const descriptors = opendir("/proc/self/fd");
+  if (descriptors == nullptr) {
+    return std::nullopt;
+  }
+  // Of the entries, "." and ".." are none, and one is this directory's.
+  std::int64_t open = -3;
+  while (readdir(descriptors) != nullptr) {
+    ++open;
+  }
+  closedir(descriptors);
+  return open;
+}
+
+}  // namespace
+
+bool RaiseDescriptorLimit(int count, std::string* notice) {
+  rlimit limit;
+  const std::optional<std::int64_t> open = OpenDescriptors();
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 ||
+      limit.rlim_cur >= limit.rlim_max ||
+      static_cast<std::int64_t>(limit.rlim_cur) - open.value_or(0) >= count) {
+    return false;
+  }
+  const rlim_t before = limit.rlim_cur;
+  limit.rlim_cur = limit.rlim_max;
+  if (setrlimit(RLIMIT_NOFILE, &limit) != 0) {
+    return false;
+  }
+  *notice = "the limit of descriptors ('ulimit -n') was raised from " +
+            std::to_string(before) + " to the hard limit of " +
+            std::to_string(limit.rlim_max) + ": up to " +
+            std::to_string(count) + " more are needed";
+  return true;
+}
 
 Status CheckDescriptors(int count) {
   rlimit limit;
@@ -15,26 +57,23 @@ Status CheckDescriptors(int count) {
       limit.rlim_cur == RLIM_INFINITY) {
     return Status::Ok();
   }
-  DIR* const descriptors = opendir("/proc/self/fd");
-  if (descriptors == nullptr) {
-    return errno == EMFILE ? ErrnoStatus(StatusCode::kResourceExhausted,
-                                         std::to_string(count) +
-                                             " more descriptors are needed",
-                                         EMFILE)
-                           : Status::Ok();
+  const auto most = static_cast<std::int64_t>(limit.rlim_cur);
+  const std::optional<std::int64_t> open = OpenDescriptors();
+  if (!open && errno != EMFILE) {
+    return Status::Ok();
   }
-  // Of the entries, "." and ".." are none, and one is this directory's.
-  std::int64_t left = static_cast<std::int64_t>(limit.rlim_cur) + 3;
-  while (readdir(descriptors) != nullptr) {
-    --left;
-  }
-  closedir(descriptors);
-  return left >= count
-             ? Status::Ok()
-             : Status(
-                   StatusCode::kResourceExhausted,
-                   std::to_string(count) + " more descriptors are needed and " +
-                       std::to_string(left) + " are left; raise 'ulimit -n'");
+  const std::string left =
+      open ? std::to_string(most - *open) + " of " + std::to_string(most) +
+                 " are left"
+           : std::string("not one is left to count them (") +
+                 std::strerror(EMFILE) + ")";
+  const std::int64_t needed = open.value_or(most) + count;
+  return needed <= most ? Status::Ok()
+                        : Status(StatusCode::kResourceExhausted,
+                                 std::to_string(count) +
+                                     " more descriptors are needed and " +
+                                     left + "; raise 'ulimit -n' to at least " +
+                                     std::to_string(needed));
 }
 
 Status CheckAddressSpace(std::uint64_t bytes) {

@@ -4,10 +4,15 @@
 #define RINGPIPE_VERBS_PROCESS_LIMITS_H_
 
 #include <cstdint>
+#include <string>
 
 #include "base/status.h"
 
 namespace ringpipe::verbs {
+
+// Raises the soft limit of descriptors to the hard one where fewer than `count`
+// are left; true where it did, with a sentence for the log.
+bool RaiseDescriptorLimit(int count, std::string* notice);
 
 // Whether this process can open `count` more descriptors now (RLIMIT_NOFILE):
 // kResourceExhausted with advice if not. Ok where /proc does not tell how many

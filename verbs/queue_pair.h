@@ -63,6 +63,7 @@ class QueuePair {
   // What the other end gives to its Connect.
   Endpoint endpoint() const;
   int max_inline_bytes() const { return max_inline_bytes_; }
+  int max_send_sge() const { return options_.max_send_sge; }
 
   // To RTR and RTS, once, at the smaller MTU of both ends. Ethernet is
   // addressed by GID; InfiniBand by LID, with a global route header where the

@@ -6,9 +6,11 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <memory>
+#include <new>
 #include <random>
 #include <string>
 #include <thread>
@@ -17,6 +19,26 @@
 #include "gtest/gtest.h"
 #include "pipeline/host/host_transport.h"
 #include "pipeline/host/region_memory.h"
+
+namespace {
+
+thread_local bool allocations_fail = false;
+
+}  // namespace
+
+void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
+  return allocations_fail ? nullptr : std::malloc(bytes > 0 ? bytes : 1);
+}
+
+void* operator new(std::size_t bytes) {
+  if (void* memory = operator new(bytes, std::nothrow)) {
+    return memory;
+  }
+  throw std::bad_alloc();
+}
+
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 
 namespace ringpipe {
 namespace {
@@ -77,12 +99,18 @@ struct End {
     for (const int peer : peers) {
       to(peer).Begin({&digest, true, true, false});
     }
-    transport->Begin(sequence, reached);
+    EXPECT_TRUE(transport->Begin(sequence).ok());
     for (const int peer : peers) {
-      EXPECT_TRUE(to(peer).Push(events).ok());
+      EXPECT_TRUE(to(peer).Progress(events).ok());
     }
   }
   Result<bool> Poll() { return transport->Poll(events); }
+  // Whether nobody uses its memory any more, of which a call has had some.
+  bool Leave(Deadline deadline) {
+    EXPECT_TRUE(transport->ReachOf({slots.data(), kBytes, true}).ok());
+    transport->Stop();
+    return transport->Flush(deadline);
+  }
   bool IsWoken() const {
     pollfd wakes = transport->descriptors()[0];
     return poll(&wakes, 1, 0) == 1;
@@ -97,7 +125,6 @@ struct End {
   std::shared_ptr<RegionMemory> memory;
   Allocation slots;
   Events events;
-  std::vector<std::span<const std::byte>> reached;  // private memory
 };
 
 class HostConnectionTest : public ::testing::Test {
@@ -304,7 +331,7 @@ TEST_F(HostConnectionTest, WhatARankSaidStaysUntilAllHaveReadIt) {
   b().Begin(1, {});  // it has begun a later call than 0, though with nobody
   EXPECT_TRUE(a().IsWoken());
   EXPECT_TRUE(a().Poll().value());
-  EXPECT_TRUE(a().to(2).Push(a().events).value());
+  EXPECT_TRUE(a().to(2).Progress(a().events).value());
   EXPECT_EQ(a().header().calls[1].call.load(), 3U);
 }
 
@@ -339,7 +366,7 @@ TEST_F(HostilePeerTest, AMessageOutsideOfItsMemoryIsAnError) {
 
 TEST_F(HostilePeerTest, AMessageLongerThanItsTargetIsAnError) {
   for (const Space space :
-       {Space::kRegion, Space::kProcess, Space::kTarget, Space::kNone}) {
+       {Space::kRegion, Space::kSlot, Space::kTarget, Space::kNone}) {
     SetUp();
     a().to(1).Expect({0, 0}, a().Slot(0));
     inbox().messages[1].bytes = kBytes + 1;
@@ -382,184 +409,125 @@ TEST_F(HostilePeerTest, NumbersThatWereNeverGivenChangeNothing) {
 
 // At worst nobody wakes this rank any more, which looks twice a second.
 TEST_F(HostilePeerTest, WhatItDoesToTheSocketThatWakesBlocksNobody) {
-  const int wake = b().to(0).peers_end().wake.get();
+  const int wake = b().to(0).other().end().wake.get();
   fcntl(wake, F_SETFL, 0);
   a().transport->ConsumeEvents();  // nothing is there
   while (send(wake, "", 1, MSG_DONTWAIT) == 1) {
   }
   ASSERT_TRUE(a().transport->Arm().ok());
-  b().to(0).sleeper().Notify();
+  b().to(0).other().sleeper().Notify();
   EXPECT_TRUE(a().IsWoken());
   shutdown(wake, SHUT_RDWR);
   for (int sleep = 0; sleep < 1000 && a().IsWoken(); ++sleep) {
     a().transport->ConsumeEvents();
   }
   ASSERT_TRUE(a().transport->Arm().ok());
-  b().to(0).sleeper().Notify();
+  b().to(0).other().sleeper().Notify();
   EXPECT_EQ(a().header().asleep.load(), 0U);
 }
 
 // --- Private memory ----------------------------------------------------------
 
-TEST_F(HostConnectionTest, PrivateMemoryIsCopiedByTheKernel) {
-  std::vector<std::byte> sent(kBytes, std::byte{42});
-  std::vector<std::byte> target(kBytes);
-  a().reached = {sent};
-  b().reached = {{}, target};
+TEST_F(HostConnectionTest, PrivateMemoryIsWrittenByItsOwnerAlone) {
   BeginBoth(0);
-  ASSERT_TRUE(a().transport->ReachesPrivateMemory());
-  // Read by the receiver, where it has no target; the source is free at once.
-  b().to(0).Expect({0, 0}, {});
-  ASSERT_TRUE(a().to(1).CanSend().value());
-  EXPECT_FALSE(a().to(1).Send({0, 0}, {sent.data(), kBytes, nullptr}).value());
-  ASSERT_TRUE(b().Poll().value());
-  ASSERT_TRUE(a().Poll().value());
-  EXPECT_EQ(a().events.sent.size(), 1U);
-  sent.assign(kBytes, std::byte{43});
-  EXPECT_EQ(b().events.arrived[0].data[kBytes - 1], std::byte{42});
-  EXPECT_TRUE(b().to(0).Release({0, 0}).ok());
-  EXPECT_FALSE(b().to(0).Release({0, 0}).ok());
-  // Written by the sender, where it has.
-  b().to(0).Expect({0, 1}, {target.data(), kBytes, nullptr});
-  ASSERT_TRUE(a().to(1).CanSend().value());
-  EXPECT_TRUE(a().to(1).Send({0, 1}, {sent.data(), kBytes, nullptr}).value());
-  EXPECT_EQ(target[kBytes - 1], std::byte{43});
-  ASSERT_TRUE(b().Poll().value());
-  EXPECT_EQ(b().events.arrived[1].data, target.data());
-}
-
-// As in a container that forbids it.
-TEST_F(HostConnectionTest, PrivateMemoryThatCannotBeReachedIsNotTouched) {
-  BeginBoth(0);
-  a().header().inbox(1).reaches_private = 0;
-  EXPECT_FALSE(a().transport->ReachesPrivateMemory());
   std::vector<std::byte> target(kBytes);
   b().to(0).Expect({0, 0}, {target.data(), kBytes, nullptr});
   std::memset(a().Slot(0).data, 42, kBytes);
   ASSERT_TRUE(a().to(1).CanSend().value());
   EXPECT_FALSE(a().to(1).Send({0, 0}, a().Slot(0)).value());
   EXPECT_EQ(target[0], std::byte{0});
-  ASSERT_TRUE(b().Poll().value());  // which copies it itself
+  ASSERT_TRUE(b().Poll().value());  // which copies it
   EXPECT_EQ(target[0], std::byte{42});
 }
 
-TEST_F(HostConnectionTest, PrivateMemoryOfAWriterThatStaysIsNotTakenBack) {
+TEST_F(HostConnectionTest, AMessageInPrivateMemoryIsRefused) {
+  BeginBoth(0);
+  b().to(0).Expect({0, 0}, {});
+  std::vector<std::byte> source(kBytes);
+  ASSERT_TRUE(a().to(1).CanSend().value());
+  EXPECT_EQ(a().to(1)
+                .Send({0, 0}, Memory{source.data(), kBytes, nullptr})
+                .status()
+                .code(),
+            StatusCode::kInternal);
+}
+
+// Nobody else can have written there.
+TEST_F(HostConnectionTest, AWriterThatStaysDoesNotHoldPrivateMemory) {
   BeginBoth(0);
   std::vector<std::byte> target(kBytes);
   b().to(0).Expect({0, 0}, {target.data(), kBytes, nullptr});
   b().header().inbox(0).writing = 1;
-  const Deadline soon = Deadline::After(std::chrono::milliseconds(1));
-  EXPECT_FALSE(b().transport->Flush(soon));
-  EXPECT_FALSE(b().transport->Flush(soon));
-}
-
-TEST_F(HostConnectionTest, PrivateMemoryThatHasGoneIsAnErrorAtTheOtherEnd) {
-  auto* const nowhere = reinterpret_cast<std::byte*>(std::uintptr_t{4096});
-  a().reached = {{nowhere, kBytes}};
-  BeginBoth(0);
-  b().to(0).Expect({0, 0}, {});
-  ASSERT_TRUE(a().to(1).CanSend().value());
-  EXPECT_FALSE(a().to(1).Send({0, 0}, {nowhere, kBytes, nullptr}).value());
-  const Status status = b().Poll().status();
-  EXPECT_EQ(status.code(), StatusCode::kPeerLost);
-  EXPECT_NE(status.message().find("rank 0"), std::string::npos);
-}
-
-// A third rank of the host can write all that this one has of the second, but
-// not what the second's process says of itself.
-TEST_F(HostConnectionTest, PrivateMemoryThatItsOwnerDidNotNameIsNotTouched) {
-  std::vector<std::byte> secret(kBytes, std::byte{7});
-  std::vector<std::byte> named(kBytes);
-  b().reached = {{}, named};
-  BeginBoth(0);
-  Inbox& inbox = a().header().inbox(1);
-  const auto address = reinterpret_cast<std::uint64_t>(secret.data());
-  inbox.targets[1].address = address;
-  inbox.targets[1].bytes = kBytes;
-  inbox.targets[1].space = Space::kProcess;
-  inbox.targets[1].number = 1;
-  ASSERT_TRUE(a().to(1).CanSend().value());
-  EXPECT_EQ(a().to(1).Send({0, 0}, a().Slot(0)).status().code(),
-            StatusCode::kInternal);
-  EXPECT_EQ(secret[0], std::byte{7});
-  a().to(1).Expect({0, 0}, a().Slot(1));
-  inbox.messages[1].address = address;
-  inbox.messages[1].bytes = kBytes;
-  inbox.messages[1].space = Space::kProcess;
-  inbox.messages[1].number = 1;
-  EXPECT_EQ(a().Poll().status().code(), StatusCode::kInternal);
-  EXPECT_NE(a().Slot(1).data[0], std::byte{7});
-}
-
-// What the two tell each other may be a third rank's words.
-TEST_F(HostConnectionTest, PrivateMemoryIsOutOfReachOnceTheCallHasEnded) {
-  std::vector<std::byte> buffer(kBytes, std::byte{7});
-  b().reached = {buffer, buffer};
-  BeginBoth(0);
-  for (const std::uint32_t message : {0U, 1U}) {
-    a().to(1).Expect({0, message}, {});
-    ASSERT_TRUE(b().to(0).CanSend().value());
-    EXPECT_FALSE(
-        b().to(0).Send({0, message}, {buffer.data(), kBytes, nullptr}).value());
-    if (message == 0) {
-      ASSERT_TRUE(a().Poll().value());
-    }
-  }
-  b().to(0).Expect({0, 2}, {buffer.data(), kBytes, nullptr});
-  b().transport->End();
-  EXPECT_EQ(a().Poll().status().code(), StatusCode::kInternal);
-  EXPECT_EQ(a().events.arrived.size(), 1U);
-  ASSERT_TRUE(a().to(1).CanSend().value());
-  EXPECT_EQ(a().to(1).Send({0, 2}, a().Slot(0)).status().code(),
-            StatusCode::kInternal);
-  EXPECT_EQ(buffer[0], std::byte{7});
-}
-
-// Any rank of the host could point to a grant of its own making.
-TEST_F(HostConnectionTest, WhereAGrantLiesIsNotSaidInSharedMemory) {
-  const std::uint64_t at = a().to(1).peers_end().grant_at;
-  ASSERT_NE(at, 0U);
-  const auto* const words =
-      reinterpret_cast<const std::uint64_t*>(&b().header());
-  for (std::size_t i = 0; i < RegionHeader::Bytes(2) / sizeof at; ++i) {
-    EXPECT_NE(words[i], at) << "word " << i;
-  }
+  EXPECT_TRUE(b().Leave(Deadline::At(Clock::now())));
 }
 
 // --- The end -----------------------------------------------------------------
 
 TEST_F(HostConnectionTest, AReasonReachesThePeerThroughMemoryAlone) {
   BeginBoth(0);
-  EXPECT_TRUE(b().transport->CheckAsyncEvents(nullptr).ok());
-  a().transport->Tell({StatusCode::kDeviceError, "rank 0: no\npower"});
-  a().transport->Tell({StatusCode::kInternal, "another one, later"});
-  for (const Status& status :
-       {b().transport->CheckAsyncEvents(nullptr), b().transport->Arm()}) {
-    EXPECT_EQ(status.code(), StatusCode::kDeviceError);
-    EXPECT_EQ(status.message(), "rank 0: no?power");
-  }
+  EXPECT_TRUE(b().to(0).failure().ok());
+  a().transport->Tell({StatusCode::kDeviceError, "rank 0: no\npower"}, 0);
+  a().transport->Tell({StatusCode::kInternal, "another one, later"}, 0);
+  const Status status = b().to(0).failure();
+  EXPECT_EQ(status.code(), StatusCode::kDeviceError);
+  EXPECT_EQ(status.message(), "rank 0: no?power");
+}
+
+TEST_F(HostConnectionTest, WhoLeavesAfterACallIsMissedInTheNext) {
+  BeginBoth(0);
+  a().transport->Tell({StatusCode::kPeerLost, "rank 0 has ended"}, 1);
+  EXPECT_TRUE(b().to(0).failure().ok());
+  BeginBoth(1);
+  EXPECT_EQ(b().to(0).failure().message(), "rank 0 has ended");
 }
 
 TEST_F(HostConnectionTest, AReasonWakesWhoeverSleeps) {
   BeginBoth(0);
   ASSERT_TRUE(b().transport->Arm().ok());
   EXPECT_FALSE(b().IsWoken());
-  a().transport->Tell({StatusCode::kInternal, std::string(10'000, 'x')});
+  a().transport->Tell({StatusCode::kInternal, std::string(10'000, 'x')}, 0);
   EXPECT_TRUE(b().IsWoken());
   b().transport->ConsumeEvents();
   EXPECT_FALSE(b().IsWoken());
-  EXPECT_EQ(b().transport->CheckAsyncEvents(nullptr).message().size(), 500U);
+  EXPECT_EQ(b().to(0).failure().message().size(), 500U);
 }
 
 TEST_F(HostConnectionTest, AfterFlushNobodyBeginsToWrite) {
   BeginBoth(0);
   b().to(0).Expect({0, 0}, b().Slot(0));
-  EXPECT_TRUE(
-      b().transport->Flush(Deadline::After(std::chrono::milliseconds(100))));
+  EXPECT_TRUE(b().Leave(Deadline::After(std::chrono::milliseconds(100))));
   ASSERT_TRUE(a().to(1).CanSend().value());
   const auto sent = a().to(1).Send({0, 0}, a().Slot(1));
   EXPECT_EQ(sent.status().code(), StatusCode::kPeerLost);
   EXPECT_EQ(b().Slot(0).data[0], std::byte{0});
+}
+
+// Else the owner would wait for a writer that has given up, and take its memory
+// back.
+TEST_F(HostConnectionTest, AWriterWithoutMemoryToSayWhyDoesNotWriteOn) {
+  std::vector<std::byte> elsewhere(kBytes);
+  for (const bool shared : {true, false}) {
+    Connect(2);
+    BeginBoth(0);
+    b().to(0).Expect({0, 0}, shared
+                                 ? b().Slot(0)
+                                 : Memory{elsewhere.data(), kBytes, nullptr});
+    ASSERT_TRUE(a().to(1).CanSend().value());
+    if (shared) {
+      EXPECT_TRUE(b().Leave(Deadline::At(Clock::now())));
+    } else {
+      b().transport->End();  // its private memory is not given any more
+    }
+    allocations_fail = true;
+    try {
+      static_cast<void>(a().to(1).Send({0, 0}, a().Slot(1)));
+      ADD_FAILURE() << "it says something";
+    } catch (const std::bad_alloc&) {
+      // As it is to be.
+    }
+    allocations_fail = false;
+    EXPECT_FALSE(b().to(0).other().Writes());
+  }
 }
 
 // What lies in the peer's memory may be its user's again, once it has failed.
@@ -573,8 +541,8 @@ TEST_F(HostConnectionTest, WhatIsReadOfAPeerThatHasFailedIsAnError) {
   }
   ASSERT_TRUE(b().Poll().value());
   EXPECT_TRUE(b().to(0).Release({0, 0}).ok());
-  a().transport->Tell({StatusCode::kDeviceError, "rank 0: no power"});
-  EXPECT_TRUE(a().transport->Flush(Deadline::After(std::chrono::seconds(20))));
+  a().transport->Tell({StatusCode::kDeviceError, "rank 0: no power"}, 0);
+  EXPECT_TRUE(a().Leave(Deadline::After(std::chrono::seconds(20))));
   EXPECT_EQ(b().to(0).Release({0, 1}).message(), "rank 0: no power");
 }
 
@@ -584,7 +552,7 @@ TEST_F(HostConnectionTest, WhatIsCopiedFromAPeerThatHasFailedIsAnError) {
   EXPECT_FALSE(a().to(1).Send({0, 0}, a().Slot(3)).value());
   b().Begin(0, {0});
   b().to(0).Expect({0, 0}, b().Slot(0));
-  EXPECT_TRUE(a().transport->Flush(Deadline::After(std::chrono::seconds(20))));
+  EXPECT_TRUE(a().Leave(Deadline::After(std::chrono::seconds(20))));
   EXPECT_EQ(b().Poll().status().code(), StatusCode::kPeerLost);
   EXPECT_TRUE(b().events.arrived.empty());
 }
@@ -609,8 +577,7 @@ TEST_F(HostConnectionTest, AThreadThatGoesOnWritingHoldsTheMemory) {
   b().to(0).Expect({0, 0}, b().Slot(0));
   b().header().inbox(0).writing = 1;
   const Deadline soon = Deadline::After(std::chrono::milliseconds(1));
-  EXPECT_FALSE(b().transport->Flush(Deadline::At(Clock::now())));
-  EXPECT_FALSE(b().transport->Flush(soon));
+  EXPECT_FALSE(b().Leave(soon));
 }
 
 TEST_F(HostConnectionTest, FlushWaitsForWhoeverWrites) {
@@ -621,7 +588,7 @@ TEST_F(HostConnectionTest, FlushWaitsForWhoeverWrites) {
     std::memset(b().Slot(0).data, 42, kBytes);
     b().header().inbox(0).writing = 0;
   });
-  EXPECT_TRUE(b().transport->Flush(Deadline::After(std::chrono::seconds(20))));
+  EXPECT_TRUE(b().Leave(Deadline::After(std::chrono::seconds(20))));
   EXPECT_EQ(b().Slot(0).data[0], std::byte{42});
   writer.join();
 }

@@ -40,14 +40,14 @@ struct End {
         region(HostTransport::CreateRegion(rank, 2).value()),
         memory(std::make_shared<RegionMemory>(region)),
         message(memory->Allocate(kBytes).value()),
-        lines(RegionHeader::Of(*region), waker, 2),
-        connection(rank, 1 - rank, region, lines, check, true) {}
+        lines(RegionHeader::Of(*region), waker, check, 2),
+        connection(rank, 1 - rank, region, lines) {}
 
   void Begin() {
     check.Begin(digest);
     connection.Begin({&digest, true, true, false});
     lines.Begin(digest.sequence);
-    EXPECT_TRUE(connection.Push(events).ok());
+    EXPECT_TRUE(connection.Progress(events).ok());
   }
   void Poll() { EXPECT_TRUE(connection.Poll(events).ok()); }
 
@@ -66,7 +66,7 @@ struct End {
 void Attach(End& end, const End& other) {
   RegionPeer peer;
   peer.region = other.region;
-  end.connection.Attach(std::move(peer), "");
+  end.connection.other().Attach(std::move(peer));
 }
 
 // One rank writes a message, the other one reads it, and the first writes to
@@ -83,7 +83,8 @@ void Exchange() {
       sender.Poll();
     }
     EXPECT_TRUE(
-        sender.connection.Send({0, 0}, {sender.message.data(), kBytes, nullptr})
+        sender.connection
+            .Send({0, 0}, Memory{sender.message.data(), kBytes, nullptr})
             .ok());
     while (!sender.events.sent) {
       sender.Poll();

@@ -11,17 +11,6 @@
 #include <utility>
 
 namespace ringpipe {
-namespace {
-
-// The end of an address, which is random.
-std::string_view NameOf(std::string_view address) {
-  return address.size() < Grant::kNameBytes
-             ? std::string_view()
-             : address.substr(address.size() - Grant::kNameBytes);
-}
-
-}  // namespace
-
 Result<std::shared_ptr<Region>> HostTransport::CreateRegion(int rank,
                                                             int size) {
   RINGPIPE_ASSIGN_OR_RETURN(auto region,
@@ -59,14 +48,11 @@ HostTransport::HostTransport(const Options& options,
       exchange_(std::move(exchange)),
       address_(exchange_->Address()),
       waker_(options.size),
-      lines_(header_, waker_, options.size) {
-  NameOf(address_).copy(grant_.name.data(), grant_.name.size());
-  exchange_->OfferGrant(reinterpret_cast<std::uint64_t>(&grant_));
+      lines_(header_, waker_, *options.check, options.size) {
   for (int peer = 0; peer < options_.size; ++peer) {
     connections_.push_back(options_.local[peer] && peer != options_.rank
                                ? std::make_unique<HostConnection>(
-                                     options_.rank, peer, own_, lines_,
-                                     *options_.check, !options_.crowded)
+                                     options_.rank, peer, own_, lines_)
                                : nullptr);
   }
 }
@@ -97,41 +83,28 @@ Status HostTransport::Connect(std::span<const std::string> addresses,
                   " shares memory of another kind: do all ranks run the same "
                   "version of ringpipe?"};
     }
-    connections_[peer]->Attach(std::move(peers[peer]), NameOf(addresses[peer]));
-    if (connections_[peer]->peers_end().pidfd) {
-      descriptors_.push_back(
-          {connections_[peer]->peers_end().pidfd.get(), POLLIN, 0});
+    connections_[peer]->other().Attach(std::move(peers[peer]));
+    if (const auto& pidfd = connections_[peer]->other().end().pidfd) {
+      descriptors_.push_back({pidfd->get(), POLLIN, 0});
       processes_.push_back(peer);
     }
   }
   return Status::Ok();
 }
 
-bool HostTransport::ReachesPrivateMemory() const {
-  return std::all_of(
-      connections_.begin(), connections_.end(), [](const auto& connection) {
-        return connection == nullptr || connection->reaches_private();
-      });
+std::string HostTransport::DescribeRoute(int /*peer*/) const {
+  return std::string(way()) + ": the same host";
 }
 
-std::string HostTransport::DescribeRoute(int peer) const {
-  return std::string(way()) + ": the same host" +
-         (connections_[peer]->reaches_private()
-              ? ""
-              : ", where private memory is copied twice, because the kernel "
-                "does not let the processes reach each other's");
+Result<Reached> HostTransport::ReachOf(const UserMemory& memory) {
+  const bool shared = own_->OffsetOf(memory.data, memory.bytes).has_value();
+  reaches_ |= shared;
+  return shared ? Reached{kReached} : Reached();
 }
 
-void HostTransport::Begin(std::uint64_t sequence,
-                          std::span<const std::span<const std::byte>> buffers) {
-  grant_.ranges = {};
-  for (std::size_t i = 0; i < std::min(buffers.size(), grant_.ranges.size());
-       ++i) {
-    grant_.ranges[i] = {reinterpret_cast<std::uint64_t>(buffers[i].data()),
-                        buffers[i].size()};
-  }
-  grant_.call.store(sequence + 1, std::memory_order_release);
+Status HostTransport::Begin(std::uint64_t sequence) {
   lines_.Begin(sequence);
+  return Status::Ok();
 }
 
 Result<bool> HostTransport::Poll(Connection::Events& events) {
@@ -154,48 +127,27 @@ Result<bool> HostTransport::Poll(Connection::Events& events) {
 // The executor looks once more before it sleeps.
 Status HostTransport::Arm() {
   LieDown(header_);
-  return PeersFailure();
-}
-
-Status HostTransport::PeersFailure() const {
-  for (const int peer : lines_.readers()) {
-    RINGPIPE_RETURN_IF_ERROR(connections_[peer]->PeersFailure());
-  }
   return Status::Ok();
 }
 
 Status HostTransport::CheckAsyncEvents(std::vector<std::string>* /*notices*/) {
-  RINGPIPE_RETURN_IF_ERROR(PeersFailure());
   if (poll(descriptors_.data() + 1, processes_.size(), 0) <= 0) {
     return Status::Ok();
   }
-  std::size_t dead = 0;
-  while (descriptors_[dead + 1].revents == 0) {
-    ++dead;
+  for (std::size_t i = 0; i < processes_.size(); ++i) {
+    if (descriptors_[i + 1].revents != 0) {
+      connections_[processes_[i]]->other().NoteDeath();
+      descriptors_[i + 1] = {-1, 0, 0};  // which poll() passes over
+    }
   }
-  const int peer = processes_[dead];
-  return {StatusCode::kPeerLost,
-          "rank " + std::to_string(peer) + " (pid " +
-              std::to_string(connections_[peer]->peers_end().pid) +
-              ") has died"};
+  return Status::Ok();
 }
 
-void HostTransport::Tell(const Status& reason) {
-  Failure& failure = header_.failure;
-  std::uint32_t none = Failure::kNone;
-  if (!failure.state.compare_exchange_strong(none, Failure::kBeingWritten)) {
-    return;
-  }
-  failure.code.store(static_cast<std::uint32_t>(reason.code()),
-                     std::memory_order_relaxed);
-  failure.bytes.store(static_cast<std::uint32_t>(reason.message().copy(
-                          failure.text.data(), failure.text.size())),
-                      std::memory_order_relaxed);
-  failure.state.store(Failure::kThere, std::memory_order_release);
-  std::atomic_thread_fence(std::memory_order_seq_cst);
+void HostTransport::Tell(const Status& reason, std::uint64_t first) {
+  HostPeer::Tell(header_, reason, first);
   for (const auto& connection : connections_) {
-    if (connection != nullptr && connection->attached()) {
-      connection->sleeper().Notify();
+    if (connection != nullptr && connection->other().attached()) {
+      connection->other().sleeper().Notify();
     }
   }
 }
@@ -206,26 +158,25 @@ void HostTransport::ConsumeEvents() {
   static_cast<void>(!recv(wakes_.own.get(), &wake, sizeof wake, MSG_DONTWAIT));
 }
 
-// From now on no peer begins to write here; who has begun is waited for. One
-// that was stopped in the middle may go on whenever it is continued: it gets
-// memory that is not the user's any more.
-bool HostTransport::Flush(Deadline deadline) {
-  const bool first = header_.revoked.exchange(1) == 0;
-  grant_.call.store(0, std::memory_order_release);
+void HostTransport::Stop() {
+  header_.revoked.store(1);
   std::atomic_thread_fence(std::memory_order_seq_cst);
+}
+
+bool HostTransport::Flush(Deadline deadline) {
   bool safe = true;
   for (const auto& connection : connections_) {
     if (connection == nullptr) {
       continue;
     }
-    while (connection->PeerWrites() && !deadline.expired()) {
+    while (connection->other().Writes() && !deadline.expired()) {
       sched_yield();
     }
-    if (connection->PeerWrites()) {
-      safe &= !first && connection->TakeBack().ok();
+    if (connection->other().Writes()) {
+      safe &= connection->stream().TakeBack().ok();
     }
   }
-  return safe;
+  return safe || !reaches_;
 }
 
 }  // namespace ringpipe

@@ -1,6 +1,7 @@
 #ifndef RINGPIPE_PIPELINE_HOST_HOST_TRANSPORT_H_
 #define RINGPIPE_PIPELINE_HOST_HOST_TRANSPORT_H_
 
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
@@ -21,8 +22,6 @@ class HostTransport final : public Transport {
     int size = 1;
     // By rank: whom it connects; not this rank itself.
     std::vector<bool> local;
-    // The host has more ranks than cores.
-    bool crowded = false;
     // The job's secret, which every rank has from the bootstrap.
     std::string job_key;
     const CallCheck* check = nullptr;  // outlives the transport
@@ -44,12 +43,14 @@ class HostTransport final : public Transport {
   Connection* connection(int peer) override { return connections_[peer].get(); }
   std::string DescribeRoute(int peer) const override;
 
-  void Begin(std::uint64_t sequence,
-             std::span<const std::span<const std::byte>> buffers) override;
+  // Of memory that the ranks share.
+  Result<Reached> ReachOf(const UserMemory& memory) override;
+  MemoryHandle HandleOf(const SlotPool& /*slots*/) override { return kSlot; }
+
+  Status Begin(std::uint64_t sequence) override;
   void End() override {
     waker_.Settle();
-    overdue_ = false;
-    grant_.call.store(0, std::memory_order_release);
+    overdue_ = reaches_ = false;
   }
   Result<bool> Poll(Connection::Events& events) override;
   bool found_silence() const override { return false; }
@@ -58,15 +59,18 @@ class HostTransport final : public Transport {
   // Of what wakes this rank, and of the processes of its peers.
   std::span<const pollfd> descriptors() const override { return descriptors_; }
   void ConsumeEvents() override;
-  // Of the peers: whether one has died or ended the communicator.
+  // Finds the peers that have died.
   Status CheckAsyncEvents(std::vector<std::string>* notices) override;
 
-  bool ReachesPrivateMemory() const override;
-  void Tell(const Status& reason) override;
+  void Tell(const Status& reason, std::uint64_t first) override;
+  // From now on no peer begins to write here.
+  void Stop() override;
+  // Waits for those that have begun. One that was stopped in the middle may go
+  // on whenever it is continued: it gets memory that is not the user's any
+  // more.
   bool Flush(Deadline deadline) override;
 
  private:
-  Status PeersFailure() const;
   // The ends of a pair of sockets.
   struct Wakes {
     FileDescriptor own;     // what it gets wakes this rank, that sleeps
@@ -84,8 +88,8 @@ class HostTransport final : public Transport {
   std::vector<int> processes_;  // whose: peers that are not of this process
   std::unique_ptr<RegionExchange> exchange_;  // until Connect
   const std::string address_;
-  Grant grant_;
   Waker waker_;
+  bool reaches_ = false;  // memory of the running call's buffers
   bool overdue_ = false;  // waker_ is not settled since before the last Poll
   CallLines lines_;
   // By rank.

@@ -88,11 +88,11 @@ class Duel {
   bool Run() {
     Reset();
     Waker waker(2);
-    CallLines lines(header(), waker, 2);
-    HostConnection connection(0, 1, own_, lines, check_, true);
+    CallLines lines(header(), waker, check_, 2);
+    HostConnection connection(0, 1, own_, lines);
     RegionPeer peer;
     peer.region = peers_;
-    connection.Attach(std::move(peer), "");
+    connection.other().Attach(std::move(peer));
     Reader reader;
     digest_ = {.sequence = random_() % 4};
     check_.Begin(digest_);
@@ -200,7 +200,7 @@ class Duel {
     Inbox::Target& target = inbox().targets[(number_ + 1) % kWindow];
     switch (random_() % 3) {
       case 0:
-        line.check = lines.check();
+        line.check = check_.word();
         line.call = lines.call();
         break;
       case 1:
@@ -236,7 +236,7 @@ class Duel {
                    : Status::Ok();
       }
       case 2:
-        return connection.Push(reader).status();
+        return connection.Progress(reader).status();
       case 3:
         if (reader.arrived.empty()) {
           return Status::Ok();
@@ -245,7 +245,7 @@ class Duel {
         reader.arrived.pop_back();
         return Status::Ok();
       case 4:
-        return connection.PeersFailure();
+        return connection.failure();
       default:
         return connection.Poll(reader).status();
     }

@@ -12,7 +12,6 @@
 #ifndef RINGPIPE_PIPELINE_HOST_LAYOUT_H_
 #define RINGPIPE_PIPELINE_HOST_LAYOUT_H_
 
-#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstddef>
@@ -20,6 +19,7 @@
 
 #include "pipeline/call_check.h"
 #include "pipeline/host/region.h"
+#include "pipeline/host/tuning.h"
 
 namespace ringpipe {
 
@@ -30,22 +30,17 @@ inline constexpr auto kPublishes = std::memory_order_relaxed;
 inline constexpr auto kPublishes = std::memory_order_release;
 #endif
 
-inline constexpr std::uint64_t kWindow = 64;
-// The largest message that a first message brings along.
-inline constexpr std::uint32_t kHostEagerBytes = 4096;
-
 // The owner's first message of a call, the same for all peers: which call this
 // is, and the eager message where there is one. There are two, by the parity of
 // the call's sequence number; one is overwritten when every peer that had to
 // read it has begun a later call.
 struct alignas(64) CallLine {
-  static constexpr std::size_t kShort = 40;
-
   std::atomic<std::uint64_t> call;     // sequence + 1; written last
-  std::atomic<std::uint64_t> check;    // of the digest
+  std::atomic<std::uint64_t> check;    // CallCheck::word
   std::atomic<std::uint32_t> payload;  // bytes + 1; 0: none yet
   std::uint32_t unused;
-  std::array<std::byte, kShort> short_payload;  // in the same cache line
+  std::array<std::byte, kHostShortBytes>
+      short_payload;  // in the same cache line
   // Read where `check` differs.
   Digest digest;
   std::array<std::byte, kHostEagerBytes> long_payload;
@@ -54,10 +49,9 @@ struct alignas(64) CallLine {
 // What an address of a rank's is in.
 enum class Space : std::uint32_t {
   kNone,
-  kRegion,   // an offset in its region
-  kSlot,     // the same, where a reader may write back what it has read
-  kProcess,  // an address in its process: private memory
-  kTarget,   // the receiver's own target, into which the sender has written
+  kRegion,  // an offset in its region
+  kSlot,    // the same, where a reader may write back what it has read
+  kTarget,  // the receiver's own target, into which the sender has written
 };
 
 // What a peer writes for the owner.
@@ -87,37 +81,12 @@ struct alignas(64) Inbox {
   alignas(64) std::atomic<std::uint64_t> taken;
   // Whether the peer is writing into the owner's memory.
   alignas(64) std::atomic<std::uint32_t> writing;
-  // Whether the peer reads and writes the owner's private memory.
-  std::atomic<std::uint32_t> reaches_private;
-};
-
-// Which private memory of a rank's its peers may read and write, as long as a
-// call runs. It lies in private memory too, where a peer that is allowed to
-// reads it: in the region any rank of the host could write what another one is
-// to believe, so that where the grant lies is not said there either.
-struct Grant {
-  static constexpr std::size_t kNameBytes = 32;
-  struct Range {
-    std::uint64_t begin = 0;
-    std::uint64_t bytes = 0;
-  };
-
-  // A part of the address that it gave its peers: whose process it is.
-  std::array<char, kNameBytes> name = {};
-  std::atomic<std::uint64_t> call = 0;  // sequence + 1; 0: none runs
-  std::array<Range, 2> ranges;
-
-  bool Covers(std::uint64_t address, std::uint64_t bytes) const {
-    return std::any_of(ranges.begin(), ranges.end(), [&](const Range& range) {
-      const std::uint64_t offset = address - range.begin;
-      return bytes <= range.bytes && offset <= range.bytes - bytes;
-    });
-  }
 };
 
 // Why the owner has ended the communicator.
 struct Failure {
   enum State : std::uint32_t { kNone, kBeingWritten, kThere };
+  std::atomic<std::uint64_t> first;  // sequence of the first call that it ends
   std::atomic<std::uint32_t> state;
   std::atomic<std::uint32_t> code;
   std::atomic<std::uint32_t> bytes;

@@ -19,15 +19,18 @@
 namespace ringpipe {
 
 // The one memory that a rank shares with the ranks of its host: a file in
-// memory, mapped once in each process that knows it.
+// memory, mapped in each process that knows it.
 //
-//   | header | what Allocate gives out | address space to grow into |
-//            file's end, of which limit_ is what is known ^
+//   | header | what Allocate gives out first | what it gives out when that |
+//   |        |                               | is not enough               |
+//   |------- mapped from the beginning ------|---- mapped when needed -----|
 //
-// The mapping is longer than the file, so that what the owner allocates later
-// appears at the peers by itself. Its pages exist before they are given out,
-// and nobody can shorten the file, so that no access raises SIGBUS. Children of
-// fork() do not have it; there nothing may be called but the destructor and
+// The file has its whole length from the beginning, so that what the owner
+// allocates later appears at the peers by itself, who need no descriptor of it.
+// Its pages exist before they are given out, and nobody can shorten the file,
+// so that no access raises SIGBUS. Most communicators need little: their peers
+// have address space for that, and not for all that it might become. Children
+// of fork() do not have it; there nothing may be called but the destructor and
 // Free, which do nothing.
 //
 // Thread-safe.
@@ -37,10 +40,10 @@ class Region {
   // others. kResourceExhausted where there is no memory for it.
   static Result<std::shared_ptr<Region>> Create(std::size_t header_bytes);
 
-  // A peer's, by the descriptor that it sent. The same object for everybody in
-  // this process, the owner included. kInvalidArgument for a file that is no
-  // region, or one whose header is shorter; kResourceExhausted where it cannot
-  // be mapped.
+  // A peer's, by the descriptor that it sent, which is closed. The same object
+  // for everybody in this process, the owner included. kInvalidArgument for a
+  // file that is no region, or one whose header is shorter; kResourceExhausted
+  // where it cannot be mapped.
   static Result<std::shared_ptr<Region>> Attach(FileDescriptor file,
                                                 std::size_t header_bytes);
 
@@ -48,11 +51,11 @@ class Region {
   Region(const Region&) = delete;
   Region& operator=(const Region&) = delete;
 
-  std::byte* header() const { return mapping_.data(); }
+  std::byte* header() const { return near_.data(); }
   // Whole pages: as much as was asked for or more.
   std::size_t header_bytes() const { return header_bytes_; }
 
-  // What to send to a peer. Owner only.
+  // What to send to a peer. Owner only; -1: it is a peer's.
   int fd() const { return file_.get(); }
 
   // Zeroed pages; from 2 MiB on aligned to that, and huge where the system
@@ -79,17 +82,17 @@ class Region {
     const std::uint64_t limit = limit_.load(std::memory_order_relaxed);
     // Memory before the region has a very large offset.
     return bytes <= limit && offset <= limit - bytes ? std::optional(offset)
-                                                     : std::nullopt;
+                                                     : FarOffsetOf(data, bytes);
   }
 
-  // The range at `offset`; nullptr where the file has none, or where this
-  // process has less address space for it than the owner.
+  // The range at `offset`; nullptr where the file has none, or the owner has
+  // not allocated it, or where this process has no address space for it.
   std::byte* At(std::uint64_t offset, std::uint64_t bytes) {
     const std::uint64_t limit = limit_.load(std::memory_order_relaxed);
     if (bytes <= limit && offset <= limit - bytes) [[likely]] {
       return header() + offset;
     }
-    return AtEnd(offset, bytes);
+    return FarAt(offset, bytes);
   }
 
  private:
@@ -101,24 +104,36 @@ class Region {
                                              std::size_t header_bytes);
 
   Region(Role role, const FileIdentity& identity, FileDescriptor file,
-         SharedMapping mapping, std::size_t header_bytes);
+         SharedMapping near, std::size_t header_bytes,
+         std::uint64_t file_bytes);
 
-  Status TakeBackPage(std::uint64_t offset);
+  std::byte* AddressOf(std::uint64_t offset) const;
+  std::optional<std::uint64_t> FarOffsetOf(const void* data,
+                                           std::uint64_t bytes) const;
+  std::byte* FarAt(std::uint64_t offset, std::uint64_t bytes);
+  bool MapFar();
+  std::optional<std::uint64_t> Take(std::size_t bytes);
+  void Give(std::uint64_t offset, std::size_t bytes);
+  bool TakeBackPage(std::uint64_t offset);
   void ClearTakenBack(std::uint64_t offset, std::uint64_t length);
-  std::byte* AtEnd(std::uint64_t offset, std::uint64_t bytes);
-  void RaiseLimit(std::uint64_t bytes);
 
-  const Role role_;
   const FileIdentity identity_;
-  const FileDescriptor file_;
-  const SharedMapping mapping_;
+  const FileDescriptor file_;  // the owner's
+  const SharedMapping near_;
   const std::size_t header_bytes_;
-  // No more than the file's length nor the mapping's; only grows. The owner's
-  // is what it has allocated, whatever length a peer gave the file.
+  // What may be accessed of what is mapped from the beginning, and of the
+  // whole. At a peer no more than the file has; the owner's are what it has
+  // allocated, whatever length a peer gave the file, and only grow.
   std::atomic<std::uint64_t> limit_;
+  std::atomic<std::uint64_t> far_limit_;
+  // The begin of a mapping of the whole file, of which only what near_ does not
+  // have is used; nullptr: not mapped yet.
+  std::atomic<std::byte*> far_data_ = nullptr;
   std::mutex mutex_;
-  // Guarded by mutex_; the owner's.
+  // Guarded by mutex_; all but the first are the owner's.
+  std::optional<SharedMapping> far_;
   RangeAllocator ranges_;
+  RangeAllocator far_ranges_;
   std::set<std::uint64_t> taken_back_;  // pages
 };
 

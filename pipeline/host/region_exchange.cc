@@ -3,9 +3,12 @@
 #include <errno.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
+#include <cstddef>
+#include <iterator>
 #include <map>
 #include <utility>
 
@@ -26,8 +29,8 @@ constexpr std::chrono::milliseconds kFirstRetry(1);
 constexpr std::chrono::milliseconds kLastRetry(16);
 constexpr int kMostPollMs = 1000;
 
-// Without a proof, each rank of the host has at most one; so with fewer than
-// twice as many and some, somebody has more than any rank.
+// Without a proof, each rank of the host has at most one; so with more than
+// twice as many and some, strangers have more than all ranks.
 std::size_t MostUnproven(std::size_t ranks) { return 2 * ranks + 64; }
 
 std::string RandomName(const Nonce& nonce) {
@@ -223,26 +226,36 @@ bool RegionExchange::AllowFewerStrangers() {
   return true;
 }
 
-// Each time the oldest connection, of those without a proof, of the process
-// that has most of them.
+// Each time the oldest connection, of those without a proof, of the user who
+// has most of them. Not of the process: a stranger can fork one for each. The
+// first ones of this rank's user do not count, as many as there are ranks: a
+// stranger with many user ids has few of each.
 void RegionExchange::CloseTooManyStrangers() {
-  std::map<pid_t, int> connections;
+  std::map<uid_t, std::ptrdiff_t> connections;
   std::size_t unproven = 0;
   for (const auto& trade : trades_) {
     if (IsUnproven(trade)) {
-      ++connections[trade->pid()];
+      ++connections[trade->user()];
       ++unproven;
     }
   }
-  for (; unproven > most_unproven_; --unproven, ++strangers_) {
-    const auto most = std::max_element(connections.begin(), connections.end(),
-                                       [](const auto& one, const auto& other) {
-                                         return one.second < other.second;
-                                       });
-    --most->second;
+  const auto counted = [this, own = geteuid()](const auto& of) {
+    return of.second - (of.first == own ? std::ssize(attempts_) : 0);
+  };
+  for (; unproven > most_unproven_; --unproven) {
+    const auto most =
+        std::max_element(connections.begin(), connections.end(),
+                         [&counted](const auto& one, const auto& other) {
+                           return counted(one) < counted(other);
+                         });
+    const uid_t user = most->first;
+    if (--most->second == 0) {
+      connections.erase(most);
+    }
+    strangers_.Count(user);
     trades_.erase(
-        std::find_if(trades_.begin(), trades_.end(), [most](const auto& trade) {
-          return IsUnproven(trade) && trade->pid() == most->first;
+        std::find_if(trades_.begin(), trades_.end(), [user](const auto& trade) {
+          return IsUnproven(trade) && trade->user() == user;
         }));
   }
 }
@@ -271,7 +284,10 @@ void RegionExchange::Settle(RegionTrade& trade) {
     Delay(attempts_[trade.peer()]);
     --connecting_;
   } else if (!trade.proven()) {
-    ++strangers_;
+    strangers_.Count(trade.user());
+  }
+  if (!trade.shortage().ok()) {
+    attempts_[trade.peer()].shortage = trade.shortage();
   }
   if (trade.state() == RegionTrade::State::kDone &&
       attempts_[trade.peer()].missing) {
@@ -282,31 +298,58 @@ void RegionExchange::Settle(RegionTrade& trade) {
 }
 
 void RegionExchange::Delay(Attempt& attempt) {
+  ++attempt.closed;
   attempt.retry_after = std::clamp<Clock::duration>(2 * attempt.retry_after,
                                                     kFirstRetry, kLastRetry);
   attempt.not_before = Clock::now() + attempt.retry_after;
 }
 
-Status RegionExchange::TimedOut() const {
+// What has kept the missing ranks out may be a shortage of descriptors, or
+// strangers, here or with them.
+Status RegionExchange::TimedOut() {
+  Finish();
+  Status shortage;
   constexpr int kMostNamed = 8;
   std::string ranks;
   int named = 0;
+  int closed = 0;
   for (std::size_t rank = 0; rank < attempts_.size(); ++rank) {
-    if (attempts_[rank].missing && ++named <= kMostNamed) {
+    if (!attempts_[rank].missing) {
+      continue;
+    }
+    if (attempts_[rank].shortage.ok()) {
+      closed += attempts_[rank].closed;
+    } else {
+      shortage = attempts_[rank].shortage;
+    }
+    if (++named <= kMostNamed) {
       ranks += (named == 1 ? "" : ", ") + std::to_string(rank);
     }
   }
   if (named > kMostNamed) {
     ranks += " and " + std::to_string(named - kMostNamed) + " more";
   }
-  return {StatusCode::kTimeout, "no shared host memory in time from rank" +
-                                    std::string(named == 1 ? " " : "s ") +
-                                    ranks + " of this host"};
+  std::string why = strangers_.Describe();
+  if (closed > 0) {
+    why = ", which closed " + std::to_string(closed) +
+          " connections of this rank's (because of strangers, or for want of "
+          "descriptors)" +
+          why;
+  }
+  if (!shortage.ok()) {
+    why += "; " + shortage.message();
+  }
+  return {shortage.ok() ? StatusCode::kTimeout : shortage.code(),
+          "no shared host memory in time from rank" +
+              std::string(named == 1 ? " " : "s ") + ranks + " of this host" +
+              why};
 }
 
 void RegionExchange::Finish() {
   for (const auto& trade : trades_) {
-    strangers_ += IsUnproven(trade) ? 1 : 0;
+    if (IsUnproven(trade)) {
+      strangers_.Count(trade->user());
+    }
   }
   trades_.clear();
   listener_.Close();

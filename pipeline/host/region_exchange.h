@@ -14,6 +14,7 @@
 #include "base/status.h"
 #include "pipeline/host/region.h"
 #include "pipeline/host/region_trade.h"
+#include "pipeline/host/strangers.h"
 
 namespace ringpipe {
 
@@ -23,8 +24,10 @@ namespace ringpipe {
 //
 // Strangers may connect as well, since the names of such sockets are seen by
 // everybody. They get nothing, and keep nobody waiting: where too many have
-// connected and proven nothing, whoever has most of these connections loses its
-// oldest. Should that hit a rank, it tries again. Not thread-safe.
+// connected and proven nothing, the user who has most of these connections
+// loses its oldest. That hits no rank, unless strangers are of its own user, or
+// of many users and it is of another user than this rank; it tries again then.
+// Not thread-safe.
 class RegionExchange {
  public:
   // Listens from now on. `job_key`: what only ranks of the job know; `own`: the
@@ -37,11 +40,6 @@ class RegionExchange {
   RegionExchange(const RegionExchange&) = delete;
   RegionExchange& operator=(const RegionExchange&) = delete;
 
-  // Before Run. Where this rank's Grant lies in its process: the others are
-  // told over the connections whose process they know, so that nobody can say
-  // it of another one. Without: nowhere.
-  void OfferGrant(std::uint64_t at) { traders_.grant_at = at; }
-
   // Printable; for this network namespace.
   std::string Address() const { return address_; }
 
@@ -49,7 +47,8 @@ class RegionExchange {
   // rank's own is not looked at. The result is by rank too, and empty for the
   // same ones. All regions must have headers at least as long as this rank's.
   //
-  // kTimeout names the ranks that did not come by the deadline; kAborted:
+  // kTimeout names the ranks that did not come by the deadline;
+  // kResourceExhausted too, where this rank lacked what it needs; kAborted:
   // `abort_fd` (-1: none) became readable; kPeerLost: a rank does not listen
   // any more; kPermissionDenied: somebody else does in its place. Only one
   // call; nobody listens after it.
@@ -57,13 +56,15 @@ class RegionExchange {
                                       Deadline deadline, int abort_fd);
 
   // Connections that were closed here, or by the other end, without a proof.
-  std::uint64_t strangers() const { return strangers_; }
+  std::uint64_t strangers() const { return strangers_.count(); }
 
  private:
   // A peer, as long as there is something to do for it.
   struct Attempt {
     bool missing = false;  // its region has not come
     bool open = false;     // a connection to it is under way
+    int closed = 0;        // earlier ones, by the peer
+    Status shortage;       // the last one
     Clock::time_point not_before;
     Clock::duration retry_after{};
   };
@@ -81,7 +82,7 @@ class RegionExchange {
   void Delay(Attempt& attempt);
   bool AllowFewerStrangers();
   void CloseTooManyStrangers();
-  Status TimedOut() const;
+  Status TimedOut();
   void Finish();
 
   RegionTraders traders_;
@@ -94,7 +95,7 @@ class RegionExchange {
   std::size_t most_unproven_ = 0;  // connections of strangers, or of ranks yet
   std::vector<std::unique_ptr<RegionTrade>> trades_;  // oldest first
   std::vector<pollfd> waits_;  // abort, listener, then as trades_
-  std::uint64_t strangers_ = 0;
+  Strangers strangers_;
 };
 
 }  // namespace ringpipe

@@ -25,6 +25,7 @@
 #include "auth/byte_stream.h"
 #include "auth/handshake.h"
 #include "base/deadline.h"
+#include "base/descriptors_in_flight.h"
 #include "base/file_descriptor.h"
 #include "base/liveness_bound.h"
 #include "base/peer_process.h"
@@ -163,6 +164,17 @@ Handshake::Options OptionsOf(const std::string& secret, int connector,
               " at " + address};
 }
 
+FileDescriptor ListenInThePlaceOf(Host& host, int rank) {
+  host[rank].exchange.reset();
+  FileDescriptor listener(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  sockaddr_un name;
+  const socklen_t length = AbstractAddress(host.addresses()[rank], &name);
+  EXPECT_EQ(bind(listener.get(), reinterpret_cast<sockaddr*>(&name), length),
+            0);
+  EXPECT_EQ(listen(listener.get(), SOMAXCONN), 0);
+  return listener;
+}
+
 // What rank `rank` says first to `acceptor`.
 std::string Hello(int rank, Handshake& handshake) {
   ByteWriter writer;
@@ -187,7 +199,7 @@ TEST_P(Ranks, GetEachOthersMemory) {
         Word(*other.region, rank) = 100 * rank + peer;
         // Ranks of one process die together.
         EXPECT_EQ(other.pid, getpid());
-        EXPECT_FALSE(other.pidfd);
+        EXPECT_EQ(other.pidfd, nullptr);
       }
     }
   }
@@ -230,8 +242,8 @@ bool RunInChild(int rank, ValuePipe& pipe) {
   Word(*parent.region, rank) = 5;
   pipe.Put(true);
   pipe.Get<bool>();
-  return parent.pid == getppid() && parent.pidfd &&
-         !IsReadable(parent.pidfd, 0) && Word(*own.region, 1 - rank) == 6;
+  return parent.pid == getppid() && parent.pidfd != nullptr &&
+         !IsReadable(*parent.pidfd, 0) && Word(*own.region, 1 - rank) == 6;
 }
 
 class Processes : public testing::TestWithParam<int> {};
@@ -248,14 +260,38 @@ TEST_P(Processes, GetEachOthersMemoryAndProcessIds) {
   ASSERT_TRUE(outcome.ok()) << outcome.status().ToString();
   const RegionPeer& peer = (*outcome)[1 - rank];
   EXPECT_EQ(peer.pid, child.pid());
-  ASSERT_TRUE(peer.pidfd);
-  EXPECT_FALSE(IsReadable(peer.pidfd, 0));
+  ASSERT_NE(peer.pidfd, nullptr);
+  EXPECT_FALSE(IsReadable(*peer.pidfd, 0));
   Word(*peer.region, rank) = 6;
   child.pipe().Get<bool>();
   EXPECT_EQ(Word(*own.region, 1 - rank), 5);
   child.pipe().Put(true);
   EXPECT_TRUE(child.Join());
-  EXPECT_TRUE(IsReadable(peer.pidfd, LivenessBound(2'000)));
+  EXPECT_TRUE(IsReadable(*peer.pidfd, LivenessBound(2'000)));
+}
+
+// However many communicators they have: and no descriptor of the memory.
+TEST(Process, HasOneDescriptorOfAnotherProcess) {
+  PeerProcess child([](ValuePipe& pipe) {
+    return RunInChild(1, pipe) && RunInChild(1, pipe);
+  });
+  std::vector<RegionPeer> peers;
+  for (int communicator = 0; communicator < 2; ++communicator) {
+    const Rank own(0);
+    const std::vector<std::string> addresses = {
+        "", child.pipe().Get<AddressText>().data()};
+    child.pipe().Put(TextOf(own.exchange->Address()));
+    Outcome outcome = own.exchange->Run(addresses, Soon(), -1);
+    ASSERT_TRUE(outcome.ok()) << outcome.status().ToString();
+    peers.push_back(std::move((*outcome)[1]));
+    Word(*peers.back().region, 0) = 6;
+    child.pipe().Get<bool>();
+    child.pipe().Put(true);
+  }
+  EXPECT_TRUE(child.Join());
+  EXPECT_EQ(peers[0].pidfd, peers[1].pidfd);
+  EXPECT_NE(peers[0].region, peers[1].region);
+  EXPECT_LT(peers[0].region->fd(), 0);
 }
 
 INSTANTIATE_TEST_SUITE_P(Rank, Processes, testing::Values(0, 1),
@@ -355,13 +391,7 @@ TEST(Stranger, WithAWrongProofGetsNoDescriptor) {
 TEST(Stranger, WhoListensInARanksPlaceGetsNoDescriptor) {
   Host host(2);
   const std::string address = host.addresses()[1];
-  host[1].exchange.reset();
-  FileDescriptor listener(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
-  sockaddr_un name;
-  const socklen_t length = AbstractAddress(address, &name);
-  ASSERT_EQ(bind(listener.get(), reinterpret_cast<sockaddr*>(&name), length),
-            0);
-  ASSERT_EQ(listen(listener.get(), 1), 0);
+  const FileDescriptor listener = ListenInThePlaceOf(host, 1);
   host.Start(0);
   Raw stranger{FileDescriptor(accept(listener.get(), nullptr, nullptr))};
   Handshake handshake = Handshake::Create(Handshake::Role::kAcceptor,
@@ -463,6 +493,55 @@ TEST(Strangers, WhoTakeAllDescriptorsKeepNobodyWaiting) {
   EXPECT_TRUE(child.Join());
 }
 
+std::string TimeoutMessage(Host& host, int rank) {
+  const Outcome outcome = host.Run(rank, Deadline::After(seconds(1)));
+  EXPECT_EQ(outcome.status().code(), StatusCode::kTimeout);
+  return outcome.status().message();
+}
+
+// A rank may be missing because of them.
+TEST(Strangers, AreCountedByUserInTheErrorOfARankThatWaits) {
+  Host host(2);
+  std::vector<Raw> strangers;
+  for (int i = 0; i < 3; ++i) {
+    strangers.push_back(Raw::ConnectTo(host.addresses()[1]));
+  }
+  strangers.back().Send("garbage");
+  EXPECT_EQ(TimeoutMessage(host, 1),
+            "no shared host memory in time from rank 0 of this host; 3 "
+            "connections to this rank proved nothing (of user " +
+                std::to_string(geteuid()) + ": 3)");
+}
+
+TEST(Strangers, AreSuspectedWhereARankClosesConnections) {
+  Host host(2);
+  const FileDescriptor listener = ListenInThePlaceOf(host, 1);
+  std::thread rank([&listener] {
+    while (FileDescriptor(accept(listener.get(), nullptr, nullptr))) {
+    }
+  });
+  const std::string message = TimeoutMessage(host, 0);
+  shutdown(listener.get(), SHUT_RDWR);
+  rank.join();
+  EXPECT_NE(message.find("from rank 1 of this host, which closed "),
+            std::string::npos)
+      << message;
+  EXPECT_NE(message.find("because of strangers"), std::string::npos) << message;
+}
+
+TEST(Strangers, OfManyUsersAreSaidInShort) {
+  Strangers strangers;
+  EXPECT_EQ(strangers.Describe(), "");
+  for (uid_t user = 0; user < 1000; ++user) {
+    strangers.Count(user % 500);
+  }
+  EXPECT_EQ(strangers.count(), 1000u);
+  EXPECT_EQ(strangers.Describe(),
+            "; 1000 connections to this rank proved nothing (of user 0: 2; of "
+            "user 1: 2; of user 2: 2; of user 3: 2; of user 4: 2; of other "
+            "users: 990)");
+}
+
 // A process that connects and connects, and keeps all it can.
 bool Flood(ValuePipe& pipe) {
   const AddressText address = pipe.Get<AddressText>();
@@ -517,6 +596,45 @@ TEST(RegionExchange, NamesTheRanksThatDoNotCome) {
       << second.status().ToString();
 }
 
+class DescriptorsInFlightTest : public testing::TestWithParam<int> {};
+
+// The rank is not slow, nor is its peer.
+TEST_P(DescriptorsInFlightTest, AreNamedWhereTheyKeepARankFromSendingItsOwn) {
+  const int rank = GetParam();
+  PeerProcess child([rank](ValuePipe& pipe) {
+    const Rank own(rank);
+    pipe.Put(TextOf(own.exchange->Address()));
+    std::vector<std::string> addresses(2);
+    addresses[1 - rank] = pipe.Get<AddressText>().data();
+    const DescriptorsInFlight in_flight(/*limit=*/64);
+    const Status status =
+        own.exchange->Run(addresses, Deadline::After(seconds(1)), -1).status();
+    EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
+    EXPECT_NE(status.message().find("(ETOOMANYREFS); raise 'ulimit -n', or run "
+                                    "fewer ranks on this host"),
+              std::string::npos)
+        << status.ToString();
+    EXPECT_EQ(status.message().find("strangers"), std::string::npos)
+        << status.ToString();
+    return !testing::Test::HasFailure();
+  });
+  const Rank own(1 - rank);
+  std::vector<std::string> addresses(2);
+  addresses[rank] = child.pipe().Get<AddressText>().data();
+  child.pipe().Put(TextOf(own.exchange->Address()));
+  const FileDescriptor abort(eventfd(0, EFD_CLOEXEC));
+  std::thread thread([&] {
+    EXPECT_TRUE(child.Join());
+    const std::uint64_t one = 1;
+    EXPECT_EQ(write(abort.get(), &one, sizeof one), 8);
+  });
+  EXPECT_FALSE(own.exchange->Run(addresses, Soon(), abort.get()).ok());
+  thread.join();
+}
+
+INSTANTIATE_TEST_SUITE_P(Rank, DescriptorsInFlightTest, testing::Values(0, 1),
+                         testing::PrintToStringParamName());
+
 TEST(RegionExchange, EndsWhereARankListensNoMore) {
   Host host(2);
   host[1].exchange.reset();
@@ -563,7 +681,7 @@ TEST(RegionExchange, NamesARankThatSendsNoRegion) {
   EXPECT_TRUE(handshake.Receive(rank.Receive()).ok());
   EXPECT_TRUE(handshake.done());
   const FileDescriptor null(open("/dev/null", O_RDWR | O_CLOEXEC));
-  const std::string region = "ringpipeR2" + std::string(8, '\0');
+  const std::string region = "ringpipeR3";
   rank.SendFile(region, null.get());
   EXPECT_EQ(rank.Receive(), region);
   EXPECT_EQ(rank.files(), 1u);

@@ -12,9 +12,11 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <memory>
+#include <new>
 #include <optional>
 #include <string>
 #include <thread>
@@ -26,10 +28,48 @@
 #include "base/shared_file.h"
 #include "gtest/gtest.h"
 
+namespace {
+
+thread_local long allocations_left = -1;  // before one fails; -1: none does
+
+}  // namespace
+
+void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
+  return allocations_left >= 0 && allocations_left-- == 0
+             ? nullptr
+             : std::malloc(bytes > 0 ? bytes : 1);
+}
+
+void* operator new(std::size_t bytes) {
+  if (void* memory = operator new(bytes, std::nothrow)) {
+    return memory;
+  }
+  throw std::bad_alloc();
+}
+
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+
 namespace ringpipe {
 namespace {
 
+// Whether allocation number `which` of `f` failed; `f` does not return then.
+template <typename F>
+bool Fails(long which, F f) {
+  allocations_left = which;
+  try {
+    f();
+  } catch (const std::bad_alloc&) {
+    return true;
+  }
+  allocations_left = -1;
+  return false;
+}
+
 constexpr std::size_t kHeaderBytes = 2 * kPageBytes;
+// Beside the header: mapped from the beginning, and all.
+constexpr std::uint64_t kNearBytes = std::uint64_t{256} << 20;
+constexpr std::uint64_t kMostBytes = std::uint64_t{32} << 30;
 
 std::shared_ptr<Region> NewRegion() {
   return Region::Create(kHeaderBytes).value();
@@ -37,6 +77,11 @@ std::shared_ptr<Region> NewRegion() {
 
 FileDescriptor Copy(int fd) {
   return FileDescriptor(fcntl(fd, F_DUPFD_CLOEXEC, 0));
+}
+
+// For a child, which does not have the region's own.
+int CopyForChild(const Region& region) {
+  return fcntl(region.fd(), F_DUPFD_CLOEXEC, 0);
 }
 
 StatusCode CodeOfAttach(FileDescriptor file) {
@@ -75,10 +120,11 @@ TEST(Region, IsOneObjectForAllOfTheProcess) {
 // The child did not inherit the mapping, so that it has one of its own.
 TEST(Region, GrowthIsSeenByThePeer) {
   const auto region = NewRegion();
-  PeerProcess peer([&region](ValuePipe& pipe) {
-    const auto mine = Region::Attach(Copy(region->fd()), kHeaderBytes).value();
-    const bool nothing_yet = mine->At(kHeaderBytes, 1) == nullptr;
-    pipe.Put(nothing_yet);
+  const int file = CopyForChild(*region);
+  PeerProcess peer([&region, file](ValuePipe& pipe) {
+    const auto mine =
+        Region::Attach(FileDescriptor(file), kHeaderBytes).value();
+    pipe.Put(true);
     const auto offset = pipe.Get<std::uint64_t>();
     std::byte* const data = mine->At(offset, kPageBytes);
     if (data == nullptr || mine == region || data[7] != std::byte{42}) {
@@ -159,31 +205,58 @@ void ExpectBounds(Region& region, std::uint64_t end) {
   EXPECT_EQ(region.At(~std::uint64_t{0}, 2), nullptr);
 }
 
-TEST(At, IsOfWhatTheFileHas) {
+TEST(At, IsOfWhatTheOwnerHasAllocated) {
   const auto region = NewRegion();
   ExpectBounds(*region, kHeaderBytes);
   ASSERT_TRUE(region->Allocate(kPageBytes).ok());
   ExpectBounds(*region, kHeaderBytes + kPageBytes);
-  PeerProcess peer([&region](ValuePipe&) {
-    const auto mine = Region::Attach(Copy(region->fd()), kHeaderBytes).value();
-    ExpectBounds(*mine, kHeaderBytes + kPageBytes);
-    return !testing::Test::HasFailure();
-  });
-  EXPECT_TRUE(peer.Join());
 }
 
-// A peer may make the file as long as it likes.
-TEST(At, OfAFileLongerThanTheMappingIsNothing) {
+TEST(At, IsAtAPeerOfWhatTheFileHas) {
+  const FileDescriptor shared = CreateSharedFile("test", kHeaderBytes + 1);
+  ExpectBounds(*Region::Attach(Copy(shared.get()), kHeaderBytes).value(),
+               kHeaderBytes + 1);
+}
+
+TEST(At, OfAFileLongerThanARegionIsNothing) {
+  const FileDescriptor shared = CreateSharedFile("test", kHeaderBytes);
+  const std::uint64_t much = std::uint64_t{1} << 40;
+  ASSERT_TRUE(SetFileBytes(shared, much));
+  const auto region = Region::Attach(Copy(shared.get()), kHeaderBytes).value();
+  EXPECT_EQ(region->At(much - 1, 1), nullptr);
+  EXPECT_EQ(region->At(much, 1), nullptr);
+  EXPECT_NE(region->At(kHeaderBytes, kPageBytes), nullptr);
+}
+
+// What a peer names may begin in what is mapped from the beginning, and end
+// beyond.
+TEST(At, OfWhatLiesAcrossTheTwoMappingsIsNothing) {
+  const FileDescriptor shared = CreateSharedFile("test", kMostBytes);
+  const auto region = Region::Attach(Copy(shared.get()), kHeaderBytes).value();
+  const std::uint64_t end = kHeaderBytes + kNearBytes;
+  EXPECT_EQ(region->At(end - 1, 1), region->header() + end - 1);
+  EXPECT_EQ(region->At(end - 1, 2), nullptr);
+  std::byte* const far = region->At(end, 1);
+  ASSERT_NE(far, nullptr);
+  EXPECT_NE(far, region->header() + end);
+  EXPECT_EQ(region->At(end + 1, 1), far + 1);
+}
+
+// A peer has neither a descriptor nor much address space: 4,095 mappings of 32
+// GiB are all that fit.
+TEST(Attach, IsPossibleForThousandsOfPeers) {
+  std::vector<std::shared_ptr<Region>> peers;
+  for (int i = 0; i < 4200; ++i) {
+    const auto peer =
+        Region::Attach(CreateSharedFile("test", kHeaderBytes), kHeaderBytes);
+    ASSERT_TRUE(peer.ok()) << i << ": " << peer.status().ToString();
+    peers.push_back(*peer);
+  }
+}
+// The owner goes by what it has allocated, and can still allocate.
+TEST(At, OfAFileThatAPeerMadeLongerIsNothing) {
   const auto region = NewRegion();
-  PeerProcess peer([&region](ValuePipe&) {
-    const auto mine = Region::Attach(Copy(region->fd()), kHeaderBytes).value();
-    const std::uint64_t much = std::uint64_t{1} << 40;
-    return ftruncate(mine->fd(), static_cast<off_t>(much)) == 0 &&
-           mine->At(much - 1, 1) == nullptr &&
-           mine->At(kHeaderBytes, kPageBytes) != nullptr;
-  });
-  EXPECT_TRUE(peer.Join());
-  // The owner goes by what it has allocated, and can still allocate.
+  ASSERT_EQ(ftruncate(region->fd(), off_t{1} << 40), 0);
   EXPECT_EQ(region->At(kHeaderBytes, 1), nullptr);
   EXPECT_TRUE(region->Allocate(kPageBytes).ok());
 }
@@ -211,6 +284,38 @@ TEST(Allocate, GivesZeroesAlsoWhereAPeerWroteAfterTheyWereFreed) {
   EXPECT_TRUE(All(data, kPageBytes, std::byte{0}));
 }
 
+// More than what is mapped from the beginning; the peer has no descriptor.
+TEST(Allocate, GivesMuchWhichAPeerSeesToo) {
+  const auto region = NewRegion();
+  std::byte* const near = region->Allocate(kPageBytes).value();
+  std::byte* const data = region->Allocate(kNearBytes).value();
+  const std::uint64_t offset = *region->OffsetOf(data, kNearBytes);
+  EXPECT_GE(offset, kNearBytes);
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(data) % kHugePageBytes, 0u);
+  EXPECT_EQ(region->At(offset, kNearBytes), data);
+  EXPECT_EQ(region->OffsetOf(data, kNearBytes + 1), std::nullopt);
+  // The rest of that mapping is for what is mapped already.
+  std::byte* const begin = data - (offset - kHeaderBytes - kNearBytes);
+  EXPECT_EQ(region->OffsetOf(begin - 1, 1), std::nullopt);
+  data[7] = std::byte{42};
+  const int file = CopyForChild(*region);
+  PeerProcess peer([file, offset](ValuePipe&) {
+    const auto mine =
+        Region::Attach(FileDescriptor(file), kHeaderBytes).value();
+    std::byte* const seen = mine->At(offset, kNearBytes);
+    return seen != nullptr && seen[7] == std::byte{42} &&
+           mine->At(offset, 1) == seen;
+  });
+  EXPECT_TRUE(peer.Join());
+  // It can be taken back, and is given out again, as the rest is.
+  ASSERT_TRUE(region->TakeBack(data, kPageBytes).ok());
+  EXPECT_EQ(data[7], std::byte{42});
+  region->Free(data, kNearBytes);
+  EXPECT_EQ(region->Allocate(kNearBytes).value(), data);
+  EXPECT_TRUE(All(data, kPageBytes, std::byte{0}));
+  EXPECT_EQ(region->At(kHeaderBytes, kPageBytes), near);
+}
+
 TEST(Allocate, OfNothingOrTooMuchIsAnError) {
   const auto region = NewRegion();
   EXPECT_EQ(region->Allocate(0).status().code(), StatusCode::kInvalidArgument);
@@ -219,6 +324,19 @@ TEST(Allocate, OfNothingOrTooMuchIsAnError) {
   EXPECT_EQ(region->Allocate(~std::size_t{0}).status().code(),
             StatusCode::kResourceExhausted);
   EXPECT_TRUE(region->Allocate(1).ok());
+}
+
+TEST(Allocate, ThatHasNoMemoryForItselfTakesNone) {
+  const auto region = NewRegion();
+  std::byte* const first = region->Allocate(kPageBytes).value();
+  region->Free(first, kPageBytes);
+  long which = 0;
+  std::byte* again = nullptr;
+  while (Fails(which, [&] { again = region->Allocate(kPageBytes).value(); })) {
+    ++which;
+  }
+  EXPECT_GT(which, 0);
+  EXPECT_EQ(again, first);
 }
 
 TEST(Allocate, BeyondTheLimitOfFileSizesIsAnErrorAndNoSignal) {
@@ -298,8 +416,7 @@ TEST(Region, IsNotPartOfCoreDumps) {
   FAIL() << "it is not among the mappings of the process";
 }
 
-// --- Memory that is taken back
-// -------------------------------------------------
+// --- Memory that is taken back ---
 
 // A peer that goes on writing, and a thread that counts in a word beside it:
 // what the peer writes afterwards does not appear, and not one count is lost.
@@ -308,9 +425,10 @@ TEST(Region, WhatIsTakenBackIsOutOfThePeersReach) {
   constexpr std::size_t kBytes = 64 * kPageBytes;
   std::byte* const data = region->Allocate(kBytes).value();
   const std::uint64_t offset = *region->OffsetOf(data, kBytes);
+  const int file = CopyForChild(*region);
   PeerProcess peer([&](ValuePipe& pipe) {
     const auto attached =
-        Region::Attach(Copy(region->fd()), kHeaderBytes).value();
+        Region::Attach(FileDescriptor(file), kHeaderBytes).value();
     std::byte* const target = attached->At(offset, kBytes);
     std::memset(target + kPageBytes + 8, 1, kBytes - kPageBytes - 8);
     pipe.Put(1);
@@ -345,6 +463,21 @@ TEST(Region, WhatIsTakenBackIsOutOfThePeersReach) {
   region->Free(data, kBytes);
   ASSERT_EQ(region->Allocate(kBytes).value(), data);
   EXPECT_TRUE(All(data + kPageBytes, kBytes - kPageBytes, std::byte{0}));
+}
+
+TEST(Region, APageThatCouldNotBeTakenBackLosesNothingAtTheNextTime) {
+  const auto region = NewRegion();
+  std::byte* const data = region->Allocate(kPageBytes).value();
+  long which = 0;
+  for (bool failed = true; failed; ++which) {
+    data[0] = std::byte{1};
+    failed = Fails(
+        which, [&] { EXPECT_TRUE(region->TakeBack(data, kPageBytes).ok()); });
+    data[0] = std::byte{2};
+    EXPECT_TRUE(region->TakeBack(data, kPageBytes).ok());
+    EXPECT_EQ(data[0], std::byte{2}) << "after allocation " << which;
+  }
+  EXPECT_GT(which, 1);
 }
 
 TEST(Region, APeerCannotKeepItsOwnerFromGrowingIt) {

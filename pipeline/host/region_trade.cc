@@ -1,6 +1,7 @@
 #include "pipeline/host/region_trade.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
@@ -8,6 +9,8 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
+#include <mutex>
 #include <span>
 #include <utility>
 
@@ -17,7 +20,7 @@
 namespace ringpipe {
 namespace {
 
-constexpr std::string_view kRegionMessage = "ringpipeR2";
+constexpr std::string_view kRegionMessage = "ringpipeR3";
 constexpr std::size_t kRankBytes = 4;
 constexpr std::size_t kMostMessageBytes =
     kRankBytes + Handshake::kMostMessageBytes;
@@ -42,6 +45,46 @@ Result<bool> IsHarmless(const FileDescriptor& wake) {
   }
   return ErrnoStatus(StatusCode::kResourceExhausted, "getsockopt", errno);
 }
+
+// This process has one of each other that it knows, whatever the number of its
+// communicators. Holds no strong reference. Thread-safe.
+class Pidfds {
+ public:
+  using Pidfd = std::shared_ptr<const FileDescriptor>;
+
+  static Pidfds& OfProcess() {
+    static Pidfds* const pidfds = new Pidfds;  // outlives other statics
+    return *pidfds;
+  }
+
+  // That of the process which has the number now; nullptr: it is not known. A
+  // number is not given again before its process has died.
+  Pidfd Find(pid_t pid) {
+    std::lock_guard lock(mutex_);
+    const auto known = pidfds_.find({getpid(), pid});
+    Pidfd pidfd = known != pidfds_.end() ? known->second.lock() : nullptr;
+    pollfd death = {pidfd != nullptr ? pidfd->get() : -1, POLLIN, 0};
+    return poll(&death, 1, 0) == 0 ? pidfd : nullptr;
+  }
+
+  Pidfd Keep(pid_t pid, FileDescriptor opened) {
+    auto pidfd = std::make_shared<const FileDescriptor>(std::move(opened));
+    if (pid > 0) {  // otherwise its number is not seen from here
+      std::lock_guard lock(mutex_);
+      std::erase_if(pidfds_,
+                    [](const auto& one) { return one.second.expired(); });
+      pidfds_[{getpid(), pid}] = pidfd;
+    }
+    return pidfd;
+  }
+
+ private:
+  std::mutex mutex_;
+  // By this process's number, for a child of fork() begins anew, and the
+  // other's.
+  std::map<std::pair<pid_t, pid_t>, std::weak_ptr<const FileDescriptor>>
+      pidfds_;
+};
 
 }  // namespace
 
@@ -75,7 +118,7 @@ Result<std::unique_ptr<RegionTrade>> RegionTrade::Connect(
     trade->state_ = State::kClosed;  // too many wait there already
     return trade;
   }
-  trade->LearnPid();
+  trade->LearnProcess();
   RINGPIPE_RETURN_IF_ERROR(trade->StartHandshake(Handshake::Role::kConnector));
   ByteWriter writer;
   writer.U32(static_cast<std::uint32_t>(traders.rank));
@@ -86,7 +129,7 @@ Result<std::unique_ptr<RegionTrade>> RegionTrade::Connect(
 
 RegionTrade::RegionTrade(const RegionTraders& traders, FileDescriptor socket)
     : traders_(traders), socket_(std::move(socket)) {
-  LearnPid();
+  LearnProcess();
 }
 
 Status RegionTrade::Advance() {
@@ -183,11 +226,7 @@ Status RegionTrade::TakeRegion(std::string_view message, Files files) {
   if (!harmless.ok()) {
     return WithPeer(harmless.status());
   }
-  ByteReader reader(
-      message.substr(std::min(kRegionMessage.size(), message.size())));
-  result_.grant_at = reader.U64();
-  if (!message.starts_with(kRegionMessage) || !reader.ok() || !file ||
-      !*harmless) {
+  if (message != kRegionMessage || !file || !*harmless) {
     return WithPeer({StatusCode::kMismatch,
                      "it did not send its shared memory; do all ranks run the "
                      "same version of ringpipe?"});
@@ -209,6 +248,10 @@ Status RegionTrade::OpenPidfd() {
   if (result_.pid == getpid()) {
     return Status::Ok();
   }
+  result_.pidfd = Pidfds::OfProcess().Find(result_.pid);
+  if (result_.pidfd != nullptr) {
+    return Status::Ok();
+  }
   int pidfd = -1;
   socklen_t bytes = sizeof pidfd;
   if (getsockopt(socket(), SOL_SOCKET, kPeerPidfd, &pidfd, &bytes) != 0) {
@@ -221,16 +264,20 @@ Status RegionTrade::OpenPidfd() {
                                   "no pidfd to notice its death", errno));
     }
   }
-  result_.pidfd = FileDescriptor(pidfd);
+  if (pidfd >= 0) {
+    result_.pidfd =
+        Pidfds::OfProcess().Keep(result_.pid, FileDescriptor(pidfd));
+  }
   return Status::Ok();
 }
 
 // The kernel's word: of who connected, or who called listen().
-void RegionTrade::LearnPid() {
+void RegionTrade::LearnProcess() {
   ucred process;
   socklen_t bytes = sizeof process;
   if (getsockopt(socket(), SOL_SOCKET, SO_PEERCRED, &process, &bytes) == 0) {
     result_.pid = process.pid;
+    user_ = process.uid;
   }
 }
 
@@ -244,11 +291,14 @@ void RegionTrade::Send(std::string_view message) {
 
 void RegionTrade::SendRegion() {
   const std::array<int, 2> files = {traders_.region->fd(), traders_.wake};
-  ByteWriter writer;
-  writer.Raw(kRegionMessage);
-  writer.U64(traders_.grant_at);
-  if (!SendMessage(socket(), writer.bytes(),
+  if (!SendMessage(socket(), kRegionMessage,
                    {files.data(), traders_.wake >= 0 ? 2u : 1u})) {
+    if (errno == ETOOMANYREFS) {
+      shortage_ = WithPeer(ErrnoStatus(
+          StatusCode::kResourceExhausted,
+          "too many descriptors are on their way between this user's processes",
+          errno));
+    }
     state_ = State::kClosed;
   }
 }

@@ -9,7 +9,6 @@
 //     region, with its descriptors   ->
 //                                    <-    region, with its descriptors
 //
-// With the region goes where the rank's Grant (layout.h) lies in its process.
 // The descriptors are those of the region and, where the ranks trade such, of
 // the socket that wakes its owner.
 //
@@ -42,11 +41,10 @@ struct RegionPeer {
   std::shared_ptr<Region> region;
   // As the kernel says; 0: of a pid namespace that is not seen from here.
   pid_t pid = 0;
-  // Readable once the process is dead. None where it is this process, or where
-  // the kernel has none.
-  FileDescriptor pidfd;
-  // Where its Grant lies in that process; 0: nowhere.
-  std::uint64_t grant_at = 0;
+  // Readable once the process is dead; the same for all communicators that have
+  // a rank there. nullptr where it is this process, or where the kernel has
+  // none.
+  std::shared_ptr<const FileDescriptor> pidfd;
   // A datagram to it wakes it; none where the ranks trade none. To be sent with
   // MSG_DONTWAIT: a rank that breaks the rules may have sent another socket.
   FileDescriptor wake;
@@ -59,7 +57,6 @@ struct RegionTraders {
   std::shared_ptr<Region> region;
   int wake;                            // -1: the ranks trade none
   std::vector<std::string> addresses;  // by rank; empty: nobody to trade with
-  std::uint64_t grant_at = 0;
 };
 
 // One end of one connection. Never blocks. Not thread-safe.
@@ -85,7 +82,13 @@ class RegionTrade {
   int peer() const { return peer_; }
   // Whether the peer has proven that it belongs to the job.
   bool proven() const { return handshake_ && handshake_->done(); }
-  pid_t pid() const { return result_.pid; }
+  // Whose process the peer is, as the kernel says; kNobody where it does not.
+  uid_t user() const { return user_; }
+  static constexpr uid_t kNobody = static_cast<uid_t>(-1);
+
+  // Where it is kClosed because this process can send no descriptors for now:
+  // kResourceExhausted.
+  const Status& shortage() const { return shortage_; }
 
   // Takes one message and answers it. An error is not the peer's closing, nor
   // a stranger at the acceptor's, but the end of the exchange: this process has
@@ -104,7 +107,7 @@ class RegionTrade {
   Status TakeHandshake(std::string_view message);
   Status TakeRegion(std::string_view message, Files files);
   Status OpenPidfd();
-  void LearnPid();
+  void LearnProcess();
   void Send(std::string_view message);
   void SendRegion();
   Status WithPeer(const Status& status) const;
@@ -115,6 +118,8 @@ class RegionTrade {
   int peer_ = -1;
   State state_ = State::kWaiting;
   std::optional<Handshake> handshake_;
+  uid_t user_ = kNobody;
+  Status shortage_;
   RegionPeer result_;
 };
 

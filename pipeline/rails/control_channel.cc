@@ -21,9 +21,9 @@ ControlChannel::ControlChannel(std::unique_ptr<verbs::QueuePair> queue_pair,
   buffered_.sg_list = &buffer_piece_;
   buffered_.num_sge = 1;
   buffered_.opcode = IBV_WR_SEND;
-  grants_piece_ = {reinterpret_cast<std::uintptr_t>(&grants_), sizeof grants_,
-                   0};
-  credit_.sg_list = &grants_piece_;
+  credits_piece_ = {reinterpret_cast<std::uintptr_t>(&credits_),
+                    sizeof credits_, 0};
+  credit_.sg_list = &credits_piece_;
   credit_.num_sge = 1;
   credit_.opcode = IBV_WR_RDMA_WRITE;
   probe_.opcode = IBV_WR_RDMA_WRITE;
@@ -104,8 +104,8 @@ Status ControlChannel::Send(const ControlHeader& header,
   return Post(buffered_, IBV_SEND_SIGNALED);
 }
 
-Status ControlChannel::WriteCredit(std::uint64_t grants) {
-  grants_ = grants;
+Status ControlChannel::WriteCredit(std::uint64_t credits) {
+  credits_ = credits;
   return Post(credit_, IBV_SEND_INLINE);
 }
 

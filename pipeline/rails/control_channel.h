@@ -17,7 +17,7 @@ namespace ringpipe {
 struct ControlMemory {
   // The only memory that a peer can write at will.
   struct alignas(64) CreditWord {
-    std::atomic<std::uint64_t> grants = 0;
+    std::atomic<std::uint64_t> credits = 0;
   };
   // What is received, and eager messages that are too long to be inline. Two of
   // these: the peer has had the one of the call before the last.
@@ -63,8 +63,8 @@ class ControlChannel {
   }
   Status Send(const ControlHeader& header, const std::byte* payload = nullptr,
               std::uint32_t payload_bytes = 0);
-  // Writes `grants` into the peer's credit word.
-  Status WriteCredit(std::uint64_t grants);
+  // Writes `credits` into the peer's credit word.
+  Status WriteCredit(std::uint64_t credits);
   Status Probe();
 
   // Whether something is outstanding that will complete, or fail.
@@ -93,10 +93,10 @@ class ControlChannel {
   // Made once; of a request the wr_id and the flags change, of a piece the
   // length.
   ControlHeader header_;
-  std::uint64_t grants_ = 0;
+  std::uint64_t credits_ = 0;
   std::array<ibv_sge, 2> message_pieces_ = {};  // header, payload
   ibv_sge buffer_piece_ = {};
-  ibv_sge grants_piece_ = {};
+  ibv_sge credits_piece_ = {};
   ibv_send_wr message_ = {}, buffered_ = {}, credit_ = {}, probe_ = {};
   std::array<ibv_sge, kControlReceives> receive_pieces_ = {};
   std::array<ibv_recv_wr, kControlReceives> receives_ = {};

@@ -22,7 +22,7 @@ DataChannel::DataChannel(std::unique_ptr<verbs::QueuePair> queue_pair, int peer,
                                           static_cast<std::uint16_t>(peer), 0}
                                        .Pack();
   for (int i = 0; i < kBatch; ++i) {
-    sends_[i].sg_list = &send_pieces_[i];
+    sends_[i].sg_list = send_pieces_[i].data();
     sends_[i].opcode = IBV_WR_SEND;
     receives_[i].sg_list = &receive_pieces_[i];
     receives_[i].wr_id = receive_id;
@@ -35,18 +35,26 @@ DataChannel::DataChannel(std::unique_ptr<verbs::QueuePair> queue_pair, int peer,
   probe_.send_flags = IBV_SEND_SIGNALED;
 }
 
-void DataChannel::AddSend(Instance instance, const Memory& source) {
+void DataChannel::AddSend(Instance instance, Pieces source) {
   const int index = new_sends_++;
   send_instances_[index] = instance;
-  send_pieces_[index] = {reinterpret_cast<std::uintptr_t>(source.data),
-                         source.bytes, (*source.lkeys)[key_]};
   ibv_send_wr& request = sends_[index];
   assert(request.opcode == IBV_WR_SEND &&
-         request.sg_list == &send_pieces_[index]);
-  request.num_sge = source.bytes > 0 ? 1 : 0;
+         request.sg_list == send_pieces_[index].data() &&
+         static_cast<int>(source.size()) <= pieces());
+  request.num_sge = 0;
+  std::uint64_t bytes = 0;
+  for (const Memory& piece : source) {
+    if (piece.bytes > 0) {
+      send_pieces_[index][request.num_sge++] = {
+          reinterpret_cast<std::uintptr_t>(piece.data), piece.bytes,
+          KeyOf(piece)};
+      bytes += piece.bytes;
+    }
+  }
   const bool is_inline =
-      source.bytes > 0 &&
-      static_cast<int>(source.bytes) <= queue_pair_->max_inline_bytes();
+      bytes > 0 && static_cast<std::int64_t>(bytes) <=
+                       std::int64_t{queue_pair_->max_inline_bytes()};
   request.send_flags = is_inline ? IBV_SEND_INLINE : 0;
 }
 
@@ -106,7 +114,7 @@ void DataChannel::AddReceive(Instance instance, const Memory& target) {
   const int index = new_receives_++;
   new_posted_[index] = {instance, target.data};
   receive_pieces_[index] = {reinterpret_cast<std::uintptr_t>(target.data),
-                            target.bytes, (*target.lkeys)[key_]};
+                            target.bytes, KeyOf(target)};
   assert(receives_[index].sg_list == &receive_pieces_[index]);
   receives_[index].num_sge = target.bytes > 0 ? 1 : 0;
 }

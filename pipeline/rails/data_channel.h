@@ -1,12 +1,14 @@
 #ifndef RINGPIPE_PIPELINE_RAILS_DATA_CHANNEL_H_
 #define RINGPIPE_PIPELINE_RAILS_DATA_CHANNEL_H_
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
 
 #include "base/status.h"
+#include "memory_pool/registration.h"
 #include "pipeline/connection.h"
 #include "pipeline/fifo.h"
 #include "pipeline/rails/work_id.h"
@@ -22,9 +24,12 @@ class DataChannel {
   // its list has been sent.
   static constexpr int kBatch = 16;
 
+  // Of the source of a send.
+  static constexpr int kMostPieces = 8;
+
   // `queue_pair` has room for `max_sends` and `max_receives`; neither is below
-  // kBatch. Rail `rail` of the connection to `peer` is `key` among the
-  // communicator's.
+  // kBatch, and of the pieces of a send no more than kMostPieces are used. Rail
+  // `rail` of the connection to `peer` is `key` among the communicator's.
   //
   // A send's completion says that its source is free: the last of a list asks
   // for one, for all before it, or (completes_every_send) each. Linux's siw
@@ -43,8 +48,11 @@ class DataChannel {
   bool CanAddSend() const {
     return new_sends_ < kBatch && sends_outstanding() < max_sends_;
   }
+  int pieces() const {
+    return std::min(kMostPieces, queue_pair_->max_send_sge());
+  }
   // `source` stays as it is until the send has completed.
-  void AddSend(Instance instance, const Memory& source);
+  void AddSend(Instance instance, Pieces source);
   Status PostSends();
 
   std::uint64_t messages_sent() const { return messages_sent_; }
@@ -91,6 +99,10 @@ class DataChannel {
   Posted ReceiveCompleted() { return posted_.pop(); }
 
  private:
+  // Of registered memory: the handle of the rails' is RailKeys.
+  std::uint32_t KeyOf(const Memory& memory) const {
+    return (*static_cast<const RailKeys*>(memory.handle))[key_];
+  }
   std::uint64_t NextSendId();
   Status PostResult(const char* what, int error) const;
 
@@ -113,7 +125,7 @@ class DataChannel {
   int new_sends_ = 0;
   std::array<Instance, kBatch> send_instances_;
   std::array<ibv_send_wr, kBatch> sends_ = {};
-  std::array<ibv_sge, kBatch> send_pieces_ = {};
+  std::array<std::array<ibv_sge, kMostPieces>, kBatch> send_pieces_ = {};
   ibv_send_wr probe_ = {};
   int new_receives_ = 0;
   std::array<Posted, kBatch> new_posted_;

@@ -44,7 +44,7 @@ class DataChannelTest : public testing::Test {
                         completes_every_send);
     const RailKeys keys = {};
     for (int i = 0; i < count; ++i) {
-      channel.AddSend({}, {data_.data(), kBytes, &keys});
+      channel.AddSend({}, Memory{data_.data(), kBytes, &keys});
     }
     EXPECT_TRUE(channel.PostSends().ok());
     return asks_;

@@ -45,7 +45,7 @@ struct ControlHeader {
   std::uint32_t communicator = 0;  // of those that use the connection: one yet
   // kCall: receives that I have posted since the beginning. kSleep: the last
   // such counter of yours that I saw.
-  std::uint64_t grants = 0;
+  std::uint64_t credits = 0;
   Digest digest = {};  // kCall
 };
 static_assert(sizeof(ControlHeader) == 64,

@@ -59,7 +59,7 @@ std::vector<Call> AllCalls() {
   return calls;
 }
 
-// Numbers are relative: calls to the last that both ends have begun, grants to
+// Numbers are relative: calls to the last that both ends have begun, credits to
 // the messages that have arrived. What is older is kOld.
 constexpr std::int8_t kOld = -1;
 
@@ -70,11 +70,11 @@ struct Message {
     kCallWithPayload,
     kSleep,
     kWake,
-    kGrant,  // the WRITE of a credit word, which needs no receive
+    kCredit,  // the WRITE of a credit word, which needs no receive
   };
   Kind kind = Kind::kNone;
-  std::int8_t call = kOld;    // kCall
-  std::int8_t grants = kOld;  // kCall, kGrant: posted; kSleep: seen
+  std::int8_t call = kOld;     // kCall
+  std::int8_t credits = kOld;  // kCall, kCredit: posted; kSleep: seen
 
   bool operator==(const Message&) const = default;
 };
@@ -84,7 +84,7 @@ struct Messages {
   std::array<Message, kCapacity> items = {};
   std::int8_t size = 0;
 
-  void Push(const Message& message) {
+  void Progress(const Message& message) {
     if (size == kCapacity) {
       std::abort();  // the model is wrong
     }
@@ -119,17 +119,17 @@ struct End {
   std::int8_t to_arrive = 0;
   // As a sender of data.
   std::int8_t sent = 0;
-  std::int8_t seen_grants = 0;
+  std::int8_t seen_credits = 0;
   bool asleep = false;
   // As a receiver.
   std::int8_t arrived = 0;
-  std::int8_t grants = 0;
-  std::int8_t grants_told = 0;
+  std::int8_t credits = 0;
+  std::int8_t credits_told = 0;
   bool peer_asleep = false;
 
   // kCall that came too soon.
   Messages<kControlReceives + 2> early;
-  // On the wire to this end, or in buffers that it has not looked at. A kGrant
+  // On the wire to this end, or in buffers that it has not looked at. A kCredit
   // takes effect when all before it have landed, looked at or not.
   Messages<2 * kControlReceives> inbox;
 
@@ -167,11 +167,11 @@ class Steps {
         {"sends kCall alone", &Steps::Announce},
         {"sends its eager message", &Steps::SendEagerly},
         {"expects a message", &Steps::Expect},
-        {"writes its grants", &Steps::Tell},
+        {"writes its credits", &Steps::Tell},
         {"sends data", &Steps::SendData},
         {"receives data", &Steps::ReceiveData},
         {"sends SLEEP", &Steps::Sleep},
-        {"sees grants", &Steps::LandGrant},
+        {"sees credits", &Steps::LandCredit},
         {"takes what came early", &Steps::TakeEarly},
         {"looks at a message", &Steps::Look},
         {"delivers an eager message", &Steps::Deliver},
@@ -238,8 +238,8 @@ class Steps {
   static void SendCall(State& state, int end, Kind kind) {
     End& self = state.ends[end];
     self.call_sent = true;
-    self.grants_told = self.grants;
-    state.ends[1 - end].inbox.Push({kind, self.call, self.grants_told});
+    self.credits_told = self.credits;
+    state.ends[1 - end].inbox.Progress({kind, self.call, self.credits_told});
   }
 
   bool Announce(State& state, int end) const {
@@ -270,33 +270,33 @@ class Steps {
       return false;
     }
     --self.to_expect;
-    ++self.grants;
+    ++self.credits;
     return true;
   }
 
   bool Tell(State& state, int end) const {
     const End& self = state.ends[end];
-    if (!self.running || !self.call_sent || self.grants == self.grants_told) {
+    if (!self.running || !self.call_sent || self.credits == self.credits_told) {
       return false;
     }
-    TellGrants(state, end);
+    TellCredits(state, end);
     return true;
   }
 
-  void TellGrants(State& state, int end) const {
+  void TellCredits(State& state, int end) const {
     End& self = state.ends[end];
     auto& out = state.ends[1 - end].inbox;
-    self.grants_told = self.grants;
-    out.Push({Kind::kGrant, kOld, self.grants_told});
+    self.credits_told = self.credits;
+    out.Progress({Kind::kCredit, kOld, self.credits_told});
     if (std::exchange(self.peer_asleep, false) || rules_.wakes_unasked) {
-      out.Push({Kind::kWake});
+      out.Progress({Kind::kWake});
     }
   }
 
   bool SendData(State& state, int end) const {
     End& self = state.ends[end];
     if (!self.agreed || self.sends_eagerly || self.to_send == 0 ||
-        self.seen_grants == self.sent) {
+        self.seen_credits == self.sent) {
       return false;
     }
     --self.to_send;
@@ -317,26 +317,26 @@ class Steps {
   bool Sleep(State& state, int end) const {
     End& self = state.ends[end];
     if (!self.agreed || self.sends_eagerly || self.to_send == 0 ||
-        self.seen_grants > self.sent || rules_.never_sleeps ||
+        self.seen_credits > self.sent || rules_.never_sleeps ||
         (self.asleep && !rules_.sleeps_unanswered)) {
       return false;
     }
     self.asleep = true;
-    state.ends[1 - end].inbox.Push({Kind::kSleep, kOld, self.seen_grants});
+    state.ends[1 - end].inbox.Progress({Kind::kSleep, kOld, self.seen_credits});
     return true;
   }
 
-  bool LandGrant(State& state, int end) const {
+  bool LandCredit(State& state, int end) const {
     End& self = state.ends[end];
     const auto grant = std::find_if(
         self.inbox.begin(), self.inbox.end(),
-        [](const Message& message) { return message.kind == Kind::kGrant; });
+        [](const Message& message) { return message.kind == Kind::kCredit; });
     if (grant == self.inbox.end()) {
       return false;
     }
     const auto index = static_cast<int>(grant - self.inbox.begin());
-    self.seen_grants =
-        std::max(self.seen_grants, self.inbox.Take(index).grants);
+    self.seen_credits =
+        std::max(self.seen_credits, self.inbox.Take(index).credits);
     return true;
   }
 
@@ -349,7 +349,7 @@ class Steps {
       happened = true;
       if (now) {
         self.agreed = true;
-        self.seen_grants = std::max(self.seen_grants, message.grants);
+        self.seen_credits = std::max(self.seen_credits, message.credits);
       }
       if (now && message.kind == Kind::kCallWithPayload) {
         self.takes_eager = false;
@@ -361,7 +361,7 @@ class Steps {
 
   bool Look(State& state, int end) const {
     End& self = state.ends[end];
-    if (self.inbox.size == 0 || self.inbox.items[0].kind == Kind::kGrant) {
+    if (self.inbox.size == 0 || self.inbox.items[0].kind == Kind::kCredit) {
       return false;
     }
     TakeEarly(state, end);
@@ -370,11 +370,11 @@ class Steps {
       self.asleep = false;
     } else if (message.kind == Kind::kSleep) {
       self.peer_asleep = true;
-      if (self.grants_told != message.grants) {
-        TellGrants(state, end);
+      if (self.credits_told != message.credits) {
+        TellCredits(state, end);
       }
     } else {
-      self.early.Push(message);
+      self.early.Progress(message);
       TakeEarly(state, end);
     }
     return true;
@@ -400,23 +400,23 @@ class Steps {
       End& peer = state.ends[1 - end];
       const std::int8_t arrived = peer.arrived;
       Subtract(call, self.call);
-      for (std::int8_t* number : {&self.sent, &self.seen_grants, &peer.arrived,
-                                  &peer.grants, &peer.grants_told}) {
+      for (std::int8_t* number : {&self.sent, &self.seen_credits, &peer.arrived,
+                                  &peer.credits, &peer.credits_told}) {
         Subtract(arrived, *number);
       }
       for (Message& message : self.early) {
         Subtract(call, message.call);
-        Subtract(arrived, message.grants);
+        Subtract(arrived, message.credits);
       }
       for (Message& message : self.inbox) {
         Subtract(call, message.call);
         if (message.kind != Kind::kSleep) {
-          Subtract(arrived, message.grants);
+          Subtract(arrived, message.credits);
         }
       }
       for (Message& message : peer.inbox) {
         if (message.kind == Kind::kSleep) {
-          Subtract(arrived, message.grants);
+          Subtract(arrived, message.credits);
         }
       }
     }
@@ -433,12 +433,12 @@ class Steps {
 
 // Receives that messages to an end take up: until they are posted anew.
 int ReceivesTaken(const End& end) {
-  const auto grants =
+  const auto credits =
       std::count_if(end.inbox.items.begin(), end.inbox.items.end(),
                     [](const Message& message) {
-                      return message.kind == Message::Kind::kGrant;
+                      return message.kind == Message::Kind::kCredit;
                     });
-  return static_cast<int>(end.inbox.size - grants + end.early.size +
+  return static_cast<int>(end.inbox.size - credits + end.early.size +
                           (end.eager ? 1 : 0));
 }
 

@@ -10,7 +10,7 @@
 namespace ringpipe {
 namespace {
 
-// More grants at once than any rank can have posted receives: a counter that
+// More credits at once than any rank can have posted receives: a counter that
 // was overwritten.
 constexpr std::uint64_t kMaxCredit = 1 << 20;
 
@@ -44,7 +44,7 @@ RailConnection::Address RailConnection::address() const {
 
 std::string RailConnection::Address::Serialize() const {
   return {reinterpret_cast<const char*>(this),
-          offsetof(Address, rail) + rails * sizeof(Rail)};
+          offsetof(Address, rail) + rails * sizeof(RailAddress)};
 }
 
 Result<RailConnection::Address> RailConnection::Address::Parse(
@@ -54,7 +54,7 @@ Result<RailConnection::Address> RailConnection::Address::Parse(
   if (text.size() >= kFixed) {
     std::memcpy(static_cast<void*>(&address), text.data(), kFixed);
     if (address.rails <= kMaxRails &&
-        text.size() == kFixed + address.rails * sizeof(Rail)) {
+        text.size() == kFixed + address.rails * sizeof(RailAddress)) {
       std::memcpy(static_cast<void*>(&address), text.data(), text.size());
       return address;
     }
@@ -73,7 +73,7 @@ Status RailConnection::SetRemote(const Address& remote) {
   rails_.resize(common);
   std::vector<std::uint32_t> speeds;
   for (std::size_t i = 0; i < common; ++i) {
-    const Address::Rail& own = rails_[i].own;
+    const Address::RailAddress& own = rails_[i].own;
     if (own.kind != remote.rail[i].kind) {
       return {StatusCode::kMismatch,
               "this rank reaches rank " + std::to_string(peer()) +
@@ -114,15 +114,24 @@ Status RailConnection::Fail() {
 
 // --- A call ------------------------------------------------------------------
 
+Abilities RailConnection::abilities() const {
+  int pieces = DataChannel::kMostPieces;
+  for (const Rail& rail : rails_) {
+    pieces = std::min(pieces, rail.channel->pieces());
+  }
+  return {.pieces = static_cast<std::uint32_t>(pieces),
+          .eager_bytes = kEagerBytes};
+}
+
 void RailConnection::Begin(const Call& call) {
   digest_ = *call.digest;
-  call_sent_ = agreed_ = false;
+  call_sent_ = agreed_ = lost_send_ = false;
   sends_eagerly_ = call.eager && call.sends;
   expects_eager_ = takes_eager_ = call.eager && call.receives;
 }
 
 bool RailConnection::CanExpect() const {
-  return expects_eager_ || Striped(grants_).CanAddReceive();
+  return expects_eager_ || Striped(credits_).CanAddReceive();
 }
 
 void RailConnection::Expect(Instance instance, const Memory& target) {
@@ -130,7 +139,8 @@ void RailConnection::Expect(Instance instance, const Memory& target) {
     expected_ = {instance, target};
     return;
   }
-  Striped(grants_++).AddReceive(instance, target.bytes > 0 ? target : nothing_);
+  Striped(credits_++)
+      .AddReceive(instance, target.bytes > 0 ? target : nothing_);
 }
 
 // Data go to a peer that has said that it makes the same call: what it granted
@@ -146,9 +156,9 @@ Result<bool> RailConnection::CanSend() {
   return credit > 0;
 }
 
-Result<bool> RailConnection::Send(Instance instance, const Memory& source) {
+Result<bool> RailConnection::Send(Instance instance, Pieces source) {
   if (sends_eagerly_) {
-    RINGPIPE_RETURN_IF_ERROR(SendCall(&source));
+    RINGPIPE_RETURN_IF_ERROR(SendCall(&source.front()));
     return true;
   }
   DataChannel& channel = Striped(sent_++);
@@ -162,10 +172,10 @@ Result<bool> RailConnection::Send(Instance instance, const Memory& source) {
 // With the eager message, or before it.
 Status RailConnection::SendCall(const Memory* eager) {
   RINGPIPE_RETURN_IF_ERROR(PostReceives().status());
-  grants_told_ = grants_;
+  credits_told_ = credits_;
   call_sent_ = true;
   const ControlHeader header = {
-      .has_payload = eager != nullptr, .grants = grants_, .digest = digest_};
+      .has_payload = eager != nullptr, .credits = credits_, .digest = digest_};
   if (eager == nullptr) {
     return control_->Send(header);
   }
@@ -177,14 +187,14 @@ Status RailConnection::Announce() {
   return control_->CanSend() ? SendCall(nullptr) : Status::Ok();
 }
 
-Result<bool> RailConnection::Push(Events& events) {
+Result<bool> RailConnection::Progress(Events& events) {
   RINGPIPE_ASSIGN_OR_RETURN(bool happened, PostReceives());
   if (!call_sent_ && !sends_eagerly_ && control_->CanSend()) {
     RINGPIPE_RETURN_IF_ERROR(SendCall(nullptr));
     happened = true;
   }
-  if (call_sent_ && grants_ != grants_told_ && control_->HasRoom()) {
-    RINGPIPE_RETURN_IF_ERROR(TellGrants());
+  if (call_sent_ && credits_ != credits_told_ && control_->HasRoom()) {
+    RINGPIPE_RETURN_IF_ERROR(TellCredits());
     happened = true;
   }
   for (Rail& rail : rails_) {
@@ -232,10 +242,9 @@ Result<bool> RailConnection::PostReceives() {
 // that works cannot have written.
 Result<std::uint64_t> RailConnection::Credit() {
   // Software iWARP may show a part of a new value, which is never above it.
-  seen_grants_ =
-      std::max(seen_grants_,
-               control_->memory().word->grants.load(std::memory_order_acquire));
-  const std::uint64_t credit = seen_grants_ - sent_;
+  seen_credits_ = std::max(seen_credits_, control_->memory().word->credits.load(
+                                              std::memory_order_acquire));
+  const std::uint64_t credit = seen_credits_ - sent_;
   if (credit > kMaxCredit) {
     return Status(StatusCode::kInternal,
                   "rank " + std::to_string(peer()) +
@@ -245,19 +254,19 @@ Result<std::uint64_t> RailConnection::Credit() {
   return credit;
 }
 
-Status RailConnection::TellGrants() {
-  grants_told_ = grants_;
-  RINGPIPE_RETURN_IF_ERROR(control_->WriteCredit(grants_));
+Status RailConnection::TellCredits() {
+  credits_told_ = credits_;
+  RINGPIPE_RETURN_IF_ERROR(control_->WriteCredit(credits_));
   if (!std::exchange(peer_asleep_, false)) {
     return Status::Ok();
   }
   return control_->Send({.kind = ControlHeader::Kind::kWake});
 }
 
-Status RailConnection::HandleSleep(std::uint64_t seen_grants) {
+Status RailConnection::HandleSleep(std::uint64_t seen_credits) {
   peer_asleep_ = true;
   // A grant that crossed the SLEEP: the sender may not have seen it.
-  return grants_told_ != seen_grants ? TellGrants() : Status::Ok();
+  return credits_told_ != seen_credits ? TellCredits() : Status::Ok();
 }
 
 Status RailConnection::PrepareToSleep(bool has_message) {
@@ -271,7 +280,7 @@ Status RailConnection::PrepareToSleep(bool has_message) {
   }
   asleep_ = true;
   return control_->Send(
-      {.kind = ControlHeader::Kind::kSleep, .grants = seen_grants_});
+      {.kind = ControlHeader::Kind::kSleep, .credits = seen_credits_});
 }
 
 // --- Completions -------------------------------------------------------------
@@ -295,7 +304,7 @@ Status RailConnection::ControlReceived(int buffer, std::uint32_t bytes) {
   }
   RINGPIPE_RETURN_IF_ERROR(control_->PostReceive(buffer));
   if (header->kind == Kind::kSleep) {
-    return HandleSleep(header->grants);
+    return HandleSleep(header->credits);
   }
   asleep_ = false;
   return Status::Ok();
@@ -313,7 +322,7 @@ Status RailConnection::TakeEarly() {
     early_.pop();
     if (when == CallCheck::When::kNow) {
       agreed_ = true;
-      seen_grants_ = std::max(seen_grants_, header.grants);
+      seen_credits_ = std::max(seen_credits_, header.credits);
     }
     if (header.has_payload == 0 || when == CallCheck::When::kPast) {
       RINGPIPE_RETURN_IF_ERROR(control_->PostReceive(message.buffer));
@@ -330,7 +339,7 @@ Status RailConnection::TakeEarly() {
 
 // --- Whether all is well -----------------------------------------------------
 
-bool RailConnection::sending() const {
+bool RailConnection::HasSendsOut() const {
   return std::any_of(rails_.begin(), rails_.end(), [](const Rail& rail) {
     return rail.channel->sends_outstanding() > 0;
   });
@@ -350,7 +359,7 @@ Status RailConnection::Probe() {
 }
 
 bool RailConnection::DeviceHoldsMemory() const {
-  return control_->receives_posted() > 0 || sending() ||
+  return control_->receives_posted() > 0 || HasSendsOut() ||
          std::any_of(rails_.begin(), rails_.end(), [](const Rail& rail) {
            return rail.channel->receives_posted() > 0;
          });

@@ -29,7 +29,7 @@ namespace ringpipe {
 // (striping.h). Eager messages are not among them: they go with the control
 // channel's.
 //
-// Credits: grants_ counts receives that were posted since the beginning; it
+// Credits: credits_ counts receives that were posted since the beginning; it
 // goes with the first message of a call, and later into the peer's credit word.
 // The peer sends while its count of sent messages is below, so it never meets a
 // receiver that is not ready.
@@ -37,7 +37,7 @@ class RailConnection final : public Connection {
  public:
   // What the peer must know, exchanged at bootstrap. Plain data.
   struct Address {
-    struct Rail {
+    struct RailAddress {
       verbs::Endpoint data;
       std::uint32_t word_rkey = 0;
       std::uint32_t megabits_per_second = 0;
@@ -47,7 +47,7 @@ class RailConnection final : public Connection {
     std::uint64_t word_address = 0;
     verbs::Endpoint control;
     std::uint32_t rails = 0;
-    std::array<Rail, kMaxRails> rail;
+    std::array<RailAddress, kMaxRails> rail;
 
     // Without the rails that it does not have.
     std::string Serialize() const;
@@ -58,7 +58,7 @@ class RailConnection final : public Connection {
   // One of a connection's rails.
   struct Rail {
     int index = 0;  // among the communicator's
-    Address::Rail own;
+    Address::RailAddress own;
     std::unique_ptr<DataChannel> channel;
   };
 
@@ -85,20 +85,18 @@ class RailConnection final : public Connection {
   const std::vector<Rail>& rails() const { return rails_; }
 
   // --- A Connection
-  Abilities abilities() const override {
-    return {.writes_peer = true, .eager_bytes = kEagerBytes};
-  }
+  Abilities abilities() const override;
   void Begin(const Call& call) override;
   bool agreed() const override { return agreed_ && call_sent_; }
   bool CanExpect() const override;
   Result<bool> CanSend() override;
   void Expect(Instance instance, const Memory& target) override;
-  Result<bool> Send(Instance instance, const Memory& source) override;
+  Result<bool> Send(Instance instance, Pieces source) override;
   Status Release(Instance /*instance*/) override { return Status::Ok(); }
-  Result<bool> Push(Events& events) override;
+  Result<bool> Progress(Events& events) override;
   bool holds_back() const override { return !call_sent_ && sends_eagerly_; }
   Status Announce() override;
-  bool sending() const override;
+  bool sending() const override { return lost_send_ || HasSendsOut(); }
   // Asks a starved rank's peer to wake it at its next grant. At most one SLEEP
   // is outstanding; no effect until it was answered.
   Status PrepareToSleep(bool has_message) override;
@@ -106,6 +104,15 @@ class RailConnection final : public Connection {
   // the peer were gone. (Not on iWARP: there a send has ended when TCP has
   // taken it, and fails when TCP gives up.)
   Status Probe() override;
+  Status failure() const override { return failure_; }
+
+  // A queue pair has failed, as it does when the peer goes. The first reason
+  // counts.
+  void Lost(const Status& reason) {
+    failure_ = failure_.ok() ? reason : failure_;
+  }
+  // A message of the running call has not been taken, and never will be.
+  void LoseSend() { lost_send_ = true; }
 
   // --- Completions
   Status ControlReceived(int buffer, std::uint32_t bytes);
@@ -126,12 +133,13 @@ class RailConnection final : public Connection {
   DataChannel& Striped(std::uint64_t message) const {
     return *rails_[pattern_[message % pattern_.size()]].channel;
   }
+  bool HasSendsOut() const;
   Result<std::uint64_t> Credit();
   Status SendCall(const Memory* eager);
   Result<bool> DeliverEager(Events& events);
   Result<bool> PostReceives();
-  Status TellGrants();
-  Status HandleSleep(std::uint64_t seen_grants);
+  Status TellCredits();
+  Status HandleSleep(std::uint64_t seen_credits);
 
   const std::unique_ptr<ControlChannel> control_;
   std::vector<Rail> rails_;
@@ -141,10 +149,13 @@ class RailConnection final : public Connection {
   std::uint64_t remote_word_ = 0;
   std::array<std::uint32_t, kMaxRails> remote_rkeys_ = {};
 
+  Status failure_;
+
   // The running call.
   Digest digest_;
   bool call_sent_ = true;
   bool agreed_ = false;
+  bool lost_send_ = false;
   bool sends_eagerly_ = false;  // an eager message is still to be sent
   bool expects_eager_ = false;  // is still to be expected
   bool takes_eager_ = false;    // has still to come
@@ -157,10 +168,10 @@ class RailConnection final : public Connection {
   std::optional<Early> eager_;
   Fifo<Early> early_;
 
-  std::uint64_t sent_ = 0;         // messages, without eager ones
-  std::uint64_t seen_grants_ = 0;  // the largest that the peer told
-  std::uint64_t grants_ = 0;       // receives posted
-  std::uint64_t grants_told_ = 0;
+  std::uint64_t sent_ = 0;          // messages, without eager ones
+  std::uint64_t seen_credits_ = 0;  // the largest that the peer told
+  std::uint64_t credits_ = 0;       // receives posted
+  std::uint64_t credits_told_ = 0;
   bool asleep_ = false;       // a SLEEP of ours is not answered yet
   bool peer_asleep_ = false;  // one of the peer's waits for our next grant
 };

@@ -90,6 +90,7 @@ class End final : public Connection::Events {
     check_.Begin(digest_);
     connection().Begin(
         {&digest_, traffic.sends, traffic.receives, traffic.eager});
+    ExpectOk(transport_->Begin(sequence));
   }
 
   void Expect(std::uint32_t bytes = kEagerBytes) {
@@ -108,8 +109,8 @@ class End final : public Connection::Events {
     ExpectOk(can_send.status());
     return can_send.ok() && *can_send;
   }
-  bool Push() {
-    const Result<bool> happened = connection().Push(*this);
+  bool Progress() {
+    const Result<bool> happened = connection().Progress(*this);
     ExpectOk(happened.status());
     return happened.ok() && *happened;
   }
@@ -135,7 +136,7 @@ class End final : public Connection::Events {
     }
   }
   void PollUntilAgreed() {
-    Push();
+    Progress();
     PollUntil([this] { return connection().agreed(); });
   }
   // Until all that this end has sent has landed, whether the other looks or
@@ -213,8 +214,8 @@ class RailConnectionTest : public ::testing::Test {
   void StarveA() {
     a_.Begin(1, kSends);
     b_.Begin(1, kReceives);
-    a_.Push();
-    b_.Push();
+    a_.Progress();
+    b_.Progress();
     a_.PollUntilAgreed();
     b_.PollUntilAgreed();
     EXPECT_FALSE(a_.CanSend());
@@ -228,7 +229,7 @@ class RailConnectionTest : public ::testing::Test {
 
 TEST_F(RailConnectionTest, AFirstMessageIsHeldBackAndTakesItsPayloadAlong) {
   a_.Begin(1, kSendsEagerly);
-  EXPECT_FALSE(a_.Push());
+  EXPECT_FALSE(a_.Progress());
   EXPECT_TRUE(a_.connection().holds_back());
   EXPECT_TRUE(a_.Send("payload"));
   EXPECT_FALSE(a_.connection().holds_back());
@@ -239,7 +240,7 @@ TEST_F(RailConnectionTest, AFirstMessageIsHeldBackAndTakesItsPayloadAlong) {
   b_.Begin(1, kReceivesEagerly);
   b_.Expect();
   b_.PollUntilAgreed();
-  b_.Push();
+  b_.Progress();
   EXPECT_EQ(b_.arrived(), Texts{"payload"});
   EXPECT_EQ(b_.kept(), 0);
 }
@@ -249,9 +250,9 @@ TEST_F(RailConnectionTest, AFirstMessageWaitsForRoomAmongTheSends) {
   while (a_.connection().control().CanSend()) {
     ASSERT_TRUE(a_.connection().control().WriteCredit(0).ok());
   }
-  EXPECT_FALSE(a_.Push());
+  EXPECT_FALSE(a_.Progress());
   a_.PollUntil([this] { return a_.connection().control().CanSend(); });
-  EXPECT_TRUE(a_.Push());
+  EXPECT_TRUE(a_.Progress());
   b_.Begin(1, kSends);
   b_.PollUntilAgreed();
   a_.PollUntilAgreed();
@@ -264,14 +265,14 @@ TEST_F(RailConnectionTest, AnnounceSendsTheFirstMessageAndThePayloadFollows) {
   b_.Begin(1, kReceivesEagerly);
   b_.Expect();
   b_.PollUntilAgreed();
-  b_.Push();
+  b_.Progress();
   EXPECT_EQ(b_.arrived(), Texts{});
   EXPECT_EQ(b_.kept(), 0);
 
   EXPECT_TRUE(a_.Send("payload"));
   a_.PollUntilLanded();
   b_.Poll();
-  b_.Push();
+  b_.Progress();
   EXPECT_EQ(b_.arrived(), Texts{"payload"});
   EXPECT_EQ(b_.kept(), 0);
 }
@@ -285,14 +286,14 @@ TEST_F(RailConnectionTest, WhatComesBeforeTheCallIsKeptUntilItIsExpected) {
   EXPECT_EQ(b_.kept(), 2);
 
   b_.Begin(1, kReceivesEagerly);
-  b_.Push();
+  b_.Progress();
   b_.Poll();
   EXPECT_TRUE(b_.connection().agreed());
   EXPECT_EQ(b_.arrived(), Texts{});
   EXPECT_EQ(b_.kept(), 1);  // the payload
 
   b_.Expect();
-  b_.Push();
+  b_.Progress();
   EXPECT_EQ(b_.arrived(), Texts{"payload"});
   EXPECT_EQ(b_.kept(), 0);
 }
@@ -303,7 +304,7 @@ TEST_F(RailConnectionTest, AnEagerMessageMayBeOfNoBytes) {
   b_.Begin(1, kReceivesEagerly);
   b_.Expect();
   b_.PollUntilAgreed();
-  b_.Push();
+  b_.Progress();
   EXPECT_EQ(b_.arrived(), Texts{""});
 }
 
@@ -327,7 +328,7 @@ TEST_F(RailConnectionTest, AnEagerMessageWaitsForOneOfTheTwoBuffers) {
     b_.Begin(call, kReceivesEagerly);
     b_.Expect();
     b_.PollUntilAgreed();
-    b_.Push();
+    b_.Progress();
   }
   EXPECT_EQ(b_.arrived(), texts);
 }
@@ -343,12 +344,12 @@ TEST_F(RailConnectionTest, AGrantWakesASenderThatSleeps) {
     a_.Arm();
     EXPECT_FALSE(a_.CanSend());
     b_.Expect();
-    b_.Push();
+    b_.Progress();
     EXPECT_TRUE(a_.Wakes());
     a_.Poll();
     ASSERT_TRUE(a_.CanSend());
     EXPECT_FALSE(a_.Send(text));
-    a_.Push();
+    a_.Progress();
     a_.PollUntilLanded();
     EXPECT_FALSE(a_.CanSend());
   }
@@ -361,7 +362,7 @@ TEST_F(RailConnectionTest, AGrantThatCrossesASleepIsToldAgain) {
   a_.PrepareToSleep();
   a_.PollUntilLanded();
   b_.Expect();
-  b_.Push();  // before b has looked at the SLEEP
+  b_.Progress();  // before b has looked at the SLEEP
   a_.Arm();
   b_.Poll();
   EXPECT_TRUE(a_.Wakes());
@@ -373,15 +374,15 @@ TEST_F(RailConnectionTest, AGrantThatCrossesASleepIsToldAgain) {
 TEST_F(RailConnectionTest, AllThatAPeerMaySendAheadFindsAReceive) {
   a_.Begin(1, kReceives);
   b_.Begin(1, kSends);
-  a_.Push();
-  b_.Push();
+  a_.Progress();
+  b_.Progress();
   b_.PollUntilAgreed();
   b_.PrepareToSleep();
   a_.Expect();
-  a_.Push();  // before a has looked at the SLEEP
+  a_.Progress();  // before a has looked at the SLEEP
   b_.PollUntil([this] { return b_.CanSend(); });
   b_.Send("one");
-  b_.Push();
+  b_.Progress();
   b_.PollUntilLanded();
   a_.Poll();  // the SLEEP: a sends kWake
   EXPECT_EQ(a_.arrived(), Texts{"one"});
@@ -389,17 +390,17 @@ TEST_F(RailConnectionTest, AllThatAPeerMaySendAheadFindsAReceive) {
   a_.Begin(2, kSendsEagerly);
   a_.Announce();  // a kCall
   b_.Begin(2, kReceivesEagerly);
-  b_.Push();
+  b_.Progress();
   a_.PollUntilAgreed();
   a_.Send("two");  // a second one
   EXPECT_FALSE(a_.CanSend());
   a_.PrepareToSleep();  // kSleep
   b_.Expect();
   b_.Expect();
-  b_.Push();
+  b_.Progress();
   a_.PollUntil([this] { return a_.CanSend(); });
   a_.Send("three");
-  a_.Push();
+  a_.Progress();
 
   a_.Begin(3, kSendsEagerly);
   a_.Announce();    // a kCall
@@ -409,11 +410,11 @@ TEST_F(RailConnectionTest, AllThatAPeerMaySendAheadFindsAReceive) {
 
   b_.Poll();
   EXPECT_EQ(b_.kept(), 3);
-  b_.Push();
+  b_.Progress();
   b_.Begin(3, kReceivesEagerly);
   b_.Expect();
   b_.Poll();
-  b_.Push();
+  b_.Progress();
   EXPECT_EQ(b_.arrived(), (Texts{"three", "two", "four"}));
   EXPECT_EQ(b_.kept(), 0);
 }
@@ -441,7 +442,7 @@ TEST_F(RailConnectionTest, AnEagerMessageThatIsTooLongIsAnError) {
   b_.Begin(1, kReceivesEagerly);
   b_.Expect(4);
   b_.PollUntilAgreed();
-  const Result<bool> pushed = b_.connection().Push(b_);
+  const Result<bool> pushed = b_.connection().Progress(b_);
   ExpectError(pushed.status(), StatusCode::kInternal,
               "rank 0 sent 7 bytes where the schedule has 4");
   EXPECT_EQ(b_.arrived(), Texts{});
@@ -453,15 +454,15 @@ TEST_F(RailConnectionTest, AnEagerMessageThatIsTooShortArrivesWithItsLength) {
   b_.Begin(1, kReceivesEagerly);
   b_.Expect(4);
   b_.PollUntilAgreed();
-  b_.Push();
+  b_.Progress();
   EXPECT_EQ(b_.arrived(), Texts{"pay"});
 }
 
 TEST_F(RailConnectionTest, AnotherCallAtTheSameNumberIsAMismatch) {
   a_.Begin(1, kSends, 10);
   b_.Begin(1, kReceives, 11);
-  a_.Push();
-  b_.Push();
+  a_.Progress();
+  b_.Progress();
   for (End* const end : {&a_, &b_}) {
     const Status status = end->PollUntilError();
     ExpectError(status, StatusCode::kMismatch, "call(count 10)");

@@ -23,6 +23,10 @@ constexpr int kDataSends = 64;
 constexpr int kMostReceives = 256;
 static_assert(kDataSends >= DataChannel::kBatch);
 
+// From here on a whole buffer is registered where that costs next to nothing:
+// below it a copy into a slot is cheaper still.
+constexpr std::size_t kLeastRegisteredBuffer = 256 * 1024;
+
 // A connection has at most two queue pairs on a rail.
 constexpr int kQueuePairs = 2;
 // For a queue pair that rdma_cm connects: see ConnectAll.
@@ -163,7 +167,7 @@ Status RailTransport::CreateQueues() {
 }
 
 Result<std::unique_ptr<verbs::QueuePair>> RailTransport::CreateQueuePair(
-    int rail, int sends, int receives, int inline_bytes) {
+    int rail, int sends, int receives, int pieces, int inline_bytes) {
   verbs::QueuePair::Options options;
   if (device(rail).info().software) {
     // Over TCP, which repeats by itself: 1.07 s until a peer is given up, so
@@ -178,6 +182,7 @@ Result<std::unique_ptr<verbs::QueuePair>> RailTransport::CreateQueuePair(
   options.traffic_class = options_.traffic_class;
   options.max_send = sends + kManagerSends;
   options.max_receive = receives;
+  options.max_send_sge = pieces;
   options.max_inline_bytes = inline_bytes;
   return verbs::QueuePair::Create(rails_[rail], queues_[rail], options);
 }
@@ -186,9 +191,10 @@ Result<std::unique_ptr<verbs::QueuePair>> RailTransport::CreateControlQueuePair(
     int rail) {
   constexpr int kLeast = sizeof(ControlHeader);
   for (const int inline_bytes : {kInlineBytes, kLeast}) {
-    RINGPIPE_ASSIGN_OR_RETURN(auto queue_pair,
-                              CreateQueuePair(rail, ControlChannel::kMaxSends,
-                                              kControlReceives, inline_bytes));
+    RINGPIPE_ASSIGN_OR_RETURN(
+        auto queue_pair,
+        CreateQueuePair(rail, ControlChannel::kMaxSends, kControlReceives,
+                        /*pieces=*/2, inline_bytes));
     if (queue_pair->max_inline_bytes() >= kLeast) {
       return queue_pair;
     }
@@ -228,8 +234,9 @@ Status RailTransport::CreateConnection(int peer) {
     const verbs::DeviceInfo& info = device(rail).info();
     RINGPIPE_ASSIGN_OR_RETURN(
         auto data,
-        CreateQueuePair(rail, depths.data_sends, depths.data_receives));
-    RailConnection::Address::Rail own;
+        CreateQueuePair(rail, depths.data_sends, depths.data_receives,
+                        std::min(DataChannel::kMostPieces, info.max_sge)));
+    RailConnection::Address::RailAddress own;
     own.data = data->endpoint();
     own.word_rkey = words_.rkey(rail);
     own.megabits_per_second =
@@ -316,6 +323,67 @@ Status RailTransport::ConnectByManager(
   return Status::Ok();
 }
 
+// --- Memory ------------------------------------------------------------------
+
+Result<Reached> RailTransport::ReachOf(const UserMemory& memory) {
+  CallBuffer& buffer = buffers_[memory.written ? 1 : 0];
+  buffer.registration = Registration();
+  bool writable = false;
+  if (const auto found =
+          options_.memory == nullptr
+              ? std::nullopt
+              : options_.memory->Find(memory.data, memory.bytes)) {
+    buffer.lkeys = found->lkeys;
+    writable = found->writable;
+  } else if (!memory.written && options_.registers_buffers &&
+             memory.bytes >= kLeastRegisteredBuffer) {
+    auto registered = Registration::Create(rails_, memory.data, memory.bytes, 0,
+                                           /*relaxed=*/true);
+    if (registered.status().code() == StatusCode::kResourceExhausted) {
+      return Reached();  // it is copied
+    }
+    RINGPIPE_RETURN_IF_ERROR(registered.status());
+    buffer.registration = std::move(registered).value();
+    buffer.lkeys = buffer.registration.lkeys();
+  } else {
+    return Reached{
+        {.sends = memory.message_bytes >= options_.registered_sends_from
+                      ? Reach::Sends::kAfterRegistering
+                      : Reach::Sends::kNo}};
+  }
+  reaches_ = true;
+  return Reached{{Reach::Sends::kAtOnce, writable}, &buffer.lkeys};
+}
+
+Result<MemoryHandle> RailTransport::Register(const Memory& piece) {
+  auto place = std::find_if(pieces_.begin(), pieces_.end(),
+                            [](const Registration& one) { return !one; });
+  if (place == pieces_.end()) {
+    place = pieces_.emplace(pieces_.end());
+  }
+  RINGPIPE_ASSIGN_OR_RETURN(
+      *place, Registration::Create(rails_, piece.data, piece.bytes, 0,
+                                   /*relaxed=*/true));
+  return MemoryHandle(&place->lkeys());
+}
+
+Status RailTransport::Deregister(MemoryHandle registered) {
+  const auto place = std::find_if(
+      pieces_.begin(), pieces_.end(),
+      [&](const Registration& one) { return &one.lkeys() == registered; });
+  Status status = place->Release();
+  held_ |= !status.ok();
+  return status;
+}
+
+void RailTransport::End() {
+  if (std::exchange(reaches_, false)) {
+    for (CallBuffer& buffer : buffers_) {
+      buffer.registration = Registration();
+    }
+  }
+}
+
 // --- Completions -------------------------------------------------------------
 
 Result<int> RailTransport::PollQueues() {
@@ -336,17 +404,16 @@ Result<int> RailTransport::PollQueues() {
   return static_cast<int>(found);
 }
 
-Result<bool> RailTransport::Poll(Connection::Events& events) {
-  if (const std::uint64_t begun = options_.check->begun();
-      begun != calls_seen_) {
-    calls_seen_ = begun;
-    // What came early may be of the call that this rank has begun since.
-    for (const auto& connection : connections_) {
-      if (connection != nullptr) {
-        RINGPIPE_RETURN_IF_ERROR(connection->TakeEarly());
-      }
+Status RailTransport::Begin(std::uint64_t /*sequence*/) {
+  for (const auto& connection : connections_) {
+    if (connection != nullptr) {
+      RINGPIPE_RETURN_IF_ERROR(connection->TakeEarly());
     }
   }
+  return Status::Ok();
+}
+
+Result<bool> RailTransport::Poll(Connection::Events& events) {
   RINGPIPE_ASSIGN_OR_RETURN(const int count, PollQueues());
   bool happened = false;
   Status status;
@@ -370,7 +437,7 @@ Status RailTransport::Handle(const ibv_wc& completion,
                              Connection::Events& events, bool& happened) {
   if (completion.status != IBV_WC_SUCCESS) {
     Discard(completion);  // first: what follows may lack memory
-    return FailureOf(completion);
+    return Failed(completion, happened);
   }
   const WorkId id = WorkId::Unpack(completion.wr_id);
   RailConnection& connection = *connections_[id.peer];
@@ -398,6 +465,26 @@ Status RailTransport::Handle(const ibv_wc& completion,
   return status;
 }
 
+// What a peer that goes has sent is there already, and a call that waits for
+// nothing else of it may end: that is for others to see.
+Status RailTransport::Failed(const ibv_wc& completion, bool& happened) {
+  if (completion.wr_id == verbs::ConnectionManager::kReadyWriteId) {
+    return FailureOf(completion);
+  }
+  RailConnection& connection =
+      *connections_[WorkId::Unpack(completion.wr_id).peer];
+  if (!connection.failure().ok()) {
+    return Status::Ok();  // the consequences
+  }
+  Status failure = FailureOf(completion);
+  if (failure.code() != StatusCode::kPeerLost) {
+    return failure;
+  }
+  connection.Lost(failure);
+  happened = true;
+  return Status::Ok();
+}
+
 void RailTransport::Discard(const ibv_wc& completion) {
   if (completion.wr_id == verbs::ConnectionManager::kReadyWriteId) {
     return;
@@ -412,7 +499,7 @@ void RailTransport::Discard(const ibv_wc& completion) {
   }
   DataChannel& channel = *connection.rails()[id.channel].channel;
   if (!id.receive) {
-    channel.SendCompleted(id.number, [](Instance) {});
+    channel.SendCompleted(id.number, [&](Instance) { connection.LoseSend(); });
   } else if (channel.HasReceive()) {
     channel.ReceiveCompleted();
   }
@@ -478,35 +565,87 @@ Status RailTransport::CheckAsyncEvents(std::vector<std::string>* notices) {
 
 // --- The end
 
-bool RailTransport::Flush(Deadline deadline) {
-  bool all_in_error = true;
+void RailTransport::FinishSending(Deadline deadline) {
+  const auto is_out = [](const auto& connection) {
+    return connection == nullptr || !connection->failure().ok() ||
+           !connection->control().awaits_completion();
+  };
   for (const auto& connection : connections_) {
-    all_in_error &= connection == nullptr || connection->Fail().ok();
+    if (connection != nullptr && connection->failure().ok() &&
+        !connection->Probe().ok()) {
+      connection->Lost({StatusCode::kPeerLost, "the peer has gone"});
+    }
   }
+  while (!std::all_of(connections_.begin(), connections_.end(), is_out) &&
+         !deadline.expired()) {
+    const Result<int> polled = PollQueues();
+    for (int i = 0; i < (polled.ok() ? polled.value() : 0); ++i) {
+      const ibv_wc& completion = completions_[i];
+      const WorkId id = WorkId::Unpack(completion.wr_id);
+      if (completion.status == IBV_WC_SUCCESS && !id.receive &&
+          id.channel == WorkId::kControl) {
+        connections_[id.peer]->control().SendCompleted(id.number);
+        continue;
+      }
+      Discard(completion);
+      if (bool happened = false; completion.status != IBV_WC_SUCCESS) {
+        static_cast<void>(Failed(completion, happened));
+      }
+    }
+    if (polled.ok() && polled.value() == 0) {
+      sched_yield();
+    }
+  }
+}
+
+void RailTransport::Stop() {
+  stopped_ = true;
+  for (const auto& connection : connections_) {
+    stopped_ &= connection == nullptr || connection->Fail().ok();
+  }
+}
+
+// An iWARP device flushes before Fail returns, and gives no completion of what
+// is posted later.
+bool RailTransport::DevicesHoldMemory() const {
+  return std::any_of(
+      connections_.begin(), connections_.end(), [&](const auto& connection) {
+        return connection != nullptr && connection->DeviceHoldsMemory() &&
+               managers_[connection->rails()[0].index] == nullptr;
+      });
+}
+
+bool RailTransport::TakeFlushed(Deadline deadline) {
   while (true) {
     const Result<int> polled = PollQueues();
     const int count = polled.ok() ? polled.value() : 0;
     for (int i = 0; i < count; ++i) {
       Discard(completions_[i]);
     }
-    const bool held = std::any_of(
-        connections_.begin(), connections_.end(), [&](const auto& connection) {
-          // An iWARP device flushes before Fail returns, and gives no
-          // completion of what is posted later.
-          return connection != nullptr && connection->DeviceHoldsMemory() &&
-                 (count > 0 ||
-                  managers_[connection->rails()[0].index] == nullptr);
-        });
-    if (!held) {
-      return all_in_error;
-    }
-    if (deadline.expired()) {
-      return false;
-    }
     if (count == 0) {
+      if (!DevicesHoldMemory() || deadline.expired()) {
+        return !DevicesHoldMemory();
+      }
       sched_yield();
     }
   }
+}
+
+bool RailTransport::DeregisterAll() {
+  for (Registration& piece : pieces_) {
+    held_ |= !piece.Release().ok();
+  }
+  for (CallBuffer& buffer : buffers_) {
+    held_ |= !buffer.registration.Release().ok();
+  }
+  return !held_;
+}
+
+// Memory that is not registered is out of the devices' reach, whatever they
+// still do to the slots.
+bool RailTransport::Flush(Deadline deadline) {
+  const bool flushed = TakeFlushed(deadline) && stopped_;
+  return DeregisterAll() && (flushed || !reaches_);
 }
 
 std::string RailTransport::DescribeRoute(int peer) const {

@@ -4,6 +4,9 @@
 #include <poll.h>
 
 #include <array>
+#include <cstdint>
+#include <deque>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -12,6 +15,7 @@
 
 #include "base/deadline.h"
 #include "base/status.h"
+#include "memory_pool/registered_memory.h"
 #include "memory_pool/registration.h"
 #include "pipeline/connection.h"
 #include "pipeline/rails/rail_connection.h"
@@ -42,8 +46,17 @@ class RailTransport final : public Transport {
     std::optional<int> retry_count;
     int service_level = 0;
     int traffic_class = 0;
-    // Outlives the transport.
+    // What users have registered; nullptr: nothing.
+    const RegisteredMemory* memory = nullptr;
+    // Whether to register a buffer that a call reads, for that call: where that
+    // costs next to nothing, because no rail pins memory.
+    bool registers_buffers = false;
+    // Messages of at least so many bytes, of other memory, are registered each
+    // for itself; by default none.
+    std::uint64_t registered_sends_from =
+        std::numeric_limits<std::uint64_t>::max();
     const CallCheck* check = nullptr;
+    // The pointers' targets outlive the transport.
   };
 
   // Queue pairs that can receive control messages; no rank is connected yet.
@@ -64,6 +77,15 @@ class RailTransport final : public Transport {
   }
   std::string DescribeRoute(int peer) const override;
 
+  Result<Reached> ReachOf(const UserMemory& memory) override;
+  MemoryHandle HandleOf(const SlotPool& slots) override {
+    return &slots.lkeys();
+  }
+  Result<MemoryHandle> Register(const Memory& piece) override;
+  Status Deregister(MemoryHandle registered) override;
+
+  Status Begin(std::uint64_t sequence) override;
+  void End() override;
   Result<bool> Poll(Connection::Events& events) override;
   bool found_silence() const override { return found_silence_; }
   Status Arm() override;
@@ -71,7 +93,12 @@ class RailTransport final : public Transport {
   std::span<const pollfd> descriptors() const override { return descriptors_; }
   void ConsumeEvents() override;
   Status CheckAsyncEvents(std::vector<std::string>* notices) override;
-  // All queue pairs to ERR; takes what is flushed.
+  // Until the peers' devices have what was sent by control messages, of which
+  // most raise no completion. What comes meanwhile is lost.
+  void FinishSending(Deadline deadline) override;
+  // All queue pairs to ERR.
+  void Stop() override;
+  // Takes what is flushed, and deregisters what was registered for the call.
   bool Flush(Deadline deadline) override;
 
  private:
@@ -92,7 +119,8 @@ class RailTransport final : public Transport {
   // What both ends of a rail must have in common.
   static std::uint32_t KindOf(const verbs::DeviceInfo& info);
   Result<std::unique_ptr<verbs::QueuePair>> CreateQueuePair(
-      int rail, int sends, int receives, int inline_bytes = kInlineBytes);
+      int rail, int sends, int receives, int pieces,
+      int inline_bytes = kInlineBytes);
   // With room for a header inline.
   Result<std::unique_ptr<verbs::QueuePair>> CreateControlQueuePair(int rail);
   Result<Depths> DepthsOn(int rail) const;
@@ -101,6 +129,12 @@ class RailTransport final : public Transport {
   Status ConnectByManager(const std::vector<RailConnection::Address>& remotes,
                           Deadline deadline, int abort_fd);
   std::string RanksOn(int rail) const;
+  bool DevicesHoldMemory() const;
+  // Until the devices hold no memory any more; whether they do so before
+  // `deadline`.
+  bool TakeFlushed(Deadline deadline);
+  // Whether devices have let go of all that was registered for calls.
+  bool DeregisterAll();
   // Fills completions_ from all rails; returns how many. kDeviceError where a
   // completion queue has failed.
   Result<int> PollQueues();
@@ -109,6 +143,8 @@ class RailTransport final : public Transport {
                 bool& happened);
   // A completion that nobody will handle, of a connection that has failed.
   void Discard(const ibv_wc& completion);
+  // Takes a failed completion, whose connection's peer may have gone.
+  Status Failed(const ibv_wc& completion, bool& happened);
   // The error that a failed completion means.
   Status FailureOf(const ibv_wc& completion);
   verbs::Device& device(int rail) const { return *rails_[rail]->device(); }
@@ -126,10 +162,21 @@ class RailTransport final : public Transport {
   Allocation messages_memory_;
   Registration messages_;
 
+  // The keys of a buffer of the running call, and its registration where that
+  // is for this call alone: of what it reads, and of what it writes.
+  struct CallBuffer {
+    RailKeys lkeys = {};
+    Registration registration;
+  };
+  std::array<CallBuffer, 2> buffers_;
+  bool reaches_ = false;             // any of them
+  std::deque<Registration> pieces_;  // of Register; empty ones are free
+  bool held_ = false;                // a device did not let go of one of these
+  bool stopped_ = false;             // all queue pairs are in ERR
+
   std::vector<std::unique_ptr<RailConnection>> connections_;
   std::size_t next_poll_ = 0;  // the rail that is polled first
   std::array<ibv_wc, 32> completions_;
-  std::uint64_t calls_seen_ = 0;  // that this rank has begun
   bool found_silence_ = false;
 };
 

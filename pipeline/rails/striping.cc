@@ -13,7 +13,7 @@ std::vector<std::uint64_t> Occurrences(std::span<const std::uint32_t> speeds) {
   const std::uint64_t fastest = std::max<std::uint64_t>(
       1, *std::max_element(speeds.begin(), speeds.end()));
   std::vector<std::uint64_t> counts;
-  std::uint64_t divisor = 0;
+  std::uint64_t divisor = kMostOften;  // the fastest's
   for (const std::uint64_t speed : speeds) {
     counts.push_back(std::max<std::uint64_t>(
         1, (speed * kMostOften + fastest / 2) / fastest));

@@ -12,6 +12,8 @@ import json
 import signal
 import subprocess
 
+# Debian has it where only root's PATH looks.
+TC = "/sbin/tc"
 PREFIX = "10.77.0."
 PR_SET_PDEATHSIG = 1
 
@@ -97,6 +99,36 @@ class Hosts:
         (link,) = json.loads(
             self._ip(self._hosts[host], "-s -j link show eth0"))
         return link["stats64"]["rx"]["bytes"], link["stats64"]["tx"]["bytes"]
+
+    def _shape(self, pid, interface, rate, slow=None):
+        """Lets `interface` send at `rate`; with `slow`, (address, rate), at that
+        rate to that address."""
+        tc = [TC, "qdisc", "replace", "dev", interface, "root"]
+        if slow is None:
+            self._run(pid, tc + ["tbf", "rate", rate, "burst", "16kb",
+                                 "latency", "50ms"])
+            return
+        address, slow_rate = slow
+        self._run(pid, tc + ["handle", "1:", "htb", "default", "1"])
+        for number, class_rate in (("1", rate), ("2", slow_rate)):
+            self._run(pid, [TC, "class", "add", "dev", interface, "parent",
+                            "1:", "classid", f"1:{number}", "htb", "rate",
+                            class_rate, "burst", "16kb", "cburst", "16kb",
+                            "quantum", "1514"])
+        self._run(pid, [TC, "filter", "add", "dev", interface, "parent", "1:",
+                        "protocol", "ip", "u32", "match", "ip", "dst",
+                        f"{address}/32", "flowid", "1:2"])
+
+    def throttle_sending(self, host, rate, slow=None):
+        """Lets the host send at most at `rate` ("100mbit"); with `slow`,
+        (another host, rate), at most at that rate to that host."""
+        if slow is not None:
+            slow = (self.address(slow[0]), slow[1])
+        self._shape(self._hosts[host], "eth0", rate, slow)
+
+    def throttle_receiving(self, host, rate):
+        """Lets the switch send to the host at most at `rate`."""
+        self._shape(self._switch, f"port{host}", rate)
 
     def cut(self, host):
         """Pulls the host's cable out of the switch."""

@@ -1,4 +1,4 @@
-"""ringpipe's allreduce between hosts, by the software device over TCP."""
+"""ringpipe's collectives between hosts, by the software device over TCP."""
 
 import os
 import sys
@@ -9,15 +9,33 @@ from tests.hosts.hosts import Hosts
 from tests.launch.job import Process, liveness_bound_s
 
 BENCHMARK = os.path.abspath(sys.argv.pop(1))
+CHECK_COLLECTIVES = os.path.abspath(sys.argv.pop(1))
 PORT = 29517
 SECRET = "a secret of this test"
 ENDS_WITHIN_S = liveness_bound_s(3)
+# Those for 6 ranks.
+ALGORITHMS = {
+    "allreduce": [
+        "ring", "unsplit_ring", "all_pairs", "one_shot", "recursive_doubling",
+        "rabenseifner", "halving_doubling", "reduce_broadcast",
+        "double_binary_tree", "torus", "two_level", "parameter_server"],
+    "reduce-scatter": [
+        "recursive_halving", "all_pairs", "one_shot", "pairwise",
+        "reduce_scatter", "ring"],
+    "all-gather": ["bruck", "recursive_doubling", "all_pairs", "ring"],
+    "broadcast": [
+        "scatter_all_gather", "binomial_tree", "all_pairs", "one_to_all",
+        "chain"],
+    "barrier": [
+        "dissemination", "recursive_doubling", "all_to_all", "all_to_one"],
+}
 
 
 class Job:
     """One rank after the other, on the hosts in turn."""
 
-    def __init__(self, hosts, ranks, arguments, extra=None):
+    def __init__(self, hosts, ranks, arguments, extra=None,
+                 program=BENCHMARK):
         self.ranks = []
         for rank in range(ranks):
             environment = {
@@ -29,7 +47,7 @@ class Job:
                 **(extra or {}),
             }
             self.ranks.append(Process(
-                hosts.command(rank % hosts.count, [BENCHMARK] + arguments),
+                hosts.command(rank % hosts.count, [program] + arguments),
                 environment))
 
     def finish(self):
@@ -50,8 +68,9 @@ class Job:
 
 class HostsTest(unittest.TestCase):
 
-    def run_job(self, hosts, ranks, arguments, extra=None):
-        job = Job(hosts, ranks, arguments, extra)
+    def run_job(self, hosts, ranks, arguments, extra=None,
+                program=BENCHMARK):
+        job = Job(hosts, ranks, arguments, extra, program)
         self.addCleanup(job.close)
         return job
 
@@ -89,6 +108,28 @@ class HostsTest(unittest.TestCase):
                                           "-n", "2"]).finish()
             self.expect_right(job)
             job.close()
+
+    def test_every_algorithm_is_right_over_mixed_connections(self):
+        """Three ranks on each host: some peers by its memory, some by the device,
+        and a number of ranks that is no power of two."""
+        with Hosts(2) as hosts:
+            for number in range(max(map(len, ALGORITHMS.values()))):
+                choice = ",".join(
+                    f"{collective}:{names[number % len(names)]}"
+                    for collective, names in ALGORITHMS.items())
+                with self.subTest(choice=choice):
+                    job = self.run_job(
+                        hosts, 6, ["check", "1000", "300000"],
+                        # On a busy machine a rank may not run for a second.
+                        {"RINGPIPE_ALGORITHM": choice,
+                         "RINGPIPE_QP_TIMEOUT": "20"}, CHECK_COLLECTIVES)
+                    job.finish()
+                    self.assertEqual([rank.returncode for rank in job.ranks],
+                                     [0] * 6, job.text())
+                    for rank in job.ranks:
+                        self.assertIn("reduce-scatter bytes=300000", rank.stdout)
+                        self.assertNotRegex(rank.stdout, "wrong=[1-9]")
+                    job.close()
 
     def test_without_a_secret_the_ranks_are_told_to_have_one(self):
         with Hosts(2) as hosts:

@@ -47,6 +47,17 @@ class LimitsTest(unittest.TestCase):
     def test_descriptors(self):
         self.check_named("-n", range(17, 25))
 
+    def test_descriptors_are_counted_before_all_else(self):
+        for process in self.run_with("ulimit -n 28"):
+            self.assertRegex(
+                process.stderr,
+                r"to connect 4 ranks: 25 more descriptors are needed and "
+                r"\d+ of 28 are left; raise 'ulimit -n' to at least \d+")
+
+    def test_a_soft_limit_of_descriptors_is_raised(self):
+        for process in self.run_with("ulimit -S -n 20"):
+            self.assertEqual((process.returncode, process.stderr), (0, ""))
+
     def test_sizes_of_files(self):
         self.check_named("-f", [1, 1000])
 

@@ -153,16 +153,17 @@ class Run {
   Traffic ComputeTraffic() const {
     Traffic traffic;
     const Schedule schedule =
-        AlgorithmFor(case_.collective, elements_ * sizeof(Element))
-            .algorithm(rank_, size_, case_.root);
+        AlgorithmChoice()
+            .For(case_.collective, elements_ * sizeof(Element))
+            .algorithm({rank_, size_, case_.root});
     const std::uint64_t chunk_bytes =
         elements_ / schedule.chunks * sizeof(Element);  // or one element more
     for (const Transfer& transfer : schedule.transfers) {
       if (transfer.kind == Transfer::Kind::kSend) {
-        traffic.sent += chunk_bytes;
+        traffic.sent += chunk_bytes * transfer.count();
         const bool here = rank_ < size_ / 2;
         const bool there = transfer.peer < size_ / 2;
-        traffic.crossing += here != there ? chunk_bytes : 0;
+        traffic.crossing += here != there ? chunk_bytes * transfer.count() : 0;
       }
     }
     return traffic;
@@ -198,10 +199,9 @@ class Run {
       case Collective::kBroadcast:
         return communicator_->Broadcast(input, output, count_, kType,
                                         case_.root);
-      case Collective::kBarrier:
-        break;
+      default:
+        return {StatusCode::kInternal, "no such case"};
     }
-    return {StatusCode::kInternal, "no such case"};
   }
 
   std::uint64_t Verify(const Element* output) const {

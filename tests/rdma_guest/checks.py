@@ -1,8 +1,9 @@
 """What has to hold on the guest's devices; runs inside the guest.
 
-    python3 -m tests.rdma_guest.checks REPORT PROGRAM LIMIT_S [Class[.test]]...
+    python3 -m tests.rdma_guest.checks REPORT CHECK_COLLECTIVES INTERCONNECT LIMIT_S
+        [Class[.test]]...
 
-PROGRAM is check_collectives. REPORT becomes a JUnit file with what has run so far,
+REPORT becomes a JUnit file with what has run so far,
 after each test. After LIMIT_S seconds it says where it is, and ends.
 """
 
@@ -21,6 +22,8 @@ from tests.rdma_guest.ranks import Ranks
 from tests.rdma_guest.report import ReportingResult
 
 SIZES = [4, 1000, 64 << 10, 1 << 20, 16 << 20, 64 << 20]
+# Of more than two ranks: the guest moves some 100 MB/s.
+SIZES_OF_MANY = SIZES[:-1]
 COLLECTIVES = ["allreduce", "reduce-scatter", "all-gather", "broadcast"]
 FAILED = 3  # check_collectives: a call failed
 KILLED = -9
@@ -36,8 +39,11 @@ REPEATED_BYTES = 1 << 20
 # and what it then sends again comes on top.
 PATIENT = {"RINGPIPE_QP_TIMEOUT": "20"}
 NOBODY = 65534
+INTERCONNECT_RUNS = 2
 
-program = None  # set by main
+# Set by main.
+program = None  # check_collectives
+interconnect = None
 
 
 class Checks(unittest.TestCase):
@@ -85,16 +91,17 @@ class Collectives(Checks):
     """On one device, or between two hosts."""
 
     def check(self, count):
+        sizes = SIZES if count == 2 else SIZES_OF_MANY
         sent_before = fabric.sent_bytes()
         crossed_before = self.crossed()
-        ranks = self.start(count, ["check", *SIZES], environment=PATIENT)
+        ranks = self.start(count, ["check", *sizes], environment=PATIENT)
         ranks.finish()
-        self.check_right(ranks, SIZES)
+        self.check_right(ranks, sizes)
         sent, crossing = traffic(ranks)
-        self.assertGreater(sent, 2 * count * SIZES[-1])
+        self.assertGreater(sent, 2 * count * sizes[-1])
         self.assertGreaterEqual(fabric.sent_bytes() - sent_before, sent)
         if fabric.has_two_hosts():
-            self.assertGreater(crossing, 2 * SIZES[-1])
+            self.assertGreater(crossing, 2 * sizes[-1])
             self.assertGreaterEqual(self.crossed() - crossed_before, crossing)
 
     @staticmethod
@@ -230,7 +237,7 @@ class Rails(Checks):
         return ",".join(device.name for device in fabric.devices())
 
     def test_share_the_load_and_are_right(self):
-        sizes = SIZES[:-1]
+        sizes = SIZES_OF_MANY
         before = [device.sent_packets() for device in fabric.devices()]
         ranks = self.start(2, ["check", *sizes], device=self.rails())
         ranks.finish()
@@ -253,9 +260,39 @@ class Rails(Checks):
         self.assertLess(took_s, DOWN_BOUND_S, ranks.text())
 
 
+class SlowRail(Checks):
+    """bench/interconnect between two hosts with two rails."""
+
+    def check(self, rates, exit_status, faults):
+        """Rail 0 and rail 1 have these rates: so many faults. Returns what rank 0
+        says, in one line."""
+        for number, device in enumerate(fabric.devices()):
+            device.throttle(rates[number // 2])
+        ranks = Ranks(interconnect, 2, ["--duration", "0"])
+        self.addCleanup(ranks.close)
+        ranks.finish()
+        self.assertEqual(ranks.statuses(), [exit_status] * 2, ranks.text())
+        said = ranks.processes[0].stdout
+        self.assertEqual(said.count(" fault  "), faults, said)
+        return " ".join(said.split())
+
+    def test_of_two_is_named(self):
+        slow = fabric.devices()[2].name
+        for _ in range(INTERCONNECT_RUNS):
+            self.assertRegex(
+                self.check(["80mbit", "40mbit"], exit_status=1, faults=1),
+                rf"rail 1 \({slow}:1\) carries [45]\.\d+ MB/s on all hosts where the "
+                r"fastest rail carries (9|10)\.\d+ MB/s")
+
+    def test_that_is_as_fast_as_the_other_is_no_fault(self):
+        for _ in range(INTERCONNECT_RUNS):
+            self.check(["80mbit", "80mbit"], exit_status=0, faults=0)
+
+
 def main():
-    global program  # the tests are made by unittest, which passes them nothing
-    report, program, limit_s, *names = sys.argv[1:]
+    # The tests are made by unittest, which passes them nothing.
+    global program, interconnect
+    report, program, interconnect, limit_s, *names = sys.argv[1:]
     faulthandler.dump_traceback_later(float(limit_s), exit=True)
     start = time.monotonic()
     tests = unittest.defaultTestLoader.loadTestsFromNames(

@@ -1,6 +1,6 @@
 """Boots the guest with one kind of device and runs checks there.
 
-    guest_test.py RDMA_GUEST CHECK_COLLECTIVES KIND CHECK...
+    guest_test.py RDMA_GUEST CHECK_COLLECTIVES INTERCONNECT KIND CHECK...
 
 CHECK is a class of checks.py, or Class.test. Each of its tests is a test case of
 this one.
@@ -54,14 +54,15 @@ def run_guest(script, kind, report, command):
 
 def boot(arguments, report):
     """Adds what happened to `report`; returns whether it may count as passed."""
-    script, program, kind, *checks = arguments
+    script, program, interconnect, kind, *checks = arguments
     for attempt in ("first", "second"):
         with tempfile.TemporaryDirectory(dir=os.environ.get("TEST_TMPDIR")) as folder:
             cases = pathlib.Path(folder, "cases.xml")
             status, text = run_guest(
                 script, kind, cases,
                 ["python3", "-m", "tests.rdma_guest.checks", str(cases),
-                 os.path.abspath(program), str(CHECKS_LIMIT_S), *checks])
+                 os.path.abspath(program), os.path.abspath(interconnect),
+                 str(CHECKS_LIMIT_S), *checks])
             if status == UNPREPARED:
                 in_ci = os.environ.get("CI", "") not in ("", "false", "0")
                 print(f"{'FAILED' if in_ci else 'SKIPPED'}: no guest: {text}")
@@ -83,7 +84,7 @@ def boot(arguments, report):
 
 
 def main():
-    report = Report(f"rdma_guest {sys.argv[3]}")
+    report = Report(f"rdma_guest {sys.argv[4]}")
     passed = boot(sys.argv[1:], report)
     if "XML_OUTPUT_FILE" in os.environ:
         report.write(os.environ["XML_OUTPUT_FILE"])

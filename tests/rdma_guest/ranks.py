@@ -47,7 +47,7 @@ class Ranks:
         if not fabric.has_two_hosts():
             return {"RINGPIPE_DEVICE": devices[0].name}
         host = 2 * rank // count
-        return {"RINGPIPE_DEVICE": devices[host].name,
+        return {"RINGPIPE_DEVICE": ",".join(own.name for own in devices[host::2]),
                 "RINGPIPE_HOST_ID": f"host {host}"}
 
     def wait_until_running(self):

@@ -10,7 +10,9 @@
 namespace ringpipe {
 
 struct Mutation {
-  // kSource and kTarget: to any other place; kFinish: set or cleared.
+  // kSource and kTarget: to any other place; kShifted: all places begin one
+  // chunk earlier or later; kLength: a chunk more or less at the end; kSplit: a
+  // range as two messages; kFinish: set or cleared.
   enum class Kind {
     kDropped,
     kDoubled,
@@ -18,11 +20,16 @@ struct Mutation {
     kPeer,
     kSource,
     kTarget,
+    kShifted,
+    kLength,
+    kSplit,
     kFinish,
   };
-  static constexpr int kKinds = 7;
+  static constexpr int kKinds = 10;
 
   Kind kind = Kind::kDropped;
+  // Of a message, not of a local copy or reduction.
+  bool of_message = false;
   std::string what;  // "swapped 3 and 5: ..."
   Schedule schedule;
 };
@@ -30,8 +37,8 @@ struct Mutation {
 const char* MutationName(Mutation::Kind kind);
 
 // Every single mutation of the schedule of one rank among `size`: each transfer
-// dropped, doubled, swapped with any later one, or with another peer, source,
-// target or finish.
+// dropped, doubled, split, swapped with any later one, or with another peer,
+// source, target, beginning, length or finish.
 std::vector<Mutation> Mutations(const Schedule& schedule, int rank, int size);
 
 }  // namespace ringpipe

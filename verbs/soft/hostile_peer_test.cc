@@ -16,11 +16,15 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <future>
 #include <initializer_list>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "auth/confined_process.h"
+#include "base/descriptors_in_flight.h"
+#include "base/liveness_bound.h"
 #include "base/peer_process.h"
 #include "gtest/gtest.h"
 #include "verbs/soft/completion_queue.h"
@@ -182,9 +186,10 @@ TEST(FullChannel, DoesNotHoldTheRequesterUp) {
 // --- A third process ---------------------------------------------------------
 
 // What a context answers to who asks to be attached.
-Received AskForSegment(std::uint32_t qpn, LinkFiles* files) {
-  const FileDescriptor socket(
-      ::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+// A socket on which the queue pair's context has been asked for its segment;
+// none where it cannot be.
+FileDescriptor AskForSegment(std::uint32_t qpn) {
+  FileDescriptor socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
   sockaddr_un address;
   const socklen_t length =
       ContextAddress(DeviceOptions(EndpointOptions()), BlockOf(qpn), &address);
@@ -192,11 +197,19 @@ Received AskForSegment(std::uint32_t qpn, LinkFiles* files) {
   message.kind = LinkMessage::kAttach;
   message.responder_qpn = qpn;
   message.segment = 1;
-  pollfd readable = {socket.get(), POLLIN, 0};
   if (connect(socket.get(), reinterpret_cast<sockaddr*>(&address), length) !=
           0 ||
-      !SendLinkMessage(socket.get(), message) ||
-      poll(&readable, 1, 10'000) != 1) {
+      !SendLinkMessage(socket.get(), message)) {
+    return FileDescriptor();
+  }
+  return socket;
+}
+
+Received AskForSegment(std::uint32_t qpn, LinkFiles* files) {
+  const FileDescriptor socket = AskForSegment(qpn);
+  LinkMessage message;
+  pollfd readable = {socket.get(), POLLIN, 0};
+  if (!socket || poll(&readable, 1, 10'000) != 1) {
     return Received::kNothing;
   }
   return ReceiveLinkMessage(socket.get(), &message, files);
@@ -402,6 +415,36 @@ TEST(DroppedDescriptor, IsNoticed) {
     EXPECT_EQ(static_cast<bool>(files[0]), is_room);
     ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
   }
+}
+
+// Nor may who asks for them wait without a word, while this process can send
+// none.
+TEST(DescriptorsInFlight, AreNamedWhereTheyKeepAPeerOut) {
+  PeerProcess responder([](ValuePipe& /*pipe*/) {
+    std::promise<std::string> logged;
+    EndpointOptions options;
+    options.logger =
+        Logger(LogLevel::kWarning, [&logged](LogLevel, std::string_view line) {
+          logged.set_value(std::string(line));
+        });
+    auto in_flight = std::make_optional<ringpipe::DescriptorsInFlight>(64);
+    const Endpoint endpoint(options);
+    const FileDescriptor asks = AskForSegment(endpoint.identity().qpn);
+    auto line = logged.get_future();
+    const bool said = line.wait_for(LivenessBound(std::chrono::seconds(2))) ==
+                      std::future_status::ready;
+    EXPECT_TRUE(said);
+    if (said) {
+      EXPECT_NE(line.get().find("(ETOOMANYREFS); raise 'ulimit -n'"),
+                std::string::npos);
+    }
+    in_flight.reset();
+    LinkFiles files;
+    EXPECT_EQ(AskForSegment(endpoint.identity().qpn, &files),
+              Received::kMessage);
+    return !testing::Test::HasFailure();
+  });
+  EXPECT_TRUE(responder.Join());
 }
 
 // A responder's end of a link, by hand.

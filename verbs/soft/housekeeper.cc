@@ -193,7 +193,7 @@ void Housekeeper::OnAcceptFailed(int error) {
   }
   bool refused = false;
   if (error == EMFILE || error == ENFILE) {
-    LogNoDescriptors("a peer was refused");
+    LogNoDescriptors("a peer was refused", error);
     spare_ = FileDescriptor();
     refused = static_cast<bool>(FileDescriptor(
         accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC)));
@@ -204,12 +204,12 @@ void Housekeeper::OnAcceptFailed(int error) {
   }
 }
 
-void Housekeeper::LogNoDescriptors(const std::string& consequence) {
+void Housekeeper::LogNoDescriptors(const std::string& consequence, int error) {
   if (!logged_no_descriptors_) {
     logged_no_descriptors_ = true;
-    context_->network().LogWarning(
-        "soft0: a descriptor could not be had, so that " + consequence +
-        "; raise 'ulimit -n'");
+    context_->network().LogWarning(ErrnoStatus(StatusCode::kResourceExhausted,
+                                               "soft0: " + consequence, error)
+                                       .message());
   }
 }
 
@@ -259,9 +259,14 @@ void Housekeeper::Answer(int socket, const LinkMessage& request) {
   attachments_[{index, request.requester_qpn}] = socket;
   const Segment& segment = context_->segment();
   const bool wanted = request.segment != 0;
-  SendLinkMessage(socket, answer,
-                  {wanted ? segment.owned_fd() : -1,
-                   wanted ? segment.shared_fd() : -1, channel.fd.get()});
+  const bool sent =
+      SendLinkMessage(socket, answer,
+                      {wanted ? segment.owned_fd() : -1,
+                       wanted ? segment.shared_fd() : -1, channel.fd.get()});
+  if (!sent && errno == ETOOMANYREFS) {
+    // The peer asks again, until its retries are used up.
+    LogNoDescriptors("a peer could not be sent the segment", errno);
+  }
 }
 
 void Housekeeper::DropRequester(int socket) {
@@ -290,7 +295,7 @@ void Housekeeper::HandleResponder(int socket) {
       case Received::kNothing:
         return;
       case Received::kNoDescriptors:
-        LogNoDescriptors("a peer cannot be reached");
+        LogNoDescriptors("a peer cannot be reached", EMFILE);
         [[fallthrough]];
       case Received::kClosed:
         link->MarkDead();

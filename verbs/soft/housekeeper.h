@@ -52,7 +52,7 @@ class Housekeeper {
   void Accept();
   void OnAcceptFailed(int error);
   void LogRefusal(const std::string& reason);
-  void LogNoDescriptors(const std::string& consequence);
+  void LogNoDescriptors(const std::string& consequence, int error);
   void HandleRequester(int socket);
   void Answer(int socket, const LinkMessage& request);
   void DropRequester(int socket);

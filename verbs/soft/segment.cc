@@ -126,6 +126,9 @@ void* Segment::Allocate(std::size_t bytes) {
 }
 
 void Segment::Free(void* address, std::size_t bytes) {
+  if (!shared_.IsInThisProcess()) {
+    return;
+  }
   const std::uint64_t offset =
       static_cast<std::byte*>(address) - shared_.data();
   FreePages(shared_file_, offset, RangeAllocator::RangeBytes(bytes));

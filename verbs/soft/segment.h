@@ -54,7 +54,8 @@ class Segment {
 
   // Zeroed pages, nullptr if there are no more. Owner only.
   void* Allocate(std::size_t bytes);
-  // Gives the range, which Allocate returned for `bytes`, back to the system.
+  // Gives the range, which Allocate returned for `bytes`, back to the system;
+  // nothing in a child of fork(), whose parent has it.
   void Free(void* address, std::size_t bytes);
 
   // Where [address, address + bytes) lies; kPrivateMemory: not in the data.

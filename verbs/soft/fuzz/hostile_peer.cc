@@ -122,6 +122,7 @@ void HostilePeer::Listen() {
                 length) != 0);
   int ready[2];
   Require(pipe2(ready, O_CLOEXEC) == 0, "pipe2");
+  StopKeeping(listener_.get());  // the child listens
   child_ = fork();
   Require(child_ >= 0, "fork");
   if (child_ == 0) {
@@ -134,6 +135,7 @@ void HostilePeer::Listen() {
     }
     _exit(1);
   }
+  KeepFromChildren(listener_.get());
   char done = 0;
   Require(read(ready[0], &done, sizeof done) == 1 && done == 1, "listen");
   close(ready[0]);

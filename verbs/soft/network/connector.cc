@@ -72,7 +72,7 @@ void Connector::Try() {
       local ? asio::ip::address_v4::loopback() : AddressOf(peer->peer().gid);
   const tcp::endpoint there(address, network.PortOf(peer->peer().qpn));
   error_code error;
-  socket_ = tcp::socket(loop_->io());
+  socket_ = PendingConnection::Socket(loop_->io());
   socket_.open(there.protocol(), error);
   if (!error && !local) {
     // By the path that the user chose: where it says that it comes from.

@@ -33,7 +33,7 @@ class Connector : public std::enable_shared_from_this<Connector> {
   NetworkLoop* const loop_;
   const std::weak_ptr<RemotePeer> peer_;
   const std::uint32_t qp_index_;
-  boost::asio::ip::tcp::socket socket_;
+  PendingConnection::Socket socket_;
   boost::asio::steady_timer timer_;
   std::chrono::milliseconds pause_;
 };

@@ -135,7 +135,7 @@ void NetworkLoop::Accept(Acceptor* acceptor) {
     }
     if (!error) {
       Accept(acceptor);  // whatever becomes of this one
-      Meet(std::move(socket));
+      Meet(PendingConnection::Socket(std::move(socket)));
       return;
     }
     acceptor->pause.expires_after(kAcceptPause);
@@ -147,7 +147,7 @@ void NetworkLoop::Accept(Acceptor* acceptor) {
   });
 }
 
-void NetworkLoop::Meet(tcp::socket socket) {
+void NetworkLoop::Meet(PendingConnection::Socket socket) {
   Result<Introduction> introduction =
       Introduction::ForAcceptor(network_->key());
   if (!introduction.ok()) {
@@ -209,7 +209,8 @@ void NetworkLoop::Connect(const std::weak_ptr<RemotePeer>& peer,
 // --- Both --------------------------------------------------------------------
 
 bool NetworkLoop::Adopt(const std::shared_ptr<RemotePeer>& peer,
-                        std::uint32_t qp_index, tcp::socket socket,
+                        std::uint32_t qp_index,
+                        PendingConnection::Socket socket,
                         const std::string& first) {
   const std::shared_ptr<QueuePair> qp = context_->FindQueuePair(qp_index);
   if (stopping_ || qp == nullptr) {

@@ -13,6 +13,7 @@
 #include <utility>  // before Asio: Boost 1.74 needs it there
 #include <vector>
 
+#include "base/file_descriptor.h"
 #include "verbs/soft/network/pending_connection.h"
 #include "verbs/soft/network/remote_peer.h"
 
@@ -40,21 +41,21 @@ class NetworkLoop {
   // Gives the queue pair of that index, if its peer is still `peer`, the
   // connection, and sends `first` on it before all else.
   bool Adopt(const std::shared_ptr<RemotePeer>& peer, std::uint32_t qp_index,
-             boost::asio::ip::tcp::socket socket, const std::string& first);
+             PendingConnection::Socket socket, const std::string& first);
 
  private:
   void Run();
   struct Acceptor {
     explicit Acceptor(boost::asio::io_context* io) : socket(*io), pause(*io) {}
 
-    boost::asio::ip::tcp::acceptor socket;
+    KeptFromChildren<boost::asio::ip::tcp::acceptor> socket;
     boost::asio::steady_timer pause;
   };
 
   NetworkLoop(Context* context, Network* network);
   bool AddListeners();
   void Accept(Acceptor* acceptor);
-  void Meet(boost::asio::ip::tcp::socket socket);
+  void Meet(PendingConnection::Socket socket);
   void OnClaim(PendingConnection& stranger, const Status& status);
   void ForgetDone();
 

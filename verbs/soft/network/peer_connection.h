@@ -10,6 +10,7 @@
 #include <utility>  // before Asio: Boost 1.74 needs it there
 #include <vector>
 
+#include "base/file_descriptor.h"
 #include "verbs/soft/network/packet_channel.h"
 #include "verbs/soft/network/packet_reader.h"
 #include "verbs/soft/network/remote_peer.h"
@@ -24,7 +25,7 @@ class Context;
 class PeerConnection : public PacketChannel,
                        public std::enable_shared_from_this<PeerConnection> {
  public:
-  using Socket = boost::asio::ip::tcp::socket;
+  using Socket = KeptFromChildren<boost::asio::ip::tcp::socket>;
 
   // On the network thread: `parted` is called when the queue pair has let go
   // of the connection, and may have another; `ended` when the peer knows all

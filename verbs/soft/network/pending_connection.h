@@ -10,6 +10,7 @@
 #include <string>
 #include <utility>  // before Asio: Boost 1.74 needs it there
 
+#include "base/file_descriptor.h"
 #include "base/status.h"
 #include "verbs/soft/network/introduction.h"
 
@@ -20,7 +21,7 @@ namespace ringpipe::verbs::soft {
 class PendingConnection
     : public std::enable_shared_from_this<PendingConnection> {
  public:
-  using Socket = boost::asio::ip::tcp::socket;
+  using Socket = KeptFromChildren<boost::asio::ip::tcp::socket>;
   // Called once: at the acceptor when the claim is there, at the connector when
   // it was welcomed; or with what is wrong, kTimeout after 5 s included.
   using Done = std::function<void(PendingConnection&, const Status&)>;

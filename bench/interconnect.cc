@@ -1,0 +1,81 @@
+// bench/interconnect: validates the interconnect of a job. See --help.
+#include <unistd.h>
+
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "base/environment.h"
+#include "bench/interconnect_options.h"
+#include "bench/interconnect_rank.h"
+#include "bench/interconnect_report.h"
+#include "bench/local_ranks.h"
+#include "bench/rank_limits.h"
+#include "bench/text_output.h"
+#include "engine/communicator.h"
+
+namespace ringpipe {
+namespace {
+
+constexpr int kFaulty = static_cast<int>(validate::Verdict::kFaulty);
+constexpr int kNotMeasured = static_cast<int>(validate::Verdict::kNotMeasured);
+
+// What can be known to be wrong before any rank is started.
+Status CheckBeforeStart(const InterconnectOptions& options) {
+  RINGPIPE_RETURN_IF_ERROR(CheckIsNoRank());
+  RINGPIPE_RETURN_IF_ERROR(RankLimits::Own().Check(options.ranks));
+  RINGPIPE_RETURN_IF_ERROR(Environment::FromProcess().status());
+  return CheckFiles(options);
+}
+
+Result<int> StartRanks(const InterconnectOptions& options,
+                       const std::vector<std::string>& arguments) {
+  RINGPIPE_RETURN_IF_ERROR(CheckBeforeStart(options));
+  RINGPIPE_ASSIGN_OR_RETURN(
+      const JobEnd end,
+      RunLocalRanks(options.ranks, arguments, /*results=*/kNotMeasured));
+  const int exit_status = EndAs(end);
+  // A rank that was killed is a fault.
+  return exit_status > kNotMeasured ? kFaulty : exit_status;
+}
+
+Status Print(const std::string& text) {
+  return TextOutput(STDOUT_FILENO, "standard output", /*stop_fd=*/-1)
+      .Write(text);
+}
+
+Result<int> Main(int argc, char** argv) {
+  OccupyStandardDescriptors();
+  const char* directory = std::getenv("BUILD_WORKING_DIRECTORY");
+  RINGPIPE_ASSIGN_OR_RETURN(
+      const InterconnectOptions options,
+      ParseInterconnectOptions(argc, argv,
+                               directory == nullptr ? "" : directory));
+  if (!options.help.empty() || options.version) {
+    RINGPIPE_RETURN_IF_ERROR(
+        Print(options.version ? "ringpipe " + std::string(Version()) + "\n"
+                              : options.help));
+    return 0;
+  }
+  if (!options.saved_paths.empty()) {
+    RINGPIPE_ASSIGN_OR_RETURN(const validate::Verdict verdict,
+                              ReportSaved(options));
+    return static_cast<int>(verdict);
+  }
+  if (options.ranks == 0 || options.error_fd >= 0) {
+    return InterconnectRank(options);
+  }
+  return StartRanks(options, std::vector<std::string>(argv, argv + argc));
+}
+
+}  // namespace
+}  // namespace ringpipe
+
+int main(int argc, char** argv) {
+  const auto exit_status = ringpipe::Main(argc, argv);
+  if (!exit_status.ok()) {
+    ringpipe::ReportError(-1, -1, exit_status.status());
+    return ringpipe::kNotMeasured;
+  }
+  return exit_status.value();
+}

@@ -1,0 +1,276 @@
+#include "bench/interconnect_rank.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "bench/interconnect_report.h"
+#include "bench/interruption.h"
+#include "bench/local_ranks.h"
+#include "bench/progress_bar.h"
+#include "bench/text_output.h"
+#include "engine/communicator.h"
+#include "validate/identity.h"
+#include "validate/measure.h"
+
+namespace ringpipe {
+namespace {
+
+using validate::Measurements;
+using validate::Verdict;
+
+constexpr int kNotMeasured = static_cast<int>(Verdict::kNotMeasured);
+// Launchers kill all ranks soon after the first has ended: the others wait this
+// long for the one that reports.
+constexpr std::chrono::milliseconds kReporterSaves(700);
+
+class InterconnectJob {
+ public:
+  InterconnectJob(const InterconnectOptions& options, SignalWatch& signals)
+      : options_(options), signals_(signals) {}
+
+  // The exit status; or dies of the signal that ended the run.
+  int Run() {
+    const Status joined = Join("");
+    if (!joined.ok()) {
+      signals_.Stop();
+      ReportError(options_.error_fd, -1, WithAdvice(joined));
+      return kNotMeasured;
+    }
+    rank_ = communicator_->rank();
+    bar_.emplace(rank_ == 0);
+    ArmSignals();
+    Status status = CheckBefore();
+    if (status.ok()) {
+      status = MeasureAll();
+    }
+    bar_.reset();
+    if (const int signal = signals_.Stop()) {
+      EndEarly(signal);
+    }
+    return status.ok() || !measured_.ranks.empty() ? Finish(status)
+                                                   : Refuse(status);
+  }
+
+ private:
+  // With one rail alone where `rail` names it.
+  Status Join(const std::string& rail) {
+    RINGPIPE_ASSIGN_OR_RETURN(CommunicatorOptions options,
+                              CommunicatorOptions::FromProcess());
+    if (!rail.empty()) {
+      options.environment.device = "=" + rail;
+      options.environment.device_variable = "RINGPIPE_DEVICE";
+    }
+    RINGPIPE_ASSIGN_OR_RETURN(auto communicator, Communicator::Create(options));
+    const std::lock_guard<std::mutex> lock(mutex_);
+    communicator_ = std::move(communicator);
+    if (interrupted_) {
+      communicator_->Abort(*interrupted_);
+    }
+    return Status::Ok();
+  }
+
+  void Leave() {
+    std::unique_ptr<Communicator> left;
+    const std::lock_guard<std::mutex> lock(mutex_);
+    left.swap(communicator_);
+  }
+
+  Status WithAdvice(const Status& status) const {
+    return options_.error_fd < 0 &&
+                   status.code() == StatusCode::kInvalidArgument
+               ? Status(status.code(),
+                        status.message() +
+                            "\nTo start all ranks on this host, say how many: "
+                            "interconnect --ranks 8")
+               : status;
+  }
+
+  void ArmSignals() {
+    // Other ranks of a launcher of our own die at once.
+    if (rank_ != 0 && options_.error_fd >= 0) {
+      return;
+    }
+    signals_.Arm([this](int signal) {
+      ReportStop(options_.error_fd, signal);
+      const std::lock_guard<std::mutex> lock(mutex_);
+      interrupted_ = "interrupted by " + SignalName(signal);
+      if (communicator_ != nullptr) {
+        communicator_->Abort(*interrupted_);
+      }
+    });
+  }
+
+  // Rank 0's files: all ranks hear of it.
+  Status CheckBefore() {
+    if (rank_ != 0) {
+      return Status::Ok();
+    }
+    Status status = CheckFiles(options_);
+    if (status.ok() && !options_.baseline_path.empty()) {
+      RINGPIPE_ASSIGN_OR_RETURN(baseline_,
+                                ReadMeasurements(options_.baseline_path));
+    }
+    if (!status.ok()) {
+      communicator_->Abort(status.message());
+    }
+    return status;
+  }
+
+  Status MeasureAll() {
+    validate::MeasureOptions options;
+    options.run = options_.run;
+    if (rank_ == 0) {
+      options.announce = [this](const std::string& line) { Announce(line); };
+      options.progress = [this](double part, const std::string& what) {
+        bar_->Show(part, what);
+      };
+    }
+    RINGPIPE_RETURN_IF_ERROR(
+        validate::Measure(*communicator_, options, &measured_));
+    // With another number on some, the analysis says so.
+    const int rails = measured_.CommonRails();
+    for (int rail = 0; rails > 1 && rail < rails; ++rail) {
+      RINGPIPE_RETURN_IF_ERROR(MeasureRail(rail, options));
+    }
+    return Status::Ok();
+  }
+
+  Status MeasureRail(int rail, const validate::MeasureOptions& options) {
+    Leave();
+    Status joined = Join(measured_.ranks[rank_].rails[rail]);
+    if (!joined.ok()) {
+      measured_.EndBy(joined, "rail " + std::to_string(rail),
+                      validate::LostRank(joined));
+      return joined;
+    }
+    return validate::MeasureRail(*communicator_, rail, options, &measured_);
+  }
+
+  void Announce(const std::string& line) {
+    bar_->Clear();
+    TextOutput(STDERR_FILENO, "standard error", signals_.fd())
+        .Write("interconnect: " + line + "\n")
+        .ok();
+  }
+
+  // Rank 0; or, where a rank is lost, the first that is on another host, for
+  // that one may be gone as a whole.
+  int Reporter() const {
+    const int lost = measured_.ending ? measured_.ending->lost_rank : -1;
+    if (lost < 0) {
+      return 0;
+    }
+    for (int rank = 0; rank < measured_.size(); ++rank) {
+      if (measured_.ranks[rank].host != measured_.ranks[lost].host) {
+        return rank;
+      }
+    }
+    return lost == 0 ? 1 : 0;
+  }
+
+  // Also of a run that a lost rank has ended: that is its result.
+  int Finish(const Status& ended) {
+    if (!ended.ok()) {
+      if (rank_ == Reporter()) {
+        return Judge();
+      }
+      std::this_thread::sleep_for(kReporterSaves);
+      return static_cast<int>(Verdict::kFaulty);
+    }
+    // All exit alike, as rank 0 judges.
+    std::string verdict;
+    if (rank_ == 0) {
+      verdict = std::to_string(static_cast<int>(
+          Analyze(measured_, options_.analysis, Baseline()).verdict));
+    }
+    const auto all = communicator_->Exchange(verdict);
+    const bool agreed = all.ok() && !all->front().empty();
+    int exit_status = agreed ? all->front()[0] - '0' : kNotMeasured;
+    if (rank_ == 0) {
+      exit_status = Judge();
+    }
+    // Not before it has reported, for some launchers end all ranks when the
+    // first has ended; and they do not wait for a reader for ever.
+    static_cast<void>(communicator_->Exchange(""));
+    return exit_status;
+  }
+
+  // Reports. The exit status.
+  int Judge() {
+    const auto verdict = Report(options_, measured_, Baseline());
+    if (!verdict.ok()) {
+      ReportError(options_.error_fd, rank_, verdict.status());
+      return kNotMeasured;
+    }
+    return static_cast<int>(verdict.value());
+  }
+
+  // Null where there is none. Rank 0 knew before that it can be read.
+  const Measurements* Baseline() {
+    if (!options_.baseline_path.empty() && !baseline_) {
+      auto read = ReadMeasurements(options_.baseline_path);
+      if (!read.ok()) {
+        return nullptr;
+      }
+      baseline_ = std::move(read).value();
+    }
+    return baseline_ ? &*baseline_ : nullptr;
+  }
+
+  // Before the ranks knew each other.
+  int Refuse(const Status& status) {
+    const bool shared = status.code() == StatusCode::kAborted ||
+                        status.code() == StatusCode::kPeerLost;
+    if (rank_ == 0 || !shared || options_.error_fd >= 0) {
+      ReportError(options_.error_fd, -1, status);
+    }
+    return kNotMeasured;
+  }
+
+  [[noreturn]] void EndEarly(int signal) {
+    if (rank_ == 0 && !measured_.ranks.empty()) {
+      // That ranks are gone is the signal's doing.
+      const std::string phase =
+          measured_.ending ? measured_.ending->phase : std::string();
+      measured_.ending = validate::Ending{phase, "", -1, SignalName(signal)};
+      const auto verdict = Report(options_, measured_, Baseline());
+      if (!verdict.ok()) {
+        ReportError(-1, -1, verdict.status());
+      }
+    } else if (rank_ != 0) {
+      std::this_thread::sleep_for(kReporterSaves);
+    }
+    ReportStop(options_.error_fd, signal);
+    DieOf(signal);
+  }
+
+  const InterconnectOptions& options_;
+  SignalWatch& signals_;
+  int rank_ = 0;
+  std::optional<ProgressBar> bar_;
+  Measurements measured_;
+  std::optional<Measurements> baseline_;
+
+  std::mutex mutex_;  // guards the rest against the signals' thread
+  std::unique_ptr<Communicator> communicator_;
+  std::optional<std::string> interrupted_;
+};
+
+}  // namespace
+
+int InterconnectRank(const InterconnectOptions& options) {
+  // Before the communicator's threads.
+  SignalWatch signals;
+  signal(SIGPIPE, SIG_IGN);
+  return InterconnectJob(options, signals).Run();
+}
+
+}  // namespace ringpipe

@@ -1,0 +1,264 @@
+// Programs that end without destroying their communicators, as most do: a rank
+// whose calls have ended is no loss to the others, however late they are.
+#include <sys/syscall.h>
+#include <sys/wait.h>
+
+#include <array>
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <thread>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "base/liveness_bound.h"
+#include "engine/communicator.h"
+#include "gtest/gtest.h"
+#include "tests/exiting_rank.h"
+#include "tests/rank_processes.h"
+#include "tests/rank_threads.h"
+
+namespace ringpipe::testing {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using std::chrono::steady_clock;
+
+constexpr seconds kStartTime(60);  // generous: sanitizers, a busy machine
+
+// --- Roles ---
+
+// Makes TEST_BARRIERS barriers, each when the test says so, and exits, again
+// when the test says so.
+int MakeBarriers(Way) {
+  auto options = CommunicatorOptions::FromProcess();
+  auto communicator = Communicator::Create(*options);
+  if (!communicator.ok() || !(*communicator)->Barrier().ok()) {
+    return 1;
+  }
+  static Communicator& left_behind = *communicator->release();
+  Print("running");
+  AwaitGo();
+  for (int left = std::atoi(std::getenv("TEST_BARRIERS")); left > 0; --left) {
+    Print(left_behind.Barrier().ToString());
+    AwaitGo();
+  }
+  return 0;
+}
+
+// Destroyed at exit, after that has been told to the others.
+std::unique_ptr<Communicator> lasting;
+
+int KeepItInAStatic(Way) {
+  auto communicator = Communicator::Create(*CommunicatorOptions::FromProcess());
+  if (!communicator.ok() || !(*communicator)->Barrier().ok()) {
+    return 1;
+  }
+  lasting = std::move(communicator).value();
+  return 0;
+}
+
+// As a program in C does.
+int MakeFourCallsInC(Way) { return MakeFourCalls(); }
+
+// --- Tests ---
+
+const auto kWays = ::testing::ValuesIn(WaysOf("exit_test"));
+
+int Jobs() {
+  const char* const jobs = std::getenv("TEST_RUNS");
+  return jobs == nullptr ? 30 : std::atoi(jobs);
+}
+
+class ExitTest : public ::testing::TestWithParam<Way> {};
+
+INSTANTIATE_TEST_SUITE_P(Ways, ExitTest, kWays, NameOfWay);
+
+TEST_P(ExitTest, AfterTheLastCallFailsOnNoRank) {
+  constexpr std::array kSizes = {2, 4, 8};
+  constexpr std::array kCounts = {2, 256 << 10, 4 << 20};
+  constexpr std::array kDelaysMs = {0, 20};
+  for (int job = 0; job < Jobs() && !::testing::Test::HasFailure(); ++job) {
+    const int size = kSizes[job % 3];
+    const int count = kCounts[job / 3 % 3];
+    const int delay_ms = kDelaysMs[job / 9 % 2];
+    SCOPED_TRACE("job " + std::to_string(job) + ": " + std::to_string(size) +
+                 " ranks, " + std::to_string(count) + " floats, rank 0 " +
+                 std::to_string(delay_ms) + " ms late");
+    const std::string name = NewJob();
+    std::vector<RankProcess> ranks;
+    for (int rank = 0; rank < size; ++rank) {
+      ranks.emplace_back(
+          GetParam(), "four calls", rank, size, name,
+          std::vector{"TEST_COUNT=" + std::to_string(count),
+                      "TEST_DELAY_MS=" + std::to_string(delay_ms)});
+    }
+    for (int rank = 0; rank < size; ++rank) {
+      const int status = ranks[rank].Wait(kStartTime);
+      EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0)
+          << "rank " << rank << " ended with " << status << ": "
+          << ranks[rank].ReadLine(milliseconds(10));
+    }
+  }
+}
+
+// In which system call its main thread sleeps, as /proc has it; -1: it runs.
+int SleepsIn(const RankProcess& rank) {
+  std::ifstream file("/proc/" + std::to_string(rank.pid()) + "/syscall");
+  int number = -1;
+  file >> number;
+  return number;
+}
+
+// Where a call sleeps; a rank that waits for a word from this test does so in
+// read.
+void AwaitSleepInCall(const RankProcess& rank) {
+  const auto end = steady_clock::now() + kStartTime;
+  while (SleepsIn(rank) != SYS_poll) {
+    ASSERT_LT(steady_clock::now(), end) << SleepsIn(rank);
+    std::this_thread::yield();
+  }
+}
+
+// By rank: how many barriers it makes.
+std::vector<RankProcess> StartAtBarriers(Way way,
+                                         const std::vector<int>& barriers) {
+  const std::string job = NewJob();
+  const int size = static_cast<int>(barriers.size());
+  std::vector<RankProcess> ranks;
+  for (int rank = 0; rank < size; ++rank) {
+    ranks.emplace_back(
+        way, "barriers", rank, size, job,
+        std::vector{"TEST_BARRIERS=" + std::to_string(barriers[rank])});
+  }
+  for (RankProcess& rank : ranks) {
+    EXPECT_EQ(rank.ReadLine(kStartTime), "running");
+  }
+  return ranks;
+}
+
+// The adversarial device sends within a millisecond, if it gets a core.
+constexpr milliseconds kMostDelay(200);
+
+// (the way, who ends, whether it is killed)
+class EndDuringASleepTest
+    : public ::testing::TestWithParam<std::tuple<Way, int, bool>> {};
+
+// Rank 0 speaks for the job over the bootstrap, rank 1 does not.
+TEST_P(EndDuringASleepTest, IsNoLossToACallWhoseMessagesHaveCome) {
+  const auto [way, rank, is_killed] = GetParam();
+  if (is_killed && IsAdversarial(way)) {
+    GTEST_SKIP() << "the device of the killed rank still has its last message";
+  }
+  std::vector<RankProcess> ranks = StartAtBarriers(way, {1, 1});
+  RankProcess& ends = ranks[rank];
+  RankProcess& sleeps = ranks[1 - rank];
+  sleeps.Go();
+  AwaitSleepInCall(sleeps);
+  if (IsAdversarial(way)) {
+    std::this_thread::sleep_for(kMostDelay);
+  }
+  sleeps.Signal(SIGSTOP);
+  ends.Go();
+  ASSERT_EQ(ends.ReadLine(kStartTime), "ok");
+  if (is_killed) {
+    ends.Signal(SIGKILL);
+  } else {
+    ends.Go();
+  }
+  EXPECT_EQ(ends.Wait(kStartTime), is_killed ? SIGKILL : 0);
+  sleeps.Signal(SIGCONT);
+  EXPECT_EQ(sleeps.ReadLine(kStartTime), "ok");
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Ways, EndDuringASleepTest,
+    ::testing::Combine(kWays, ::testing::Values(0, 1), ::testing::Bool()),
+    [](const auto& info) {
+      return std::string(Name(std::get<0>(info.param))) + "_rank" +
+             std::to_string(std::get<1>(info.param)) +
+             (std::get<2>(info.param) ? "_killed" : "_exits");
+    });
+
+TEST_P(ExitTest, MayDestroyACommunicatorThatIsStatic) {
+  std::vector<RankProcess> ranks =
+      StartRanks(GetParam(), "static", 4, NewJob());
+  for (RankProcess& rank : ranks) {
+    EXPECT_EQ(rank.Wait(kStartTime), 0);
+  }
+}
+
+// (the way, who exits)
+class ExitBeforeACallTest
+    : public ::testing::TestWithParam<std::tuple<Way, int>> {};
+
+TEST_P(ExitBeforeACallTest, EndsItOnAllAtOnceWithTheReason) {
+  constexpr int kSize = 4;
+  const auto [way, exiting] = GetParam();
+  std::vector<int> barriers(kSize, 2);
+  barriers[exiting] = 1;
+  std::vector<RankProcess> ranks = StartAtBarriers(way, barriers);
+  for (RankProcess& rank : ranks) {
+    rank.Go();
+  }
+  for (RankProcess& rank : ranks) {
+    ASSERT_EQ(rank.ReadLine(kStartTime), "ok");
+  }
+  RankProcess& exits = ranks[exiting];
+  const std::string reason = "rank " + std::to_string(exiting) + " (pid " +
+                             std::to_string(exits.pid());
+  // Some wait for it already, and some call when it has gone.
+  const auto waits = [exiting = exiting](int rank) {
+    return rank != exiting && rank % 2 != 0;
+  };
+  for (int rank = 0; rank < kSize; ++rank) {
+    if (waits(rank)) {
+      ranks[rank].Go();
+      AwaitSleepInCall(ranks[rank]);
+    }
+  }
+  exits.Go();
+  EXPECT_EQ(exits.Wait(kStartTime), 0);
+  const auto exited = steady_clock::now();
+  for (int rank = 0; rank < kSize; ++rank) {
+    if (rank != exiting && !waits(rank)) {
+      ranks[rank].Go();
+    }
+  }
+  for (int rank = 0; rank < kSize; ++rank) {
+    if (rank == exiting) {
+      continue;
+    }
+    const std::string error = ranks[rank].ReadLine(kStartTime);
+    EXPECT_TRUE(error.starts_with("peer lost") &&
+                error.find(reason) != std::string::npos &&
+                error.find("has ended without destroying its communicator") !=
+                    std::string::npos)
+        << "rank " << rank << ": " << error;
+  }
+  EXPECT_LT(steady_clock::now() - exited, LivenessBound(seconds(2)));
+}
+
+INSTANTIATE_TEST_SUITE_P(Ways, ExitBeforeACallTest,
+                         ::testing::Combine(kWays, ::testing::Values(0, 2)),
+                         [](const auto& info) {
+                           return std::string(Name(std::get<0>(info.param))) +
+                                  "_rank" +
+                                  std::to_string(std::get<1>(info.param));
+                         });
+
+}  // namespace
+}  // namespace ringpipe::testing
+
+int main(int argc, char** argv) {
+  using namespace ringpipe::testing;  // NOLINT(google-build-using-namespace)
+  return RunRoleOrTests(argc, argv,
+                        {{"four calls", &MakeFourCallsInC},
+                         {"barriers", &MakeBarriers},
+                         {"static", &KeepItInAStatic}});
+}

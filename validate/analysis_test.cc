@@ -1,0 +1,418 @@
+#include "validate/analysis.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+#include "gtest/gtest.h"
+#include "validate/simulated_cluster.h"
+
+namespace ringpipe::validate {
+namespace {
+
+using testing::ClusterOptions;
+using testing::Fault;
+using testing::MeasureCluster;
+
+ClusterOptions Hosts(int hosts, std::vector<Fault> faults = {}) {
+  ClusterOptions options;
+  options.hosts = hosts;
+  options.noise = 0.01;
+  options.disturbed = 0;
+  options.faults = std::move(faults);
+  return options;
+}
+
+Analysis Judge(const ClusterOptions& options) {
+  return Analyze(MeasureCluster(options), {});
+}
+
+std::string Texts(const Analysis& analysis) {
+  std::string texts = analysis.summary + "\n";
+  for (const Finding& finding : analysis.findings) {
+    texts += std::string(KindName(finding.kind)) + ": " + finding.text + "\n";
+  }
+  return texts;
+}
+
+class SmallClusterTest : public ::testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Hosts, SmallClusterTest, ::testing::Values(3, 4, 8));
+
+TEST_P(SmallClusterTest, WithoutFaultsIsHealthy) {
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    ClusterOptions options = Hosts(GetParam());
+    options.seed = seed;
+    const Analysis analysis = Judge(options);
+    EXPECT_EQ(analysis.verdict, Verdict::kHealthy) << Texts(analysis);
+  }
+}
+
+TEST_P(SmallClusterTest, EachSortOfFaultIsToldFromTheOthers) {
+  using Kind = Finding::Kind;
+  const std::pair<Fault::Kind, Kind> kSorts[] = {
+      {Fault::Kind::kHost, Kind::kSlowHost},
+      {Fault::Kind::kSender, Kind::kSlowSender},
+      {Fault::Kind::kReceiver, Kind::kSlowReceiver},
+      {Fault::Kind::kPath, Kind::kSlowPath},
+      {Fault::Kind::kDirection, Kind::kSlowDirection}};
+  for (const auto& [planted, found] : kSorts) {
+    const Analysis analysis = Judge(Hosts(GetParam(), {{planted, 1, 2, 0.5}}));
+    EXPECT_EQ(analysis.verdict, Verdict::kFaulty);
+    ASSERT_EQ(analysis.findings.size(), 1U) << Texts(analysis);
+    EXPECT_EQ(analysis.findings[0].kind, found) << Texts(analysis);
+  }
+}
+
+TEST(AnalysisTest, ASlowSenderIsASentenceWithItsHostAndFigures) {
+  const Analysis analysis =
+      Judge(Hosts(8, {{Fault::Kind::kSender, 3, 0, 0.5}}));
+  ASSERT_EQ(analysis.findings.size(), 1U) << Texts(analysis);
+  const std::string& text = analysis.findings[0].text;
+  EXPECT_TRUE(text.starts_with("host c03 sends at ")) << text;
+  EXPECT_NE(text.find(" where the others send at "), std::string::npos) << text;
+  EXPECT_NE(text.find("all its 7 links are slow, receiving is fine"),
+            std::string::npos)
+      << text;
+  EXPECT_EQ(analysis.findings[0].host, "c03");
+  EXPECT_EQ(analysis.summary, "1 thing is wrong");
+}
+
+TEST(AnalysisTest, ThePortOfASlowHostIsNamedWithWhatIsWrongWithIt) {
+  Measurements measured =
+      MeasureCluster(Hosts(4, {{Fault::Kind::kHost, 2, 0, 0.7}}));
+  for (int host = 0; host < 4; ++host) {
+    Port port;
+    port.host = testing::HostName(host);
+    port.device = "mlx5_0";
+    port.state = "ACTIVE";
+    port.link_layer = "InfiniBand";
+    port.lanes = host == 2 ? 1 : 4;
+    port.rate = host == 2 ? "25 Gb/sec (1X EDR)" : "100 Gb/sec (4X EDR)";
+    port.gigabits_per_s = host == 2 ? 25 : 100;
+    measured.ports.push_back(port);
+  }
+  const Analysis analysis = Analyze(measured, {});
+  ASSERT_EQ(analysis.findings.size(), 2U) << Texts(analysis);
+  EXPECT_TRUE(
+      analysis.findings[0].text.ends_with("port mlx5_0:1, width 1X of 4X"))
+      << Texts(analysis);
+  EXPECT_EQ(analysis.findings[1].kind, Finding::Kind::kPort);
+}
+
+TEST(AnalysisTest, LinksThatAreSlowOnlyInCompanyAreNoFault) {
+  const Analysis analysis =
+      Judge(Hosts(12, {{Fault::Kind::kContention, 0, 0, 0.5}}));
+  EXPECT_EQ(analysis.verdict, Verdict::kHealthy) << Texts(analysis);
+  ASSERT_EQ(analysis.findings.size(), 1U) << Texts(analysis);
+  EXPECT_EQ(analysis.findings[0].kind, Finding::Kind::kContention);
+  EXPECT_NE(analysis.findings[0].text.find("contention, not a cable"),
+            std::string::npos);
+}
+
+TEST(AnalysisTest, TwoFaultsAreTwoFindings) {
+  const Analysis analysis = Judge(Hosts(
+      8, {{Fault::Kind::kSender, 3, 0, 0.5}, {Fault::Kind::kPath, 5, 6, 0.4}}));
+  ASSERT_EQ(analysis.findings.size(), 2U) << Texts(analysis);
+  EXPECT_EQ(analysis.findings[0].kind, Finding::Kind::kSlowSender);
+  EXPECT_EQ(analysis.findings[1].kind, Finding::Kind::kSlowPath);
+}
+
+TEST(AnalysisTest, TwoSlowHostsOfEightAreBothNamed) {
+  const Analysis analysis = Judge(Hosts(
+      8, {{Fault::Kind::kHost, 1, 0, 0.5}, {Fault::Kind::kHost, 6, 0, 0.3}}));
+  ASSERT_EQ(analysis.findings.size(), 2U) << Texts(analysis);
+  EXPECT_EQ(analysis.findings[0].host, "c01");
+  EXPECT_EQ(analysis.findings[1].host, "c06");
+}
+
+TEST(AnalysisTest, TwoHostsAreOnlyComparedWithEachOtherAndSaySo) {
+  const Analysis healthy = Judge(Hosts(2));
+  EXPECT_EQ(healthy.verdict, Verdict::kHealthy) << Texts(healthy);
+  ASSERT_EQ(healthy.findings.size(), 1U);
+  EXPECT_EQ(healthy.findings[0].kind, Finding::Kind::kFewLinks);
+  const Analysis slow = Judge(Hosts(2, {{Fault::Kind::kDirection, 0, 1, 0.5}}));
+  EXPECT_EQ(slow.verdict, Verdict::kFaulty) << Texts(slow);
+}
+
+TEST(AnalysisTest, WhatIsExpectedOfTheLinksIsHeldAgainstThem) {
+  const Measurements measured = MeasureCluster(Hosts(2));
+  EXPECT_EQ(Analyze(measured, {.expect_bytes_per_s = 12e9}).verdict,
+            Verdict::kHealthy);
+  const Analysis analysis = Analyze(measured, {.expect_bytes_per_s = 24e9});
+  EXPECT_EQ(analysis.verdict, Verdict::kFaulty);
+  EXPECT_EQ(analysis.findings[0].kind, Finding::Kind::kBelowExpected)
+      << Texts(analysis);
+}
+
+TEST(AnalysisTest, WhatHasChangedSinceTheBaselineIsFoundWithTwoHostsToo) {
+  const Measurements then = MeasureCluster(Hosts(2));
+  ClusterOptions options = Hosts(2);
+  options.bytes_per_s = 6e9;
+  options.seed = 2;
+  const Measurements now = MeasureCluster(options);
+  EXPECT_EQ(Analyze(now, {}).verdict, Verdict::kHealthy);
+  const Analysis analysis = Analyze(now, {}, &then);
+  EXPECT_EQ(analysis.verdict, Verdict::kFaulty);
+  EXPECT_EQ(analysis.findings[0].kind, Finding::Kind::kSlowerThanThen)
+      << Texts(analysis);
+}
+
+TEST(AnalysisTest, AHostThatWasSlowAlreadyIsStillNamedOnce) {
+  const Fault slow = {Fault::Kind::kHost, 1, 0, 0.5};
+  const Measurements then = MeasureCluster(Hosts(8, {slow}));
+  ClusterOptions options = Hosts(8, {slow});
+  options.seed = 2;
+  const Analysis same = Analyze(MeasureCluster(options), {}, &then);
+  EXPECT_EQ(same.findings.size(), 1U) << Texts(same);
+  // Another one since.
+  options.faults.push_back({Fault::Kind::kSender, 4, 0, 0.4});
+  const Measurements healthy = MeasureCluster(Hosts(8));
+  const Analysis analysis = Analyze(MeasureCluster(options), {}, &healthy);
+  EXPECT_EQ(analysis.findings.size(), 2U) << Texts(analysis);
+}
+
+TEST(AnalysisTest, AnotherRunIsAsHealthyAsItsBaseline) {
+  const Measurements then = MeasureCluster(Hosts(16));
+  for (std::uint64_t seed = 2; seed < 20; ++seed) {
+    ClusterOptions options = Hosts(16);
+    options.seed = seed;
+    const Analysis analysis = Analyze(MeasureCluster(options), {}, &then);
+    EXPECT_EQ(analysis.verdict, Verdict::kHealthy) << Texts(analysis);
+  }
+}
+
+// Rails of different speed on one host, and on all.
+TEST(AnalysisTest, ASlowRailIsToldFromASlowHost) {
+  Measurements measured = MeasureCluster(Hosts(8));
+  for (Rank& rank : measured.ranks) {
+    rank.rails = {"mlx5_0:1", "mlx5_1:1"};
+  }
+  const Plane good = MeasureCluster(Hosts(8)).planes[0];
+  Plane bad =
+      MeasureCluster(Hosts(8, {{Fault::Kind::kHost, 5, 0, 0.5}})).planes[0];
+  Plane all =
+      MeasureCluster(Hosts(8, {{Fault::Kind::kHost, 5, 0, 0.25}})).planes[0];
+  measured.planes = {all, good, bad};
+  measured.isolated.clear();
+  measured.planes[1].name = "rail 0";
+  measured.planes[1].rail = 0;
+  measured.planes[2].name = "rail 1";
+  measured.planes[2].rail = 1;
+  const Analysis analysis = Analyze(measured, {});
+  ASSERT_EQ(analysis.findings.size(), 1U) << Texts(analysis);
+  EXPECT_TRUE(analysis.findings[0].text.starts_with("rail 1: host c05 "))
+      << Texts(analysis);
+
+  ClusterOptions slower = Hosts(8);
+  slower.bytes_per_s = 6e9;
+  measured.planes[0] = good;
+  measured.planes[0].rail = -1;
+  measured.planes[2].bytes_per_s = MeasureCluster(slower).planes[0].bytes_per_s;
+  const Analysis everywhere = Analyze(measured, {});
+  ASSERT_EQ(everywhere.findings.size(), 1U) << Texts(everywhere);
+  EXPECT_EQ(everywhere.findings[0].kind, Finding::Kind::kSlowRail);
+}
+
+TEST(AnalysisTest, AHostWithFewerRailsThanOthersIsNamed) {
+  Measurements measured = MeasureCluster(Hosts(4));
+  for (Rank& rank : measured.ranks) {
+    rank.rails = {"mlx5_0:1", "mlx5_1:1"};
+  }
+  measured.ranks[2].rails.pop_back();
+  const Analysis analysis = Analyze(measured, {});
+  ASSERT_EQ(analysis.findings.size(), 1U) << Texts(analysis);
+  EXPECT_TRUE(
+      analysis.findings[0].text.starts_with("host c02 has fewer rails than 2"))
+      << Texts(analysis);
+}
+
+// --- What is expected ---
+
+std::size_t BelowExpected(const Measurements& measured, double bytes_per_s) {
+  AnalysisOptions options;
+  options.expect_bytes_per_s = bytes_per_s;
+  const Analysis analysis = Analyze(measured, options);
+  return std::count_if(analysis.findings.begin(), analysis.findings.end(),
+                       [](const Finding& finding) {
+                         return finding.kind == Finding::Kind::kBelowExpected;
+                       });
+}
+
+TEST(ExpectationTest, IsOfAllRailsTogether) {
+  Measurements measured = MeasureCluster(Hosts(4));  // 12 GB/s
+  ClusterOptions half = Hosts(4);
+  half.bytes_per_s = 6e9;
+  const Plane rail = MeasureCluster(half).planes[0];
+  measured.isolated.clear();
+  for (int number = 0; number < 2; ++number) {
+    for (Rank& rank : measured.ranks) {
+      rank.rails.push_back("mlx5_" + std::to_string(number) + ":1");
+    }
+    measured.planes.push_back(rail);
+    measured.planes.back().rail = number;
+  }
+  EXPECT_EQ(BelowExpected(measured, 12e9), 0U);
+  EXPECT_EQ(BelowExpected(measured, 15e9), 1U);
+}
+
+TEST(ExpectationTest, IsOfLinksThatShareACableTogether) {
+  ClusterOptions options = Hosts(2);
+  options.ranks_per_host = 8;
+  Measurements measured = MeasureCluster(options);
+  // As if ranks went round robin, so that no step uses a cable for one link.
+  for (int rank = 0; rank < 16; ++rank) {
+    measured.ranks[rank].host = testing::HostName(rank % 2);
+  }
+  EXPECT_GT(BelowExpected(measured, 1e12), 0U);
+}
+
+TEST(ExpectationTest, IsOfEachLinkWhereThereAreFew) {
+  Measurements measured = MeasureCluster(Hosts(2));  // 12 GB/s
+  EXPECT_EQ(BelowExpected(measured, 12.5e9), 0U);
+  LinkSamples& samples = measured.planes[0].bytes_per_s;
+  for (int repeat = 0; repeat < samples.repeats(); ++repeat) {
+    samples.at(0, 1, repeat) = 10.9e9F;  // 91 % of the other
+  }
+  EXPECT_EQ(BelowExpected(measured, 12.5e9), 1U);
+}
+
+// Two paths of one host, of which one is slow beside others, and the other one
+// only beside what it was.
+TEST(AnalysisTest, AChangeIsNotTakenForAnotherOneOfTheSameHost) {
+  ClusterOptions options = Hosts(8, {{Fault::Kind::kDirection, 1, 2, 0.5}});
+  options.ranks_per_host = 2;
+  const Measurements now = MeasureCluster(options);
+  options.faults.clear();
+  Measurements then = MeasureCluster(options);
+  LinkSamples& samples = then.planes[0].bytes_per_s;
+  for (const int from : {2, 3}) {  // of c01
+    for (const int to : {6, 7}) {  // of c03
+      for (int repeat = 0; repeat < samples.repeats(); ++repeat) {
+        samples.at(from, to, repeat) *= 1.6F;
+      }
+    }
+  }
+  const Analysis analysis = Analyze(now, {}, &then);
+  ASSERT_EQ(analysis.findings.size(), 2U) << Texts(analysis);
+  EXPECT_NE(Texts(analysis).find("c01 → c03 is down to "), std::string::npos)
+      << Texts(analysis);
+}
+
+TEST(AnalysisTest, ALostRankIsAFindingWithItsName) {
+  Measurements measured = MeasureCluster(Hosts(4));
+  measured.ending = Ending{"bandwidth", "rank 2 (pid 7) has died", 2, ""};
+  const Analysis analysis = Analyze(measured, {});
+  EXPECT_EQ(analysis.verdict, Verdict::kFaulty);
+  EXPECT_EQ(analysis.findings[0].kind, Finding::Kind::kLost);
+  EXPECT_EQ(analysis.findings[0].host, "c02");
+}
+
+TEST(AnalysisTest, WrongBytesAreWorseThanSlowLinks) {
+  Measurements measured =
+      MeasureCluster(Hosts(8, {{Fault::Kind::kHost, 1, 0, 0.5}}));
+  measured.stress = Stress{10, 100, 1000, {{3, 4, 2, 17}}};
+  const Analysis analysis = Analyze(measured, {});
+  ASSERT_EQ(analysis.findings.size(), 2U) << Texts(analysis);
+  EXPECT_EQ(analysis.findings[0].text,
+            "c03 → c04: 2 messages arrived with wrong bytes, 17 of them: "
+            "memory, card or driver at one end");
+}
+
+TEST(AnalysisTest, AHostThatAnswersLateIsNotedAndNoFault) {
+  Measurements measured = MeasureCluster(Hosts(8));
+  measured.latencies = Latencies{LinkSamples(8, 1), LinkSamples(8, 1)};
+  for (int a = 0; a < 8; ++a) {
+    for (int b = 0; b < 8; ++b) {
+      if (a != b) {
+        measured.latencies->median_s.at(a, b, 0) =
+            (a == 6 || b == 6 ? 9e-6F : 3e-6F) +
+            static_cast<float>((a + b) % 5) * 5e-8F;
+      }
+    }
+  }
+  const Analysis analysis = Analyze(measured, {});
+  EXPECT_EQ(analysis.verdict, Verdict::kHealthy);
+  ASSERT_EQ(analysis.findings.size(), 1U) << Texts(analysis);
+  EXPECT_EQ(analysis.findings[0].kind, Finding::Kind::kLatency);
+  EXPECT_EQ(analysis.findings[0].host, "c06");
+}
+
+TEST(AnalysisTest, OneRankOrNothingMeasuredIsNoVerdict) {
+  Measurements one = MeasureCluster(Hosts(1));
+  EXPECT_EQ(Analyze(one, {}).verdict, Verdict::kNotMeasured);
+  Measurements half = MeasureCluster(Hosts(4));
+  half.planes[0].bytes_per_s.at(2, 3, 0) = NAN;
+  half.planes[0].bytes_per_s.at(2, 3, 1) = NAN;
+  half.planes[0].bytes_per_s.at(2, 3, 2) = NAN;
+  EXPECT_EQ(Analyze(half, {}).verdict, Verdict::kNotMeasured);
+}
+
+// --- The file ---
+
+TEST(MeasurementsTest, AFileHasAllThatWasMeasured) {
+  ClusterOptions options = Hosts(5, {{Fault::Kind::kSender, 2, 0, 0.5}});
+  Measurements measured = MeasureCluster(options);
+  measured.planes[0].bytes_per_s.at(1, 2, 2) = NAN;
+  measured.latencies = Latencies{LinkSamples(5, 1), LinkSamples(5, 1)};
+  measured.latencies->median_s.at(0, 1, 0) = 2.5e-6F;
+  measured.patterns.push_back({"ring", "natural", 1e10, 2e10});
+  measured.stress = Stress{10, 100, 1000, {{3, 4, 2, 17}}};
+  measured.collectives.push_back({1 << 20, 0.5, 0.25, true});
+  measured.ending = Ending{"latency", "rank 2 died", 2, "SIGINT"};
+  Port port;
+  port.host = "c01";
+  port.device = "mlx5_0";
+  port.gid_types = {"IB/RoCE v1", "RoCE v2"};
+  port.before = {{"symbol_error", 4}};
+  port.after = {{"symbol_error", 9}};
+  measured.ports.push_back(port);
+  const std::string text = ToJson(measured);
+  const auto read = FromJson(text);
+  ASSERT_TRUE(read.ok()) << read.status().ToString();
+  EXPECT_EQ(ToJson(read.value()), text);
+  EXPECT_EQ(read->stress->wrong, measured.stress->wrong);
+  EXPECT_EQ(read->ports[0].after, port.after);
+}
+
+TEST(MeasurementsTest, AFileThatIsDamagedIsRefusedWithTheReason) {
+  const std::string text =
+      ToJson(MeasureCluster(Hosts(3, {{Fault::Kind::kSender, 1, 0, 0.5}})));
+  EXPECT_FALSE(FromJson("").ok());
+  EXPECT_FALSE(FromJson("[]").ok());
+  EXPECT_FALSE(FromJson("{}").ok());
+  EXPECT_FALSE(FromJson(text.substr(0, text.size() / 2)).ok());
+  // Every member, missing or of another type, and a matrix that is too small.
+  for (std::size_t at = text.find('"'); at != std::string::npos;
+       at = text.find('"', at + 1)) {
+    std::string renamed = text;
+    renamed[at + 1] = '#';
+    static_cast<void>(FromJson(renamed));  // must not crash
+  }
+  std::string other = text;
+  other.replace(other.find("\"from\":"), 7, "\"from\":9");
+  const auto read = FromJson(other);
+  EXPECT_EQ(read.status().code(), StatusCode::kInvalidArgument);
+}
+
+// A file may come from anybody.
+TEST(MeasurementsTest, AFileCannotMakeTheReportReadWhatIsNotThere) {
+  const std::string text = ToJson(MeasureCluster(Hosts(3)));
+  const auto with = [&text](const std::string& from, const std::string& to) {
+    std::string changed = text;
+    changed.replace(changed.find(from), from.size(), to);
+    return FromJson(changed);
+  };
+  EXPECT_EQ(with("\"rail\":-1", "\"rail\":7").status().code(),
+            StatusCode::kInvalidArgument);
+  EXPECT_EQ(with("\"repeats\":3", "\"repeats\":0").status().code(),
+            StatusCode::kInvalidArgument);
+  // No memory is taken for it.
+  EXPECT_EQ(with("\"repeats\":3", "\"repeats\":10000").status().code(),
+            StatusCode::kInvalidArgument);
+  const auto named = with("\"c01\"", "\"c\\u001b[2J\"");
+  ASSERT_TRUE(named.ok()) << named.status().ToString();
+  EXPECT_EQ(named->ranks[1].host, "c?[2J");
+}
+
+}  // namespace
+}  // namespace ringpipe::validate

@@ -1,0 +1,553 @@
+#include "validate/html_report.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <map>
+
+#include "nlohmann/json.hpp"
+#include "validate/format.h"
+#include "validate/heat_map.h"
+#include "validate/html_style.h"
+#include "validate/port_findings.h"
+#include "validate/text_report.h"
+
+namespace ringpipe::validate {
+namespace {
+
+// Up to here the matrix is also a table with figures.
+constexpr int kMostOfATable = 24;
+constexpr int kBars = 50;
+
+std::string Escape(const std::string& text) {
+  std::string escaped;
+  for (const char c : text) {
+    switch (c) {
+      case '&':
+        escaped += "&amp;";
+        break;
+      case '<':
+        escaped += "&lt;";
+        break;
+      case '>':
+        escaped += "&gt;";
+        break;
+      case '"':
+        escaped += "&quot;";
+        break;
+      default:
+        escaped += c;
+    }
+  }
+  return escaped;
+}
+
+std::string Element(const std::string& tag, const std::string& content) {
+  return "<" + tag + ">" + content + "</" + tag.substr(0, tag.find(' ')) + ">";
+}
+
+std::string Hex(const Colour& colour) {
+  char text[8];
+  std::snprintf(text, sizeof text, "#%02x%02x%02x", colour[0], colour[1],
+                colour[2]);
+  return text;
+}
+
+// A table with a caption; cells are HTML.
+class Table {
+ public:
+  // The first `left` columns are texts.
+  Table(const std::string& caption, const std::vector<std::string>& head,
+        std::size_t left)
+      : left_(left) {
+    html_ = "<div class=\"scroll\"><table><caption>" + caption +
+            "</caption><thead>" + Row(head, "th") + "</thead><tbody>\n";
+  }
+  void Add(const std::vector<std::string>& cells) {
+    html_ += Row(cells, "td") + "\n";
+  }
+  std::string End() { return html_ + "</tbody></table></div>\n"; }
+
+ private:
+  std::string Row(const std::vector<std::string>& cells,
+                  const std::string& tag) const {
+    std::string row = "<tr>";
+    for (std::size_t i = 0; i < cells.size(); ++i) {
+      row += "<" + tag + (i < left_ ? " class=\"left\"" : "") + ">" + cells[i] +
+             "</" + tag + ">";
+    }
+    return row + "</tr>";
+  }
+
+  const std::size_t left_;
+  std::string html_;
+};
+
+// How often values fall where, as bars; up to `marked` in orange.
+std::string Histogram(const std::vector<double>& ratios, double marked) {
+  std::vector<std::size_t> counts(kBars);
+  for (const double ratio : ratios) {
+    const double part = std::clamp(ratio / kMostRatio, 0.0, 1.0);
+    ++counts[std::min<std::size_t>(static_cast<std::size_t>(part * kBars),
+                                   kBars - 1)];
+  }
+  const auto height = [](std::size_t count) {
+    return count == 0 ? 0.0 : std::log10(static_cast<double>(count)) + 0.3;
+  };
+  const double most = height(*std::max_element(counts.begin(), counts.end()));
+  std::string svg =
+      "<svg class=\"bars\" viewBox=\"0 0 540 150\" role=\"img\" "
+      "aria-label=\"histogram of the links\">"
+      "<line x1=\"10\" y1=\"120\" x2=\"510\" y2=\"120\"/>";
+  for (int i = 0; i < kBars; ++i) {
+    if (counts[i] == 0) {
+      continue;
+    }
+    const double tall = 110 * height(counts[i]) / std::max(most, 1e-9);
+    const double low = kMostRatio * i / kBars;
+    char bar[256];
+    std::snprintf(bar, sizeof bar,
+                  "<rect%s x=\"%d\" y=\"%.1f\" width=\"9\" height=\"%.1f\">"
+                  "<title>%s from %.0f %% to %.0f %%</title></rect>",
+                  low + kMostRatio / kBars <= marked ? " class=\"slow\"" : "",
+                  10 + i * 10, 120 - tall, tall,
+                  Count(counts[i], "link").c_str(), low * 100,
+                  (low + kMostRatio / kBars) * 100);
+    svg += bar;
+  }
+  for (const int percent : {0, 25, 50, 75, 100, 125}) {
+    svg += "<text text-anchor=\"middle\" x=\"" +
+           std::to_string(10 + percent * 4) + "\" y=\"138\">" +
+           std::to_string(percent) + " %</text>";
+  }
+  return svg + "</svg>";
+}
+
+class Page {
+ public:
+  Page(const Measurements& measured, const Analysis& analysis)
+      : measured_(measured), analysis_(analysis), ranks_(measured.size()) {
+    for (int rank = 0; rank < ranks_; ++rank) {
+      names_.push_back(measured.NameOf(rank));
+    }
+  }
+
+  std::string Make() {
+    Begin();
+    AddVerdict();
+    AddFindings();
+    for (std::size_t i = 0; i < measured_.planes.size(); ++i) {
+      AddPlane(static_cast<int>(i));
+    }
+    AddLatencies();
+    AddPatterns();
+    AddStress();
+    AddCollectives();
+    AddPorts();
+    AddInventory();
+    End();
+    return std::move(html_);
+  }
+
+ private:
+  void Begin() {
+    html_ =
+        "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
+        "<meta name=\"viewport\" content=\"width=device-width\">"
+        "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src "
+        "'none'; img-src data:; style-src 'unsafe-inline'; script-src "
+        "'unsafe-inline'\"><link rel=\"icon\" href=\"data:,\"><title>" +
+        Escape(Title()) + "</title><style>" + kStyle +
+        "</style></head>\n<body>\n";
+  }
+
+  std::string Title() const { return "Interconnect: " + analysis_.summary; }
+
+  void Heading(const std::string& text) {
+    html_ += Element("h2", Escape(text)) + "\n";
+  }
+  void Paragraph(const std::string& text, bool dim = false) {
+    html_ += std::string(dim ? "<p class=\"dim\">" : "<p>") + Escape(text) +
+             "</p>\n";
+  }
+
+  void AddVerdict() {
+    html_ += Element("h1", "Interconnect of " + Escape(DescribeJob(measured_)));
+    Paragraph("ringpipe " + measured_.version + ", " + measured_.date +
+                  ", measured in " + FormatTime(measured_.seconds),
+              /*dim=*/true);
+    const char* const classes[] = {"", " faulty", " unmeasured"};
+    const char* const words[] = {"✓ Healthy", "✗ Faulty", "? Not measured"};
+    const auto verdict = static_cast<std::size_t>(analysis_.verdict);
+    html_ += "<div class=\"verdict" + std::string(classes[verdict]) +
+             "\" role=\"status\"><b>" + words[verdict] + "</b><span>" +
+             Escape(analysis_.summary) + "</span></div>\n";
+    if (const std::string warning = WarnAboutWay(measured_); !warning.empty()) {
+      Paragraph(warning);
+    }
+    if (measured_.ending && !measured_.ending->interrupted_by.empty()) {
+      Paragraph("Ended early by " + measured_.ending->interrupted_by +
+                ", while " + measured_.ending->phase + " was measured.");
+    }
+  }
+
+  void AddFindings() {
+    Heading("Findings, worst first");
+    if (analysis_.findings.empty()) {
+      Paragraph("None.");
+      return;
+    }
+    html_ += "<ol class=\"findings\">\n";
+    for (const Finding& finding : analysis_.findings) {
+      html_ += "<li class=\"" + std::string(finding.fault ? "fault" : "note") +
+               "\"><span class=\"mark\">" +
+               (finding.fault ? "✗ fault" : "– note") + "</span>" +
+               Escape(finding.text) + "</li>\n";
+    }
+    html_ += "</ol>\n";
+  }
+
+  // --- Bandwidths ---
+
+  void AddPlane(int number) {
+    const Plane& plane = measured_.planes[number];
+    const LinkClasses classes(measured_, plane);
+    if (classes.classes().empty()) {
+      return;
+    }
+    Heading("Bandwidth" +
+            (measured_.planes.size() > 1 ? ", " + plane.name : std::string()));
+    Paragraph(
+        "Each link by itself and its class: colours and bars are parts "
+        "of what a healthy link of that class carries, with messages of " +
+            WithCommas(plane.message_bytes) +
+            " bytes while other pairs talk too.",
+        /*dim=*/true);
+    std::vector<double> values, ratios, measured;
+    for (int from = 0; from < ranks_; ++from) {
+      for (int to = 0; to < ranks_; ++to) {
+        values.push_back(classes.Value(from, to));
+        ratios.push_back(classes.Ratio(from, to));
+        if (!std::isnan(ratios.back())) {
+          measured.push_back(ratios.back());
+        }
+      }
+    }
+    html_ += "<div class=\"pair\">";
+    AddMap("bandwidth" + std::to_string(number), values, ratios, "B",
+           "Rows send, columns receive, both by rank from the top left.");
+    html_ += "<figure>" + Histogram(measured, 1 - analysis_.tolerance) +
+             "<figcaption>Links by their part of the class's bandwidth; the "
+             "height is the logarithm of their number; below " +
+             Marked() + " in orange.</figcaption></figure></div>\n";
+    AddClasses(classes);
+    if (ranks_ <= kMostOfATable) {
+      AddMatrixTable(classes);
+    }
+    AddSlowest(number);
+    AddBySender(classes);
+  }
+
+  void AddMap(const std::string& id, const std::vector<double>& values,
+              const std::vector<double>& ratios, const std::string& unit,
+              const std::string& caption) {
+    double most = 0;
+    for (const double value : values) {
+      most = std::isnan(value) ? most : std::max(most, value);
+    }
+    const double step = std::max(most, 1e-30) / 65'535;
+    std::string bytes;
+    for (const double value : values) {
+      const auto part = static_cast<std::uint16_t>(
+          std::isnan(value) ? 0 : std::max(1L, std::lround(value / step)));
+      bytes += static_cast<char>(part & 0xFF);
+      bytes += static_cast<char>(part >> 8);
+    }
+    char step_text[32];
+    std::snprintf(step_text, sizeof step_text, "%.9g", step);
+    html_ += "<figure><img class=\"map\" alt=\"" + Escape(caption) +
+             " The slowest are in the tables below.\" src=\"" +
+             HeatMap(ranks_, ratios) + "\" data-values=\"" + id +
+             "-values\" data-out=\"" + id + "-out\" data-step=\"" + step_text +
+             "\" data-unit=\"" + unit + "\">";
+    html_ += "<img class=\"legend\" alt=\"\" src=\"" + HeatLegend() +
+             "\"><div class=\"scale\">";
+    for (const int percent : {0, 25, 50, 75, 100, 125}) {
+      html_ += Element("span", std::to_string(percent) + " %");
+    }
+    html_ += "</div>";
+    html_ += "<div class=\"read\" id=\"" + id +
+             "-out\">Point at a link for its value.</div><figcaption>" +
+             Escape(caption) + " Grey: not measured.</figcaption>";
+    html_ += "<script type=\"text/plain\" id=\"" + id + "-values\">" +
+             Base64(bytes) + "</script></figure>\n";
+  }
+
+  // "90 %"
+  std::string Marked() const { return FormatPercent(1 - analysis_.tolerance); }
+
+  void AddClasses(const LinkClasses& classes) {
+    Table table("Classes of links that should be equal",
+                {"class", "links", "slowest", "median", "fastest", "healthy",
+                 "spread", "a single link stands out below"},
+                1);
+    for (const LinkClass& members : classes.classes()) {
+      const double seen = members.Resolution(analysis_.tolerance);
+      table.Add({Escape(members.name), WithCommas(members.links.size()),
+                 FormatRate(members.min), FormatRate(members.median),
+                 FormatRate(members.max), FormatRate(members.reference),
+                 FormatPercent(members.spread),
+                 seen < 1 ? FormatPercent(1 - seen) : "nothing"});
+    }
+    html_ += table.End();
+  }
+
+  void AddMatrixTable(const LinkClasses& classes) {
+    html_ +=
+        "<details open><summary>The matrix in figures</summary><div "
+        "class=\"scroll\"><table class=\"matrix\"><caption>Sender by "
+        "receiver; ! below " +
+        Marked() + " of the class.</caption><thead><tr><th></th>";
+    for (int to = 0; to < ranks_; ++to) {
+      html_ += Element("th", Escape(names_[to]));
+    }
+    html_ += "</tr></thead><tbody>\n";
+    for (int from = 0; from < ranks_; ++from) {
+      html_ += "<tr><th class=\"left\">" + Escape(names_[from]) + "</th>";
+      for (int to = 0; to < ranks_; ++to) {
+        if (!classes.Measured(from, to)) {
+          html_ += "<td class=\"none\">–</td>";
+          continue;
+        }
+        const double ratio = classes.Ratio(from, to);
+        html_ += "<td style=\"background:" + Hex(ColourOf(ratio)) +
+                 (ratio < 0.55 ? ";color:#fff" : "") + "\">" +
+                 FormatRate(classes.Value(from, to)) +
+                 (ratio < 1 - analysis_.tolerance ? " !" : "") + "</td>";
+      }
+      html_ += "</tr>\n";
+    }
+    html_ += "</tbody></table></div></details>\n";
+  }
+
+  void AddSlowest(int plane) {
+    Table table("Suspects: the slowest links beside others of their class",
+                {"link", "in company", "of its class", "alone"}, 1);
+    for (const RankedLink& link : analysis_.slowest) {
+      if (link.plane == plane) {
+        table.Add({Escape(names_[link.from] + " → " + names_[link.to]),
+                   FormatRate(link.bytes_per_s), FormatPercent(link.ratio),
+                   std::isnan(link.isolated_bytes_per_s)
+                       ? "–"
+                       : FormatRate(link.isolated_bytes_per_s)});
+      }
+    }
+    html_ += table.End();
+  }
+
+  // A rank's own figures: medians over its links.
+  void AddBySender(const LinkClasses& classes) {
+    struct Row {
+      int rank;
+      double sends, receives, slowest;
+    };
+    std::vector<Row> rows;
+    for (int rank = 0; rank < ranks_; ++rank) {
+      std::vector<double> sends, receives;
+      for (int other = 0; other < ranks_; ++other) {
+        if (classes.Measured(rank, other)) {
+          sends.push_back(classes.Ratio(rank, other));
+        }
+        if (classes.Measured(other, rank)) {
+          receives.push_back(classes.Ratio(other, rank));
+        }
+      }
+      if (!sends.empty() && !receives.empty()) {
+        rows.push_back(
+            {rank, Median(sends), Median(receives),
+             std::min(*std::min_element(sends.begin(), sends.end()),
+                      *std::min_element(receives.begin(), receives.end()))});
+      }
+    }
+    std::stable_sort(rows.begin(), rows.end(), [](const Row& a, const Row& b) {
+      return std::min(a.sends, a.receives) < std::min(b.sends, b.receives);
+    });
+    Table table(
+        "Medians over a rank's links, as parts of their classes, worst "
+        "first",
+        {"rank", "sends", "receives", "its slowest link"}, 1);
+    for (const Row& row : rows) {
+      table.Add({Escape(names_[row.rank]), FormatPercent(row.sends),
+                 FormatPercent(row.receives), FormatPercent(row.slowest)});
+    }
+    html_ +=
+        "<details><summary>By rank</summary>" + table.End() + "</details>\n";
+  }
+
+  // --- The rest ---
+
+  void AddLatencies() {
+    if (!measured_.latencies) {
+      return;
+    }
+    Heading("Latency, half a round trip of 8 bytes");
+    const std::vector<int> hosts = HostNumbers(measured_);
+    std::map<bool, std::vector<double>> medians, tails;
+    std::vector<double> values, slowness;
+    const LinkSamples& median = measured_.latencies->median_s;
+    for (int a = 0; a < ranks_; ++a) {
+      for (int b = 0; b < ranks_; ++b) {
+        values.push_back(median.at(a, b, 0));
+        if (a < b && !std::isnan(values.back())) {
+          medians[hosts[a] != hosts[b]].push_back(values.back());
+          tails[hosts[a] != hosts[b]].push_back(
+              measured_.latencies->p99_s.at(a, b, 0));
+        }
+      }
+    }
+    Table table(
+        "Pairs of ranks",
+        {"class", "pairs", "fastest", "median", "slowest",
+         "99th percentile (median pair)", "99th percentile (slowest pair)"},
+        1);
+    for (const auto& [between, times] : medians) {
+      table.Add({between ? "between hosts" : "inside a host",
+                 WithCommas(times.size()),
+                 FormatTime(*std::min_element(times.begin(), times.end())),
+                 FormatTime(Median(times)),
+                 FormatTime(*std::max_element(times.begin(), times.end())),
+                 FormatTime(Median(tails[between])),
+                 FormatTime(*std::max_element(tails[between].begin(),
+                                              tails[between].end()))});
+    }
+    html_ += table.End();
+    std::map<bool, double> usual;
+    for (const auto& [between, times] : medians) {
+      usual[between] = Median(times);
+    }
+    for (int a = 0; a < ranks_; ++a) {
+      for (int b = 0; b < ranks_; ++b) {
+        const double time = median.at(a, b, 0);
+        slowness.push_back(
+            std::isnan(time) ? NAN : usual[hosts[a] != hosts[b]] / time);
+      }
+    }
+    AddMap("latency", values, slowness, "s",
+           "Rows and columns by rank; dark is slow, twice the usual time is "
+           "50 %.");
+  }
+
+  void AddPatterns() {
+    if (measured_.patterns.empty()) {
+      return;
+    }
+    Heading("Bisection and rings");
+    Table table("All ranks at once, sending and receiving",
+                {"pattern", "", "in all", "of its slowest link's pace"}, 2);
+    for (const Pattern& pattern : measured_.patterns) {
+      table.Add(
+          {Escape(pattern.kind), Escape(pattern.name),
+           FormatRate(pattern.bytes_per_s),
+           FormatPercent(pattern.bytes_per_s / pattern.of_links_bytes_per_s)});
+    }
+    html_ += table.End();
+  }
+
+  void AddStress() {
+    if (!measured_.stress) {
+      return;
+    }
+    const Stress& stress = *measured_.stress;
+    Heading("Stress");
+    Paragraph(FormatTime(stress.seconds) + " of rings and permutations, " +
+              Count(stress.messages, "message") + ", " +
+              WithCommas(stress.bytes) + " bytes checked: " +
+              (stress.wrong.empty()
+                   ? "none wrong."
+                   : "wrong on " + Count(stress.wrong.size(), "link") + "."));
+  }
+
+  void AddCollectives() {
+    if (measured_.collectives.empty()) {
+      return;
+    }
+    Heading("Allreduce");
+    Table table("Beside what the slowest link allows",
+                {"bytes", "time", "predicted", "by"}, 0);
+    for (const CollectiveTime& time : measured_.collectives) {
+      table.Add({WithCommas(time.bytes), FormatTime(time.seconds),
+                 FormatTime(time.predicted_s),
+                 time.simulated ? "simulator" : "formula"});
+    }
+    html_ += table.End();
+  }
+
+  void AddPorts() {
+    if (measured_.ports.empty()) {
+      return;
+    }
+    Heading("RDMA ports");
+    Table table("What they say of themselves, and what has grown",
+                {"host", "port", "state", "rate", "MTU", "addresses", "PCI",
+                 "counters that grew", "what is wrong"},
+                9);
+    for (const Port& port : measured_.ports) {
+      std::string types, grown;
+      for (const std::string& type : port.gid_types) {
+        types += (types.empty() ? "" : ", ") + type;
+      }
+      for (const Growth& growth : GrownCounters(port)) {
+        grown += (grown.empty() ? "" : ", ") + growth.name + " +" +
+                 WithCommas(growth.by);
+      }
+      table.Add(
+          {Escape(port.host), Escape(port.Name()), Escape(port.state),
+           Escape(port.rate),
+           port.interface_mtu > 0 ? std::to_string(port.interface_mtu) : "–",
+           Escape(types),
+           port.pci_lanes > 0 ? "x" + std::to_string(port.pci_lanes) : "–",
+           Escape(grown), Escape(BriefPortFault(measured_.ports, port))});
+    }
+    html_ += table.End();
+  }
+
+  void AddInventory() {
+    Heading("Ranks");
+    Table table("Where they ran", {"rank", "host", "process", "device"}, 4);
+    for (int rank = 0; rank < ranks_; ++rank) {
+      table.Add({std::to_string(rank), Escape(measured_.ranks[rank].host),
+                 std::to_string(measured_.ranks[rank].pid),
+                 Escape(measured_.ranks[rank].device)});
+    }
+    html_ += "<details><summary>" + Count(ranks_, "rank") + "</summary>" +
+             table.End() + "</details>\n";
+  }
+
+  // JSON in a script element must not end it.
+  void End() {
+    std::string names = nlohmann::json(names_).dump(
+        -1, ' ', false, nlohmann::json::error_handler_t::replace);
+    for (std::size_t at = names.find('<'); at != std::string::npos;
+         at = names.find('<', at)) {
+      names.replace(at, 1, "\\u003c");
+    }
+    html_ += "<script type=\"application/json\" id=\"names\">" + names +
+             "</script>\n<script>" + kScript + "</script>\n</body></html>\n";
+  }
+
+  const Measurements& measured_;
+  const Analysis& analysis_;
+  const int ranks_;
+  std::vector<std::string> names_;
+  std::string html_;
+};
+
+}  // namespace
+
+std::string FormatHtmlReport(const Measurements& measurements,
+                             const Analysis& analysis) {
+  return Page(measurements, analysis).Make();
+}
+
+}  // namespace ringpipe::validate

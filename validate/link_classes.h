@@ -1,0 +1,97 @@
+// Links that should be equal, and how far each is from what its class carries.
+#ifndef RINGPIPE_VALIDATE_LINK_CLASSES_H_
+#define RINGPIPE_VALIDATE_LINK_CLASSES_H_
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "validate/measurements.h"
+
+namespace ringpipe::validate {
+
+// By rank, which host it is on: 0, 1, ... in the order of the ranks.
+std::vector<int> HostNumbers(const Measurements& measurements);
+
+// How many standard deviations the worst of `count` healthy values stays
+// within, but for one run in a thousand, if they are normal.
+double WorstOf(std::size_t count);
+
+// Of a normal distribution, from the median absolute deviation.
+inline constexpr double kDeviationOfMad = 1.4826;
+
+// The standard error of a median, beside that of a mean: sqrt(pi / 2).
+inline constexpr double kErrorOfMedian = 1.2533;
+
+// With fewer links, those of three ranks, a class cannot say which one is
+// wrong.
+inline constexpr std::size_t kFewLinks = 6;
+
+struct LinkClass {
+  std::string name;  // "between hosts", "between hosts, 8 at once"
+  bool between = false;
+  int load = 1;                            // LinkLoads'
+  std::vector<std::pair<int, int>> links;  // that were measured
+  double min = 0;
+  double median = 0;
+  double max = 0;
+  // What a healthy link of the class carries. One slow host of four makes half
+  // of all links slow, so that the plain median would not do: it is the median
+  // over senders of the median over their links.
+  double reference = 0;
+  // The standard deviation of healthy links, as a part of the reference: from
+  // those above it, for a fault only ever lowers (1.4826 times the median
+  // absolute deviation); at least what a link's own samples differ by.
+  double spread = 0;
+
+  bool few() const { return links.size() < kFewLinks; }
+  // The part of the reference that a single link must lack to be told from
+  // chance.
+  double Resolution(double tolerance) const;
+};
+
+// The classes of one plane. A link's class: inside a host or between hosts, and
+// how many others shared its host's cable in the same step.
+class LinkClasses {
+ public:
+  LinkClasses(const Measurements& measurements, const Plane& plane);
+
+  int ranks() const { return ranks_; }
+  const std::vector<int>& hosts() const { return hosts_; }
+  const std::vector<LinkClass>& classes() const { return classes_; }
+  // Of a link that was measured.
+  const LinkClass& Of(int from, int to) const {
+    return classes_[class_of_[Index(from, to)]];
+  }
+  bool Between(int from, int to) const { return hosts_[from] != hosts_[to]; }
+  // Bytes a second; NaN: not measured.
+  double Value(int from, int to) const { return values_[Index(from, to)]; }
+  double Ratio(int from, int to) const {
+    return Measured(from, to) ? Value(from, to) / Of(from, to).reference
+                              : values_[Index(from, to)];
+  }
+  bool Measured(int from, int to) const {
+    return class_of_[Index(from, to)] >= 0;
+  }
+  // Instead of what the links themselves say.
+  void SetReference(std::size_t index, double bytes_per_s) {
+    classes_[index].reference = bytes_per_s;
+  }
+
+ private:
+  std::size_t Index(int from, int to) const {
+    return static_cast<std::size_t>(from) * ranks_ + to;
+  }
+  void Sort(const Measurements& measurements);
+  void Describe(const Plane& plane, LinkClass& members) const;
+
+  int ranks_;
+  std::vector<int> hosts_;
+  std::vector<double> values_;
+  std::vector<int> class_of_;
+  std::vector<LinkClass> classes_;
+};
+
+}  // namespace ringpipe::validate
+
+#endif  // RINGPIPE_VALIDATE_LINK_CLASSES_H_

@@ -1,0 +1,94 @@
+#include <sched.h>
+#include <unistd.h>
+
+#include <ctime>
+#include <utility>
+#include <vector>
+
+#include "base/environment.h"
+#include "base/host_name.h"
+#include "engine/hosts.h"
+#include "validate/identity.h"
+#include "validate/measure_phases.h"
+#include "validate/measure_run.h"
+#include "validate/ports.h"
+
+namespace ringpipe::validate {
+namespace {
+
+std::string Date() {
+  const std::time_t now = std::time(nullptr);
+  std::tm utc = {};
+  gmtime_r(&now, &utc);
+  char text[32];
+  std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &utc);
+  return text;
+}
+
+// Of this process.
+int UsableCores() {
+  cpu_set_t set;
+  return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 0;
+}
+
+bool IsFirstOfHost(MeasureRun& run) {
+  for (int rank = 0; rank < run.rank; ++rank) {
+    if (run.into.ranks[rank].host == run.into.ranks[run.rank].host) {
+      return false;
+    }
+  }
+  return true;
+}
+
+Status GatherPorts(MeasureRun& run) {
+  RINGPIPE_ASSIGN_OR_RETURN(
+      const auto blobs, run.communicator.Exchange(PortsToJson(run.own_ports)));
+  std::vector<Port> all;
+  for (const std::string& blob : blobs) {
+    RINGPIPE_ASSIGN_OR_RETURN(const std::vector<Port> ports,
+                              PortsFromJson(blob));
+    all.insert(all.end(), ports.begin(), ports.end());
+  }
+  run.into.ports = std::move(all);
+  return Status::Ok();
+}
+
+// The first rank of each host speaks of its ports.
+Status SharePorts(MeasureRun& run) {
+  if (IsFirstOfHost(run)) {
+    run.own_ports = ReadPorts(run.options.sysfs, run.into.ranks[run.rank].host);
+  }
+  return GatherPorts(run);
+}
+
+}  // namespace
+
+Status Meet(MeasureRun& run) {
+  RINGPIPE_ASSIGN_OR_RETURN(const Environment environment,
+                            Environment::FromProcess());
+  Identity own;
+  own.host_name = HostName();
+  RINGPIPE_ASSIGN_OR_RETURN(own.host_id, HostIdentity(environment));
+  own.pid = getpid();
+  own.device = run.communicator.device();
+  own.cores = UsableCores();
+  RINGPIPE_ASSIGN_OR_RETURN(const auto blobs,
+                            run.communicator.Exchange(own.Serialize()));
+  std::vector<Identity> identities;
+  for (const std::string& blob : blobs) {
+    RINGPIPE_ASSIGN_OR_RETURN(Identity identity, Identity::Parse(blob));
+    identities.push_back(std::move(identity));
+  }
+  run.into.version = Version();
+  run.into.date = Date();
+  run.into.way = run.size < 2 ? "" : WayOf(own.device);
+  run.into.ranks = NameRanks(identities);
+  return SharePorts(run);
+}
+
+Status ShareCountersAfter(MeasureRun& run) {
+  ReadCountersAfter(run.options.sysfs, run.own_ports);
+  return GatherPorts(run);
+}
+
+}  // namespace ringpipe::validate

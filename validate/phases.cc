@@ -1,0 +1,170 @@
+#include "validate/phases.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "validate/format.h"
+#include "validate/partners.h"
+#include "validate/slow_links.h"
+
+namespace ringpipe::validate {
+namespace {
+
+// A message takes so long, or less where there are many links; noise of the
+// clock and of the scheduler is small beside it.
+constexpr double kMessageSeconds = 0.05;
+constexpr double kLeastMessageSeconds = 0.002;
+constexpr double kMatrixSeconds = 20;
+constexpr std::uint64_t kMostMessageBytes = 16 << 20;
+constexpr std::uint64_t kLeastMessageBytes = 128 << 10;
+constexpr std::uint64_t kStep = 4096;
+
+constexpr int kLatencyMessages = 200;
+constexpr double kLatencySeconds = 20;
+constexpr int kPatterns = 7;
+constexpr int kMostExchanges = 40;
+
+int ShiftStepsOfAll(int ranks) {
+  int steps = 0;
+  for (int distance = 1; distance < ranks; ++distance) {
+    steps += ShiftSteps(ranks, distance);
+  }
+  return steps;
+}
+
+std::uint64_t MessageBytes(const Probe& probe, const RunOptions& options,
+                           int steps) {
+  if (options.message_bytes) {
+    return *options.message_bytes;
+  }
+  const double each =
+      std::clamp(kMatrixSeconds / (steps * (options.repeats + 1)),
+                 kLeastMessageSeconds, kMessageSeconds);
+  const auto bytes = static_cast<std::uint64_t>(each * probe.bytes_per_s);
+  return std::clamp(bytes / kStep * kStep, kLeastMessageBytes,
+                    kMostMessageBytes);
+}
+
+}  // namespace
+
+const char* PhaseName(Phase phase) {
+  switch (phase) {
+    case Phase::kBandwidth:
+      return "the bandwidth of each link";
+    case Phase::kIsolated:
+      return "links alone";
+    case Phase::kLatency:
+      return "latencies";
+    case Phase::kPatterns:
+      return "bisection and rings";
+    case Phase::kCollectives:
+      return "allreduce";
+    case Phase::kStress:
+      return "stress";
+    case Phase::kRails:
+      return "each rail by itself";
+  }
+  return "";
+}
+
+double RunPlan::seconds() const {
+  double all = 0;
+  for (const PhaseCost& cost : phases) {
+    all += cost.seconds;
+  }
+  return all;
+}
+
+RunPlan MakePlan(const Probe& probe, const RunOptions& options) {
+  const int steps = std::max(1, ShiftStepsOfAll(probe.ranks));
+  const double links = static_cast<double>(probe.ranks) * (probe.ranks - 1);
+  RunPlan plan;
+  plan.repeats = options.repeats;
+  plan.isolate_all = options.isolate_all;
+  plan.stress_seconds = options.stress_seconds;
+  plan.message_bytes = MessageBytes(probe, options, steps);
+  plan.exchange_every = steps / kMostExchanges + 1;
+  const double message =
+      static_cast<double>(plan.message_bytes) / probe.bytes_per_s;
+  const double step = (plan.repeats + 1) * message + probe.barrier_s;
+  const double alone =
+      kAlonePasses * ((plan.alone_repeats + 1) * message + probe.barrier_s);
+  plan.phases.push_back({Phase::kBandwidth, steps * step});
+  plan.phases.push_back(
+      {Phase::kIsolated,
+       alone * (options.isolate_all
+                    ? links
+                    : std::min<double>(links, kMostSuspects + kMostControls))});
+  if (options.latency) {
+    const int rounds = std::max(1, TournamentRounds(probe.ranks));
+    plan.latency_messages =
+        std::clamp(static_cast<int>(kLatencySeconds / rounds / probe.latency_s),
+                   20, kLatencyMessages);
+    plan.phases.push_back(
+        {Phase::kLatency,
+         rounds * (1.2 * plan.latency_messages * probe.latency_s +
+                   probe.barrier_s)});
+  }
+  if (options.patterns) {
+    plan.phases.push_back(
+        {Phase::kPatterns,
+         kPatterns * ((1 + kPatternMessages) * 2 * message + probe.barrier_s)});
+  }
+  if (options.collectives) {
+    double seconds = 0;
+    for (const std::uint64_t bytes :
+         {std::uint64_t{64} << 10, std::uint64_t{1} << 20,
+          std::uint64_t{16} << 20}) {
+      const double each = 2 * static_cast<double>(bytes) / probe.bytes_per_s +
+                          2 * probe.ranks * probe.latency_s;
+      // Not on a network where one of them takes seconds.
+      if (each < 1) {
+        plan.allreduce_bytes.push_back(bytes);
+        seconds += (1 + kAllReduces) * each;
+      }
+    }
+    plan.phases.push_back({Phase::kCollectives, seconds});
+  }
+  if (options.stress_seconds > 0) {
+    plan.phases.push_back({Phase::kStress, options.stress_seconds});
+  }
+  if (probe.rails > 1) {
+    plan.phases.push_back({Phase::kRails, probe.rails * steps * step});
+  }
+  const std::uint64_t largest =
+      std::max(plan.message_bytes,
+               plan.allreduce_bytes.empty() ? 0 : plan.allreduce_bytes.back());
+  // Both buffers; all samples of all links and what is made of them.
+  plan.memory_bytes =
+      2 * largest + static_cast<std::uint64_t>(links) *
+                        (sizeof(float) * (plan.repeats + 2) + 64);
+  return plan;
+}
+
+std::string DescribeCost(const RunPlan& plan) {
+  std::string text = "about " + FormatTime(plan.seconds()) + " and " +
+                     WithCommas((plan.memory_bytes + 999'999) / 1'000'000) +
+                     " MB in each rank:";
+  for (const PhaseCost& cost : plan.phases) {
+    text += (text.ends_with(':') ? " " : ", ") +
+            std::string(PhaseName(cost.phase)) + " " +
+            (cost.phase == Phase::kIsolated && !plan.isolate_all ? "at most "
+                                                                 : "") +
+            FormatTime(cost.seconds);
+  }
+  return text;
+}
+
+double Progress::Of(Phase phase, double part) const {
+  double done = 0;
+  for (const PhaseCost& cost : plan_.phases) {
+    if (cost.phase == phase) {
+      done += std::clamp(part, 0.0, 1.0) * cost.seconds;
+      break;
+    }
+    done += cost.seconds;
+  }
+  return done / std::max(plan_.seconds(), 1e-9);
+}
+
+}  // namespace ringpipe::validate

@@ -294,7 +294,7 @@ void Chain::OnConnected() {
                   [](const Message& /*early*/) {},
                   [this](const Status& why) {
                     TryAgain(why.message());
-                    events_.closed();
+                    events_.ended();
                   }});
 }
 
@@ -338,14 +338,15 @@ void Chain::Adopt(const Link& link, int rank, bool heard) {
         } else if (departure->calls != Departure::kInOrder) {
           events_.exits(rank, departure->calls);
         }
-        events_.closed();
+        events_.ended();
       },
       [this, rank, has_spoken](const Status& why) {
         if (*has_spoken) {
           events_.lost(rank, why);
         }
-        events_.closed();
+        events_.ended();
       },
+      [this] { events_.ended(); },
   });
   if (last_words_) {
     link->Send(*last_words_);
@@ -388,6 +389,13 @@ void Chain::CutOff() {
       link->Close();
     }
   }
+}
+
+bool Chain::has_sent_last() const {
+  const auto has_sent_last = [](const Link& link) {
+    return link == nullptr || link->has_sent_last();
+  };
+  return has_sent_last(below_) && has_sent_last(above_);
 }
 
 bool Chain::closed() const {

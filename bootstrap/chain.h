@@ -45,8 +45,8 @@ class Chain {
     std::function<void(int rank, const std::string& why)> missing;
     // Somebody who is not trusted connected, and was closed.
     std::function<void(const std::string& why)> refused;
-    // A connection ended.
-    std::function<void()> closed;
+    // A connection has sent its last message, or ended.
+    std::function<void()> ended;
   };
 
   // Without a secret the rank below is of this user, as rank 0 is; others are
@@ -70,6 +70,8 @@ class Chain {
   }
   // Without a word, for which there is no memory.
   void CutOff();
+  // Whether the system has what they are told, or they are gone.
+  bool has_sent_last() const;
   // Whether they have heard it, or are gone.
   bool closed() const;
 

@@ -222,6 +222,10 @@ void Connection::Fail(const Status& reason) {
 void Connection::Shutdown() {
   error_code ignored;
   socket_.shutdown(asio::socket_base::shutdown_send, ignored);
+  // A copy: the handler may close the connection.
+  if (const auto sent_last = events_.sent_last) {
+    sent_last();
+  }
 }
 
 }  // namespace ringpipe

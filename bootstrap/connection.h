@@ -38,6 +38,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
     // peer closed it or cannot be reached any more; otherwise it said
     // something wrong.
     std::function<void(const Status&)> closed;
+    // After FinishSending: the system has the last message. May be empty.
+    std::function<void()> sent_last = nullptr;
   };
 
   // How long a connection may take until its owner confirms the peer.
@@ -72,6 +74,10 @@ class Connection : public std::enable_shared_from_this<Connection> {
   // At once, without an event.
   void Close();
 
+  // Whether nothing is left that an exit of the process would lose.
+  bool has_sent_last() const {
+    return closed() || (finish_sending_ && outgoing_.empty());
+  }
   bool closed() const { return !socket_.is_open(); }
   bool authenticated() const { return opener_.has_value(); }
   uint32_t peer_version() const { return handshake_.peer_version(); }

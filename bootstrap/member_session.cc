@@ -164,6 +164,7 @@ void MemberSession::OnConnected() {
       [this] { OnAuthenticated(); },
       [this](const Message& message) { OnMessage(message); },
       [this](const Status& reason) { OnClosed(reason); },
+      [this] { GoOnLeaving(); },
   });
 }
 
@@ -194,7 +195,7 @@ void MemberSession::OnAuthenticated() {
 
 void MemberSession::OnClosed(const Status& reason) {
   if (leaving()) {
-    FinishLeavingIfAlone();
+    GoOnLeaving();
     return;
   }
   if (failed()) {
@@ -227,7 +228,7 @@ void MemberSession::OnMessage(const Message& message) {
     // Closing is the answer that rank 0 waits for when it leaves.
     connection_->Close();
     Fail(notice->reason);
-    FinishLeavingIfAlone();
+    GoOnLeaving();
   } else if (const auto* departure = std::get_if<Departure>(&message);
              departure != nullptr &&
              departure->rank < static_cast<uint32_t>(size())) {
@@ -235,7 +236,7 @@ void MemberSession::OnMessage(const Message& message) {
       connection_->Close();
     }
     NoteDeparture(static_cast<int>(departure->rank), departure->calls);
-    FinishLeavingIfAlone();
+    GoOnLeaving();
   } else {
     Fail({StatusCode::kInternal,
           "rank 0 sent a message that only rank 0 may receive"});
@@ -279,7 +280,7 @@ void MemberSession::ConnectChain() {
          }
        },
        [this](int neighbour, uint64_t calls) {
-         NoteDeparture(neighbour, calls);
+         NoteEarlyDeparture(neighbour, calls);
        },
        [this](int neighbour, const Status& why) {
          OnNeighbourLost(neighbour, why);
@@ -296,7 +297,7 @@ void MemberSession::ConnectChain() {
          Refuse("a stranger came in the place of rank " +
                 std::to_string(rank() - 1) + ": " + why);
        },
-       [this] { FinishLeavingIfAlone(); }});
+       [this] { GoOnLeaving(); }});
 }
 
 void MemberSession::OnNeighbourLost(int neighbour, const Status& why) {
@@ -376,14 +377,15 @@ void MemberSession::StartLeaving(uint64_t calls) {
     connection_->Send(Departure{static_cast<uint32_t>(rank()), calls});
     connection_->FinishSending();
   }
-  FinishLeavingIfAlone();
 }
 
-void MemberSession::FinishLeavingIfAlone() {
-  if (leaving() && (!authenticated_ || connection_->closed()) &&
-      chain_.closed()) {
-    FinishLeaving();
-  }
+bool MemberSession::HasSentLast() const {
+  return (!authenticated_ || connection_->has_sent_last()) &&
+         chain_.has_sent_last();
+}
+
+bool MemberSession::IsAlone() const {
+  return (!authenticated_ || connection_->closed()) && chain_.closed();
 }
 
 }  // namespace ringpipe

@@ -29,6 +29,8 @@ class MemberSession : public Session {
   void TellFailure(const Status& reason) override;
   void CutOff() override;
   void StartLeaving(uint64_t calls) override;
+  bool HasSentLast() const override;
+  bool IsAlone() const override;
   Status DescribeTimeout(Gathering gathering) override;
 
  private:
@@ -48,9 +50,6 @@ class MemberSession : public Session {
   void ConnectChain();
   // A neighbour broke off without a word.
   void OnNeighbourLost(int neighbour, const Status& why);
-
-  // Once nobody else has to hear that it leaves.
-  void FinishLeavingIfAlone();
 
   // It is useless to go on connecting.
   bool stopped() const { return failed() || leaving(); }

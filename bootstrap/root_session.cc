@@ -355,6 +355,7 @@ void RootSession::OnStrangersMessage(Connection* connection,
       [] {},
       [this, rank](const Message& later) { OnRanksMessage(rank, later); },
       [this, rank](const Status& reason) { OnRankClosed(rank, reason); },
+      [this] { GoOnLeaving(); },
   });
   TakeContribution(rank, {0, Gathering::kJoin, request->left_ms,
                           request->identity.Encode()});
@@ -393,7 +394,7 @@ void RootSession::Rebuff(const std::shared_ptr<Connection>& connection,
       [](const Message& /*ignored*/) {},
       [this, weak](const Status& /*closed*/) {
         rebuffed_.erase(weak.lock());
-        FinishLeavingIfAlone();
+        GoOnLeaving();
       },
   });
   connection->Send(AbortNotice{reason});
@@ -415,7 +416,7 @@ void RootSession::OnRanksMessage(int rank, const Message& message) {
     ranks_[rank]->Close();
     NoteDeparture(rank, departure->calls);
     SendToAll(Departure{static_cast<uint32_t>(rank), departure->calls});
-    FinishLeavingIfAlone();
+    GoOnLeaving();
   } else {
     Fail({StatusCode::kInternal,
           DescribeRank(rank) + " sent a message that only rank 0 may send"});
@@ -428,7 +429,7 @@ void RootSession::OnRankClosed(int rank, const Status& reason) {
                             joined_as_[rank].ToString() + ")";
     Fail(RankLost(who, reason));
   }
-  FinishLeavingIfAlone();
+  GoOnLeaving();
 }
 
 void RootSession::SendToAll(const Message& message) {
@@ -647,13 +648,17 @@ void RootSession::StartLeaving(uint64_t calls) {
       }
     }
   }
-  FinishLeavingIfAlone();
 }
 
-void RootSession::FinishLeavingIfAlone() {
-  if (!leaving()) {
-    return;
-  }
+bool RootSession::HasSentLast() const {
+  return std::all_of(ranks_.begin(), ranks_.end(),
+                     [](const std::shared_ptr<Connection>& connection) {
+                       return connection == nullptr ||
+                              connection->has_sent_last();
+                     });
+}
+
+bool RootSession::IsAlone() const {
   // Ranks that are late for a join that failed should not have to find out by
   // their own timeout: they get what is left of the second that leaving may
   // take. After a timeout they are too late anyway.
@@ -662,13 +667,10 @@ void RootSession::FinishLeavingIfAlone() {
   for (int rank = 1; rank < size(); ++rank) {
     const bool absent = ranks_[rank] == nullptr;
     if (absent ? answers_late_ranks : !ranks_[rank]->closed()) {
-      return;
+      return false;
     }
   }
-  if (!rebuffed_.empty()) {
-    return;
-  }
-  FinishLeaving();
+  return rebuffed_.empty();
 }
 
 }  // namespace ringpipe

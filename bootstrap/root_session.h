@@ -32,6 +32,8 @@ class RootSession : public Session {
   void TellFailure(const Status& reason) override;
   void CutOff() override;
   void StartLeaving(uint64_t calls) override;
+  bool HasSentLast() const override;
+  bool IsAlone() const override;
   Status DescribeTimeout(Gathering gathering) override;
 
  private:
@@ -105,7 +107,6 @@ class RootSession : public Session {
   void TellReplies();
   void SendRound(const std::vector<std::string>& blobs);
   void SendToAll(const Message& message);
-  void FinishLeavingIfAlone();
 
   std::vector<std::unique_ptr<Listener>> listeners_;
   Resolver resolver_;

@@ -20,10 +20,9 @@ namespace {
 
 namespace asio = boost::asio;
 
-// Long enough for any process that runs to close its end.
+// Long enough for any process that runs to read what it is told and to close
+// its end.
 constexpr auto kLeaveTimeout = std::chrono::milliseconds(700);
-// For this process's own thread to write a message; it may be in a callback.
-constexpr auto kExitTimeout = std::chrono::milliseconds(200);
 // A flood of strangers must not become a flood of log lines.
 constexpr int kMostRefusalsLogged = 20;
 constexpr size_t kMostReasonsKept = 5;
@@ -289,7 +288,7 @@ void Session::Exit(uint64_t calls) {
     asio::post(io_, [this, calls] { BeginLeaving(calls); });
     NoteDeparture(rank(), calls);
     std::unique_lock<std::mutex> lock(mutex_);
-    changed_.wait_for(lock, kExitTimeout, [this] { return has_said_so_; });
+    changed_.wait_for(lock, kLeaveTimeout, [this] { return has_sent_last_; });
   } catch (const std::exception&) {
     // Out of memory: without a word.
   }
@@ -312,9 +311,18 @@ void Session::BeginLeaving(uint64_t calls) {
     }
   });
   StartLeaving(calls);
-  const std::lock_guard<std::mutex> lock(mutex_);
-  has_said_so_ = true;
-  changed_.notify_all();
+  GoOnLeaving();
+}
+
+void Session::GoOnLeaving() {
+  if (leaving() && HasSentLast()) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    has_sent_last_ = true;
+    changed_.notify_all();
+  }
+  if (leaving() && IsAlone()) {
+    FinishLeaving();
+  }
 }
 
 void Session::LeaveInOrder() {
@@ -418,7 +426,7 @@ void Session::CompleteCall(Result<std::vector<std::string>> result) {
   }
 }
 
-void Session::NoteDeparture(int rank, uint64_t calls) {
+void Session::NoteEarlyDeparture(int rank, uint64_t calls) {
   const bool exits = calls != Departure::kInOrder && rank != this->rank();
   if (exits && !HasDeparted(rank) && options_.on_exit) {
     options_.on_exit(
@@ -426,10 +434,15 @@ void Session::NoteDeparture(int rank, uint64_t calls) {
          DescribeRank(rank) + " has ended without destroying its communicator"},
         calls);
   }
+  const std::lock_guard<std::mutex> lock(mutex_);
+  departed_.emplace(rank, calls);
+}
+
+void Session::NoteDeparture(int rank, uint64_t calls) {
+  NoteEarlyDeparture(rank, calls);
   Status status;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
-    departed_.emplace(rank, calls);
     if (!call_) {
       return;
     }

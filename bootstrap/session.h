@@ -80,8 +80,12 @@ class Session {
   // Where there is no memory for that: closes all connections, which needs
   // none. The others take this rank for lost.
   virtual void CutOff() = 0;
-  // Leads to FinishLeaving, in 1 s at most. `calls`: as in Departure.
+  // `calls`: as in Departure.
   virtual void StartLeaving(uint64_t calls) = 0;
+  // Whether the system has all that this rank says when it leaves.
+  virtual bool HasSentLast() const = 0;
+  // Whether nobody is left who has to hear it.
+  virtual bool IsAlone() const = 0;
   // Why the deadline of `gathering` passed, as far as this rank knows.
   virtual Status DescribeTimeout(Gathering gathering) = 0;
 
@@ -96,7 +100,11 @@ class Session {
   void CompleteAsking(const std::vector<std::string>& replies);
   std::string OwnReply() const;
   void NoteDeparture(int rank, uint64_t calls);
-  void FinishLeaving();
+  // From elsewhere than rank 0, whose word of a gathering that the departed
+  // rank took part in may still be on its way.
+  void NoteEarlyDeparture(int rank, uint64_t calls);
+  // After a connection has sent its last message, or ended.
+  void GoOnLeaving();
   // Fails the job when `left_ms` have passed, unless DisarmTimeout comes
   // before; the earliest of several counts.
   void ArmTimeout(Gathering gathering, int64_t left_ms);
@@ -139,6 +147,7 @@ class Session {
   Result<std::vector<std::string>> WaitForCall();
   Status DepartedStatus(Gathering gathering) const;  // with mutex_ held
   void OnFailed(const Status& reason) noexcept;
+  void FinishLeaving();
 
   const Status out_of_memory_;  // of this rank, whose number it says
   boost::asio::executor_work_guard<boost::asio::io_context::executor_type>
@@ -167,7 +176,7 @@ class Session {
   int refused_otherwise_ = 0;
   int refused_total_ = 0;
   bool leaving_has_begun_ = false;
-  bool has_said_so_ = false;  // that it leaves
+  bool has_sent_last_ = false;
   bool left_ = false;
 
   std::atomic<bool> ended_ = false;  // the io thread is to end

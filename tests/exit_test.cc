@@ -63,6 +63,21 @@ int KeepItInAStatic(Way) {
   return 0;
 }
 
+// With more than a socket takes at once.
+int ExchangeMuch(Way) {
+  auto communicator = Communicator::Create(*CommunicatorOptions::FromProcess());
+  if (!communicator.ok()) {
+    return 1;
+  }
+  static Communicator& left_behind = *communicator->release();
+  const auto blobs = left_behind.Exchange(std::string(1 << 20, 'x'));
+  if (!blobs.ok()) {
+    Print(blobs.status().ToString());
+    return 2;
+  }
+  return 0;
+}
+
 // As a program in C does.
 int MakeFourCallsInC(Way) { return MakeFourCalls(); }
 
@@ -193,6 +208,15 @@ TEST_P(ExitTest, MayDestroyACommunicatorThatIsStatic) {
   }
 }
 
+// Rank 0 has what the others still wait for.
+TEST_P(ExitTest, AfterAnExchangeFailsOnNoRank) {
+  std::vector<RankProcess> ranks =
+      StartRanks(GetParam(), "exchange", 4, NewJob());
+  for (RankProcess& rank : ranks) {
+    EXPECT_EQ(rank.Wait(kStartTime), 0) << rank.ReadLine(milliseconds(10));
+  }
+}
+
 // (the way, who exits)
 class ExitBeforeACallTest
     : public ::testing::TestWithParam<std::tuple<Way, int>> {};
@@ -260,5 +284,6 @@ int main(int argc, char** argv) {
   return RunRoleOrTests(argc, argv,
                         {{"four calls", &MakeFourCallsInC},
                          {"barriers", &MakeBarriers},
+                         {"exchange", &ExchangeMuch},
                          {"static", &KeepItInAStatic}});
 }

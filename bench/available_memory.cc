@@ -48,13 +48,10 @@ std::uint64_t BytesOfSlots(const Options& options,
   return static_cast<std::uint64_t>(slots * environment.subchunk_bytes);
 }
 
-Status CheckMemory(const Options& options, int ranks, std::uint64_t besides,
-                   std::uint64_t available) {
-  // Sizes are below 2^62 and there are few ranks: as floating point, because
-  // the product may not fit into 64 bits.
-  const double needed = (2 * static_cast<double>(options.max_bytes) +
-                         static_cast<double>(besides)) *
-                        ranks;
+Status CheckMemory(int ranks, double each, std::uint64_t available,
+                   const std::string& what, const std::string& advice) {
+  // As floating point, because the product may not fit into 64 bits.
+  const double needed = each * ranks;
   if (needed <= static_cast<double>(available)) {
     return {};
   }
@@ -63,11 +60,19 @@ Status CheckMemory(const Options& options, int ranks, std::uint64_t besides,
                       : std::to_string(needed);
   return {StatusCode::kResourceExhausted,
           std::to_string(ranks) + " ranks on this host need " + amount +
-              " bytes of memory (each two buffers of " +
-              FormatByteSize(options.max_bytes) + ", and " +
-              FormatByteSize(besides) + " besides), and " +
-              FormatByteSize(available) +
-              " are available; use a smaller -e (--maxbytes) or fewer ranks"};
+              " bytes of memory (" + what + "), and " +
+              FormatByteSize(available) + " are available; use " + advice};
+}
+
+Status CheckMemory(const Options& options, int ranks, std::uint64_t besides,
+                   std::uint64_t available) {
+  return CheckMemory(
+      ranks,
+      2 * static_cast<double>(options.max_bytes) + static_cast<double>(besides),
+      available,
+      "each two buffers of " + FormatByteSize(options.max_bytes) + ", and " +
+          FormatByteSize(besides) + " besides",
+      "a smaller -e (--maxbytes) or fewer ranks");
 }
 
 }  // namespace ringpipe

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 
 #include "base/environment.h"
 #include "base/status.h"
@@ -26,7 +27,13 @@ std::uint64_t BytesOfRank(int ranks);
 std::uint64_t BytesOfSlots(const Options& options,
                            const Environment& environment, int ranks);
 
-// kResourceExhausted, with both figures and what to do, where the buffers of
+// kResourceExhausted, with both figures, where `ranks` ranks on one host need
+// more than `available` bytes. `each`: bytes of a rank; `what`: "each two
+// buffers of 1G", `advice`: "fewer ranks".
+Status CheckMemory(int ranks, double each, std::uint64_t available,
+                   const std::string& what, const std::string& advice);
+
+// The same of a benchmark, where the buffers of
 // `ranks` ranks on one host (two each, of options.max_bytes) and what each
 // takes `besides` are more than `available` bytes.
 Status CheckMemory(const Options& options, int ranks, std::uint64_t besides,

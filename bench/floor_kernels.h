@@ -1,5 +1,5 @@
 // The loops of bench/floor: sums and copies of floats, with ordinary stores and
-// with non-temporal ones, which go past the caches.
+// with non-temporal ones, which bypass the caches.
 #ifndef RINGPIPE_BENCH_FLOOR_KERNELS_H_
 #define RINGPIPE_BENCH_FLOOR_KERNELS_H_
 

@@ -1,11 +1,14 @@
 // bench/interconnect: validates the interconnect of a job. See --help.
 #include <unistd.h>
 
+#include <cstdint>
 #include <cstdlib>
 #include <string>
 #include <vector>
 
 #include "base/environment.h"
+#include "bench/available_memory.h"
+#include "bench/byte_size.h"
 #include "bench/interconnect_options.h"
 #include "bench/interconnect_rank.h"
 #include "bench/interconnect_report.h"
@@ -13,6 +16,7 @@
 #include "bench/rank_limits.h"
 #include "bench/text_output.h"
 #include "engine/communicator.h"
+#include "validate/phases.h"
 
 namespace ringpipe {
 namespace {
@@ -20,11 +24,27 @@ namespace {
 constexpr int kFaulty = static_cast<int>(validate::Verdict::kFaulty);
 constexpr int kNotMeasured = static_cast<int>(validate::Verdict::kNotMeasured);
 
+// The most that ranks of this host may need, whatever they find out.
+Status CheckMemoryOf(const InterconnectOptions& options) {
+  const auto available = AvailableMemory();
+  if (!available) {
+    return Status::Ok();
+  }
+  constexpr double kFastest = 1e12;  // bytes/s: the longest messages
+  const validate::RunPlan plan = validate::MakePlan(
+      {.ranks = options.ranks, .bytes_per_s = kFastest}, options.run);
+  const std::uint64_t each = plan.memory_bytes + BytesOfRank(options.ranks);
+  return CheckMemory(options.ranks, static_cast<double>(each), *available,
+                     FormatByteSize(each) + " each",
+                     "a smaller --message_bytes or fewer ranks");
+}
+
 // What can be known to be wrong before any rank is started.
 Status CheckBeforeStart(const InterconnectOptions& options) {
   RINGPIPE_RETURN_IF_ERROR(CheckIsNoRank());
   RINGPIPE_RETURN_IF_ERROR(RankLimits::Own().Check(options.ranks));
   RINGPIPE_RETURN_IF_ERROR(Environment::FromProcess().status());
+  RINGPIPE_RETURN_IF_ERROR(CheckMemoryOf(options));
   return CheckFiles(options);
 }
 

@@ -41,7 +41,7 @@ class InterconnectJob {
     const Status joined = Join("");
     if (!joined.ok()) {
       signals_.Stop();
-      ReportError(options_.error_fd, -1, WithAdvice(joined));
+      ReportError(options_.error_fd, -1, joined);
       return kNotMeasured;
     }
     rank_ = communicator_->rank();
@@ -68,9 +68,12 @@ class InterconnectJob {
       options.environment.device = "=" + rail;
       options.environment.device_variable = "RINGPIPE_DEVICE";
     }
-    RINGPIPE_ASSIGN_OR_RETURN(auto communicator, Communicator::Create(options));
+    auto communicator = Communicator::Create(options);
+    if (!communicator.ok()) {
+      return WithAdvice(communicator.status());
+    }
     const std::lock_guard<std::mutex> lock(mutex_);
-    communicator_ = std::move(communicator);
+    communicator_ = std::move(communicator).value();
     if (interrupted_) {
       communicator_->Abort(*interrupted_);
     }

@@ -95,6 +95,13 @@ class InterconnectTest(unittest.TestCase):
             self.assertEqual(run.returncode, NOT_MEASURED, arguments)
             self.assertIn(words, run.stderr)
             self.assertEqual(run.stdout, "")
+        large = self.run_it("--ranks", "64", "--message_bytes", "1G")
+        self.assertEqual(large.returncode, NOT_MEASURED)
+        self.assertIn("64 ranks on this host need", large.stderr)
+        self.assertIn("a smaller --message_bytes", large.stderr)
+        wrong = self.run_it(RINGPIPE_TIMEOUT_MS="x")
+        self.assertIn("RINGPIPE_TIMEOUT_MS=x", wrong.stderr)
+        self.assertNotIn("--ranks 8", wrong.stderr)
         wrong = self.run_it("--ranks", "2", RINGPIPE_DEVICE="nothing0",
                             RINGPIPE_HOST_MEMORY="never")
         self.assertEqual(wrong.returncode, NOT_MEASURED, wrong.stdout)

@@ -240,6 +240,11 @@ Result<Options> ParseOptions(int argc, const char* const* argv,
         "--huge_pages is for the benchmark's own memory, and with -R 1 "
         "(--local_register) the library allocates it; use -R 0 or -R 2");
   }
+  if (options.trace_path == "-") {
+    return Invalid(
+        "--trace takes the name of a file: ranks write it together, and "
+        "standard output has the table");
+  }
   options.json_path = PathFrom(invocation_directory, options.json_path);
   options.trace_path = PathFrom(invocation_directory, options.trace_path);
   return options;

@@ -89,6 +89,14 @@ TEST(Options, AllTypesAndOps) {
   EXPECT_EQ(options.value().ops.size(), kReduceOps.size());
 }
 
+TEST(Options, ATraceIsAFile) {
+  EXPECT_NE(Parse({"--trace", "-"})
+                .status()
+                .message()
+                .find("takes the name of a file"),
+            std::string::npos);
+}
+
 TEST(Options, RelativePathsAreTakenFromTheInvocationDirectory) {
   EXPECT_EQ(Parse({"-J", "a.json"}, "/there").value().json_path,
             "/there/a.json");

@@ -122,17 +122,17 @@ def default_names(ranks, size, cores):
     """The peers that are measured where none is named: those that were the best
     somewhere near, Open MPI's defaults, and one or two settings of each other
     library: a dozen, of hundreds."""
-    crowded = ranks > cores
+    oversubscribed = ranks > cores
     if size < 32 << 10:
         names = ["openmpi", "openmpi+pinned", "openmpi-ucx+pinned",
                  "ring+pinned"]
-        names += (["openmpi+alg1+pinned", "openmpi+alg6+pinned"] if crowded
+        names += (["openmpi+alg1+pinned", "openmpi+alg6+pinned"] if oversubscribed
                   else ["openmpi-ucx"])
     elif size < 4 << 20:
         names = ["openmpi", "openmpi-ucx", "openmpi-ucx+pinned",
                  "openmpi-ucx+alg4+pinned", "openmpi-ucx+alg6+pinned",
                  "ring-ucx+pinned"]
-        names += (["openmpi+alg1+pinned", "openmpi+alg6+pinned"] if crowded
+        names += (["openmpi+alg1+pinned", "openmpi+alg6+pinned"] if oversubscribed
                   else [])
     else:
         names = ["openmpi", "openmpi+pinned+huge+malloc",
@@ -142,7 +142,7 @@ def default_names(ranks, size, cores):
                  "gloo-allreduce_ring+huge+malloc"]
     if size < 4 << 20:
         names += ["gloo-allreduce_ring", "gloo-halving_doubling"]
-    return names + ([] if crowded else ["mpich"])
+    return names + ([] if oversubscribed else ["mpich"])
 
 
 def left_out_by_default(ranks, cores):

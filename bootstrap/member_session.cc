@@ -335,14 +335,16 @@ Status MemberSession::DescribeTimeout(Gathering gathering) {
   const std::string who = "rank " + std::to_string(rank()) +
                           " could not join at " + options_.launch.root +
                           " in time: ";
+  // Whoever answered at rank 0's address, and was not rank 0.
+  const std::string refused =
+      refused_connections() > 0 ? DescribeRefused() : std::string();
   if (authenticated_) {
     return {StatusCode::kTimeout,
-            who + "rank 0 is there but does not say who is missing" +
-                DescribeRefused()};
+            who + "rank 0 is there but does not say who is missing" + refused};
   }
   return {StatusCode::kTimeout,
           who + "rank 0 is missing (" + last_failure_ + "; " +
-              std::to_string(attempts_) + " attempts)" + DescribeRefused() +
+              std::to_string(attempts_) + " attempts)" + refused +
               "; check that rank 0 runs and has the same RINGPIPE_ROOT, "
               "RINGPIPE_JOB_ID and RINGPIPE_SECRET"};
 }

@@ -73,7 +73,7 @@ send and receive at the same time, and enough slots.
 | h | 1 where p is above 3/2 a, else 0 |
 | s | the sum of 2^j + min(2^j, p-a) over all j below ⌊lg p⌋ |
 | t | how many ones the binary digits of the numbers below p have together |
-| w | the largest value of 2 lg b + b'/b + 1 over the powers of two b of which p is the sum; b' is the next larger of them, without which b'/b is 0; the 1 is for the next smaller one |
+| w | p is a sum of powers of two, its blocks; for a block b, whose next larger block is b': 2 lg b + b'/b + 1, without b'/b for the largest block and without the 1 for the smallest; w is the largest of these |
 | r, c | rows and columns: of `torus`, with r as near to c as the divisors of p permit; of `two_level` hosts, and ranks on each |
 
 Textbooks have no μ: their α is α + μ here, so put α = 0 to find their formulas. They let a rank send one message after

@@ -109,9 +109,10 @@ Result<CallBuffers> CheckCall(const Call& call, int rank, int size) {
 
 std::string Describe(const Digest& digest) {
   const auto collective = static_cast<Collective>(digest.collective);
-  std::string text = digest.collective < kCollectives
-                         ? CollectiveName(collective)
-                         : "collective " + std::to_string(digest.collective);
+  std::string text =
+      digest.collective < kCollectives || collective == Collective::kSendReceive
+          ? CollectiveName(collective)
+          : "collective " + std::to_string(digest.collective);
   text += "(count " + std::to_string(digest.count) + ", ";
   text += Name(static_cast<DataType>(digest.type));
   if (Reduces(collective)) {

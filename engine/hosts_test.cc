@@ -92,7 +92,7 @@ TEST(HostsTest, RanksOfOneHostThatDifferAreAnErrorThatNamesThem) {
   }
 }
 
-TEST(HostsTest, AreCrowdedWithFewerProcessorsThanRanks) {
+TEST(HostsTest, AreOversubscribedWithFewerProcessorsThanRanks) {
   // Each bound to its own, both to one, and unknown.
   EXPECT_FALSE(
       FindHosts({{"a", true, kOne}, {"a", true, kOther}}, 0)->oversubscribed);

@@ -184,8 +184,7 @@ void TraceWriter::AddCall(const TraceEvent& event) {
   const auto collective = static_cast<Collective>(digest.collective);
   const auto algorithms = Algorithms();
   const auto type = static_cast<DataType>(digest.type);
-  const std::string name =
-      digest.collective < kCollectives ? CollectiveName(collective) : "unknown";
+  const std::string name = CollectiveName(collective);
   const bool reduces = collective == Collective::kAllReduce ||
                        collective == Collective::kReduceScatter;
   text_ += Text("name", name) +

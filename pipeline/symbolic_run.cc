@@ -11,123 +11,21 @@
 
 #include "memory_pool/slot_list.h"
 #include "pipeline/flow.h"
+#include "pipeline/symbolic_state.h"
 
 namespace ringpipe {
 namespace {
 
+using symbolic::Channel;
+using symbolic::Event;
+using symbolic::Message;
+using symbolic::Rank;
+using symbolic::Terms;
+using symbolic::Values;
+using symbolic::Work;
 using Arrival = Step::Arrival;
 using Fault = RunOptions::Fault;
 using Order = RunOptions::Order;
-using Term = TermTable::Term;
-// Of the chunks of a range, in order.
-using Terms = std::vector<Term>;
-
-struct Channel;
-
-// Also one that has arrived, and lies at the sender or in the connection's own
-// memory.
-struct Message {
-  Channel* channel = nullptr;
-  std::uint64_t number = 0;         // on the channel
-  Instance instance = {};           // of the sender
-  bool eager = false;               // the source is free
-  int chain = 1;                    // SentMessage::chain
-  std::optional<Terms> value = {};  // what the source held, once it was read
-};
-
-// What can happen next at a rank. Beginnings come first, ends last.
-struct Event {
-  enum class Kind {
-    kIssue,
-    kRegister,
-    kPost,
-    kBeginCopyIn,
-    kBeginReduce,
-    kBeginCopyOut,
-    kBeginSend,
-    kAnnounce,
-    kDeliver,
-    kDeliverFirst,
-    kReportSent,
-    kReportReceived,
-    kEndWork,
-  };
-  Kind kind = Kind::kIssue;
-  Channel* channel = nullptr;
-  std::size_t work = 0;  // kEndWork: in Rank::work
-};
-
-// A copy that has begun, or reductions in one pass.
-struct Work {
-  Event::Kind kind = Event::Kind::kBeginCopyIn;
-  std::vector<Instance> instances;
-  bool applied = false;  // it has read and written memory
-};
-
-struct Rank {
-  Rank(const Plan& its_plan, int its_number, int size,
-       const RunOptions& options)
-      : plan(its_plan),
-        number(its_number),
-        slots(options.slots),
-        slot_values(options.slots) {
-    flow.Start(plan, options.subchunks, options.depth, size);
-    lent.resize(flow.lanes() * plan.steps.size());
-    chains.resize(lent.size());
-    to_peer.resize(size);
-    from_peer.resize(size);
-  }
-
-  // What has arrived for the instance without a target.
-  std::optional<Message>& Lent(Instance instance) {
-    return lent[IndexOf(instance)];
-  }
-  // The longest chain of messages that has to have arrived before the instance
-  // ends; of a send, before it begins.
-  int& Chain(Instance instance) { return chains[IndexOf(instance)]; }
-
-  std::size_t IndexOf(Instance instance) const {
-    return instance.lane * plan.steps.size() + instance.step;
-  }
-
-  const Plan& plan;
-  const int number;
-  Flow flow;
-  SlotList slots;
-  std::vector<Terms> slot_values;
-  std::vector<Work> work;
-  std::vector<std::optional<Message>> lent;  // by lane and step
-  std::vector<int> chains;                   // likewise
-  std::optional<Terms> said = {};            // eagerly, to all peers alike
-  std::vector<Channel*> outgoing, incoming;
-  // Those of them on which something may be able to happen.
-  std::vector<Channel*> live_outgoing, live_incoming;
-  std::vector<Channel*> to_peer, from_peer;  // by rank
-  int unannounced = 0;  // of outgoing: first messages that are to be sent
-  int unreported = 0;   // of incoming: messages in Channel::received
-  Flow::Issued last_issue = Flow::Issued::kIssued;
-  bool active = false;
-};
-
-// Messages from one rank to another.
-struct Channel {
-  Rank* from = nullptr;
-  Rank* to = nullptr;
-  const Channel* back = nullptr;  // the other way
-  Plan::Peer sender, receiver;    // what the ends' plans say of it
-  // The first message: whether it may carry an eager one, where it is.
-  bool eager = false;
-  enum class First { kUnsent, kOnWire, kTaken } first = First::kUnsent;
-  std::uint64_t begun = 0;        // messages
-  int chain = 0;                  // of the last one that has begun
-  std::deque<Instance> posted;    // receives that wait for a message
-  std::deque<Message> on_wire;    // that wait to be delivered
-  std::deque<Instance> received;  // not yet reported to the receiver
-  std::deque<Instance> sent;      // not yet reported to the sender
-  std::uint64_t hash = 0;         // of the messages delivered
-  // In the list of its sender, of its receiver.
-  bool live_at_sender = false, live_at_receiver = false;
-};
 
 // All that a rank does takes two events, one with which it begins and one with
 // which its end is reported to the Flow; memory is read and written at either.
@@ -135,7 +33,7 @@ class SymbolicRun {
  public:
   SymbolicRun(const std::vector<Plan>& plans, const RunOptions& options,
               TermTable& terms, SymbolicMemory& memory)
-      : options_(options), terms_(terms), memory_(memory) {
+      : options_(options), terms_(terms), values_(terms, memory) {
     const int size = static_cast<int>(plans.size());
     for (int rank = 0; rank < size; ++rank) {
       ranks_.emplace_back(plans[rank], rank, size, options);
@@ -522,7 +420,7 @@ class SymbolicRun {
     if (rank.last_issue == Flow::Issued::kIssued &&
         rank.flow.slot(next) != SlotList::kNone) {
       // Whoever reads the slot before it is written sees that it is not.
-      rank.slot_values[rank.flow.slot(next)] = Undefined(rank, next);
+      rank.slot_values[rank.flow.slot(next)] = Values::Undefined(rank, next);
     }
   }
 
@@ -531,7 +429,8 @@ class SymbolicRun {
     const Instance instance = *rank.flow.NextReceive(channel.from->number);
     rank.flow.PopReceive(channel.from->number);
     if (rank.flow.step(instance).arrival == Arrival::kInTarget) {
-      Write(rank, instance, /*in_memory=*/true, Undefined(rank, instance));
+      values_.Write(rank, instance, /*in_memory=*/true,
+                    Values::Undefined(rank, instance));
     }
     channel.posted.push_back(instance);
     TouchSender(channel);
@@ -552,7 +451,7 @@ class SymbolicRun {
       work.instances.push_back(*next);
     }
     if (ChooseToApplyNow()) {
-      Apply(rank, work);
+      values_.Apply(rank, work);
       work.applied = true;
     }
     rank.work.push_back(work);
@@ -562,7 +461,7 @@ class SymbolicRun {
     const Work work = rank.work[index];
     rank.work.erase(rank.work.begin() + static_cast<std::ptrdiff_t>(index));
     if (!work.applied) {
-      Apply(rank, work);
+      values_.Apply(rank, work);
     }
     for (const Instance instance : work.instances) {
       Release(rank, Ending(rank, instance));
@@ -574,44 +473,6 @@ class SymbolicRun {
         rank.flow.CopiedOut(instance, rank.slots);
       }
     }
-  }
-
-  void Apply(Rank& rank, const Work& work) {
-    const Instance last = work.instances.back();
-    const Step& step = rank.flow.step(last);
-    const bool copies_out = work.kind == Event::Kind::kBeginCopyOut;
-    Terms value;
-    if (work.kind == Event::Kind::kBeginReduce) {
-      value = ReadSource(rank, work.instances.front());
-      for (const Instance instance : work.instances) {
-        value = Reduce(rank, instance, value);
-      }
-      if (step.transfer.finish) {
-        for (Term& term : value) {
-          term = terms_.Finish(term);
-        }
-      }
-    } else if (copies_out && !step.in_memory) {  // complete in its slot
-      value = rank.slot_values[rank.flow.slot(last)];
-    } else {
-      value = step.transfer.receives() ? ReadReceived(rank, last)
-                                       : ReadSource(rank, last);
-    }
-    Write(rank, last, step.in_memory || copies_out, value);
-  }
-
-  // `value` and what the instance adds to it.
-  Terms Reduce(Rank& rank, Instance instance, Terms value) {
-    Terms other = rank.flow.step(instance).transfer.receives()
-                      ? ReadReceived(rank, instance)
-                      : ReadOperand(rank, instance);
-    if (rank.flow.step(instance).received_first) {
-      std::swap(value, other);
-    }
-    for (std::size_t i = 0; i < value.size(); ++i) {
-      value[i] = terms_.Reduce(value[i], other[i]);
-    }
-    return value;
   }
 
   void BeginSend(Rank& rank, Channel& channel) {
@@ -626,7 +487,7 @@ class SymbolicRun {
     message.chain = channel.chain =
         std::max(channel.chain, channel.from->Chain(message.instance) + 1);
     if (message.eager || ChooseToApplyNow()) {
-      message.value = ReadSent(rank, message.instance);
+      message.value = values_.ReadSent(rank, message.instance);
     }
     if (message.eager) {
       SayEagerly(rank, message);
@@ -670,12 +531,12 @@ class SymbolicRun {
     const Instance receive = Take(channel.posted, index);
     const Terms value = message.value.has_value()
                             ? *message.value
-                            : ReadSent(*channel.from, message.instance);
+                            : values_.ReadSent(*channel.from, message.instance);
     if (!Fits(channel, message.instance, receive)) {
       return;
     }
     std::uint64_t hash = message.number;
-    for (const Term term : value) {
+    for (const TermTable::Term term : value) {
       hash = HashPair(hash, terms_.Hash(term));
     }
     channel.hash += hash;
@@ -684,7 +545,7 @@ class SymbolicRun {
     if (arrival == Arrival::kAtPeer) {
       channel.to->Lent(receive) = message;
     } else {
-      Write(*channel.to, receive, arrival == Arrival::kInTarget, value);
+      values_.Write(*channel.to, receive, arrival == Arrival::kInTarget, value);
     }
     channel.received.push_back(receive);
     ++channel.to->unreported;
@@ -738,77 +599,6 @@ class SymbolicRun {
               "\", which is of other chunks",
           channel);
     return false;
-  }
-
-  static Terms Undefined(const Rank& rank, Instance instance) {
-    return Terms(rank.flow.step(instance).transfer.count(),
-                 TermTable::kUndefined);
-  }
-
-  // To the instance's target in user memory, or to its slot.
-  void Write(Rank& rank, Instance instance, bool in_memory, Terms value) {
-    if (!in_memory) {
-      rank.slot_values[rank.flow.slot(instance)] = std::move(value);
-      return;
-    }
-    const Place target = rank.flow.step(instance).transfer.target;
-    for (int position = 0; position < target.count; ++position) {
-      memory_.At(rank.number, target.At(position, rank.plan.chunks),
-                 rank.flow.subchunk(instance)) = value[position];
-    }
-  }
-
-  Terms Read(Rank& rank, Instance instance,
-             const std::vector<Step::Piece>& pieces) {
-    Terms value;
-    for (const auto& [holder, place] : pieces) {
-      for (int position = 0; position < place.count; ++position) {
-        const Place chunk = place.At(position, rank.plan.chunks);
-        value.push_back(
-            holder < 0
-                ? memory_.At(rank.number, chunk, rank.flow.subchunk(instance))
-                : InSlot(rank,
-                         {instance.lane, static_cast<std::uint32_t>(holder)},
-                         chunk));
-      }
-    }
-    return value;
-  }
-
-  static Term InSlot(const Rank& rank, Instance holder, Place chunk) {
-    const int chunks = rank.plan.chunks;
-    const int first = rank.flow.step(holder).transfer.target.chunk;
-    const int slot = rank.flow.slot(holder);
-    return slot == SlotList::kNone
-               ? TermTable::kUndefined
-               : rank.slot_values[slot]
-                                 [(chunk.chunk - first + chunks) % chunks];
-  }
-
-  Terms ReadSource(Rank& rank, Instance instance) {
-    return Read(rank, instance, rank.flow.step(instance).source);
-  }
-
-  Terms ReadOperand(Rank& rank, Instance instance) {
-    return Read(rank, instance, rank.flow.step(instance).operand);
-  }
-
-  // What a send puts on the wire: its source, or its copy of it.
-  Terms ReadSent(Rank& rank, Instance instance) {
-    return rank.flow.step(instance).copies_in
-               ? rank.slot_values[rank.flow.slot(instance)]
-               : ReadSource(rank, instance);
-  }
-
-  // What a message holds that has arrived for `instance`.
-  Terms ReadReceived(Rank& rank, Instance instance) {
-    if (rank.flow.step(instance).arrival != Arrival::kAtPeer) {
-      return rank.slot_values[rank.flow.slot(instance)];
-    }
-    const std::optional<Message>& lent = rank.Lent(instance);
-    return !lent.has_value() ? Undefined(rank, instance)
-           : lent->eager     ? *lent->value
-                             : ReadSent(*lent->channel->from, lent->instance);
   }
 
   // A rule is broken.
@@ -872,7 +662,7 @@ class SymbolicRun {
 
   const RunOptions& options_;
   TermTable& terms_;
-  SymbolicMemory& memory_;
+  Values values_;
   std::deque<Rank> ranks_;
   std::map<std::pair<int, int>, Channel> channels_;  // from, to
   std::vector<Rank*> active_;  // at which something may happen

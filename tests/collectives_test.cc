@@ -6,8 +6,10 @@
 #include <bit>
 #include <cstdint>
 #include <cstring>
+#include <random>
 #include <set>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "engine/algorithms.h"
@@ -415,6 +417,139 @@ TEST_P(SameBitsTest, OnEveryRankAlsoForZeroesAndNaNs) {
       return Status::Ok();
     });
   }
+}
+
+// What a seed makes: so many ranks, how their messages are cut up, and by which
+// algorithm each collective goes.
+struct RandomJob {
+  explicit RandomJob(int seed) : random(seed), size(1 + Below(kMostRanks)) {
+    subchunk_bytes = 256 << Below(8);
+    depth = 1 + Below(4);
+    for (int i = 0; i < kCollectives; ++i) {
+      const auto collective = static_cast<Collective>(i);
+      std::vector<const AlgorithmInfo*> all;
+      for (const AlgorithmInfo& info : Algorithms()) {
+        if (info.collective == collective &&
+            (info.exists == nullptr || info.exists({0, size}))) {
+          all.push_back(&info);
+        }
+      }
+      const AlgorithmInfo& chosen = *all[Below(static_cast<int>(all.size()))];
+      algorithms += (algorithms.empty() ? "" : ",") +
+                    std::string(CollectiveName(collective)) + ":" +
+                    std::string(chosen.name);
+      if (collective == Collective::kAllReduce) {
+        same_bits = chosen.same_bits;
+      }
+    }
+  }
+
+  int Below(int limit) {
+    return static_cast<int>(random() % static_cast<unsigned>(limit));
+  }
+
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+  static constexpr int kMostRanks = 5;
+  static constexpr int kMostElementsLog = 12;
+#else
+  static constexpr int kMostRanks = 9;
+  static constexpr int kMostElementsLog = 15;
+#endif
+  std::mt19937_64 random;
+  int size;
+  std::int64_t subchunk_bytes = 0;
+  int depth = 0;
+  std::string algorithms;
+  bool same_bits = true;  // of its allreduce
+};
+
+// The same on every rank.
+Status MakeRandomCall(Communicator& c, RandomJob& job) {
+  const DataType type = kDataTypes[job.Below(kDataTypes.size())];
+  const ReduceOp op = kReduceOps[job.Below(kReduceOps.size())];
+  const std::size_t count = job.Below(1 << job.Below(job.kMostElementsLog));
+  const int root = job.Below(c.size());
+  const int collective = job.Below(4);
+  return WithType(type,
+                  [&]<typename T>() {
+                    return collective == 0
+                               ? TestAllReduce<T>(c, count, type, op)
+                           : collective == 1
+                               ? TestReduceScatter<T>(c, count, type, op)
+                           : collective == 2
+                               ? TestAllGather<T>(c, count, type)
+                               : TestBroadcast<T>(c, count, type, root);
+                  })
+      .WithContext(std::string(Name(type)) + " " + std::string(Name(op)) +
+                   ", count " + std::to_string(count) + ", root " +
+                   std::to_string(root));
+}
+
+// Twice the same sums, which round: the same bits each time, and on every rank
+// if the algorithm promises that.
+Status CompareBits(Communicator& c, RandomJob& job) {
+  const std::size_t count = 1 + job.Below(1 << job.kMostElementsLog);
+  std::vector<float> send(count);
+  for (float& value : send) {
+    value = 1.0F / static_cast<float>(1 + (job.random() + c.rank()) % 1001);
+  }
+  std::vector<float> receive[2];
+  std::vector<std::uint32_t> bits[2];
+  for (int run = 0; run < 2; ++run) {
+    receive[run].resize(count);
+    bits[run].resize(count);
+    RINGPIPE_RETURN_IF_ERROR(c.AllReduce(send.data(), receive[run].data(),
+                                         count, DataType::kFloat32,
+                                         ReduceOp::kSum));
+    std::memcpy(bits[run].data(), receive[run].data(), count * sizeof(float));
+  }
+  RINGPIPE_RETURN_IF_ERROR(Compare(bits[1], bits[0], "another run's bits"));
+  std::vector<std::uint32_t> first = bits[0];
+  RINGPIPE_RETURN_IF_ERROR(
+      c.Broadcast(first.data(), first.data(), count, DataType::kInt32, 0));
+  return job.same_bits ? Compare(bits[0], first, "another rank's bits")
+                       : Status::Ok();
+}
+
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+constexpr int kSeeds = 8;
+#else
+constexpr int kSeeds = 40;
+#endif
+
+// (the way, the seed)
+class RandomCallsTest : public ::testing::TestWithParam<std::tuple<Way, int>> {
+};
+
+INSTANTIATE_TEST_SUITE_P(Ways, RandomCallsTest,
+                         ::testing::Combine(kWays,
+                                            ::testing::Range(1, kSeeds + 1)),
+                         [](const auto& info) {
+                           return std::string(Name(std::get<0>(info.param))) +
+                                  "_seed" +
+                                  std::to_string(std::get<1>(info.param));
+                         });
+
+TEST_P(RandomCallsTest, AreRight) {
+  const auto [way, seed] = GetParam();
+  const RandomJob job(seed);
+  SCOPED_TRACE(std::to_string(job.size) + " ranks, sub-chunks of " +
+               std::to_string(job.subchunk_bytes) + " bytes, depth " +
+               std::to_string(job.depth) + ", " + job.algorithms);
+  ExpectRanks(
+      way, job.size,
+      [&job](Communicator& c) -> Status {
+        RandomJob own = job;
+        for (int call = 0; call < 8; ++call) {
+          RINGPIPE_RETURN_IF_ERROR(MakeRandomCall(c, own));
+        }
+        return CompareBits(c, own);
+      },
+      [&job](int /*rank*/, CommunicatorOptions& options) {
+        options.environment.subchunk_bytes = job.subchunk_bytes;
+        options.environment.depth = job.depth;
+        options.environment.algorithm = job.algorithms;
+      });
 }
 
 // With ranks that share memory, and with ranks that do not.

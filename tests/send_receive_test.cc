@@ -142,5 +142,21 @@ TEST_P(SendReceiveTest, DifferentLengthsAreAMismatchAtBothEnds) {
   }
 }
 
+TEST_P(SendReceiveTest, AMismatchNamesIt) {
+  for (const Status& status :
+       RunRanks(GetParam(), 2, [&](Communicator& communicator) -> Status {
+         Buffers buffers(communicator.rank(), 1);
+         return communicator.rank() == 0
+                    ? communicator.Barrier()
+                    : communicator.SendReceive(buffers.send.data(), 0,
+                                               buffers.receive.data(), 0, 1,
+                                               DataType::kInt64);
+       })) {
+    EXPECT_EQ(status.code(), StatusCode::kMismatch) << status.ToString();
+    EXPECT_NE(status.message().find("send-receive(count 1"), std::string::npos)
+        << status.ToString();
+  }
+}
+
 }  // namespace
 }  // namespace ringpipe::testing

@@ -6,6 +6,14 @@
 
 namespace ringpipe::validate {
 
+Finding MakeFinding(Finding::Kind kind, bool fault, std::string text) {
+  Finding finding;
+  finding.kind = kind;
+  finding.fault = fault;
+  finding.text = std::move(text);
+  return finding;
+}
+
 const char* KindName(Finding::Kind kind) {
   constexpr std::array kNames = {"lost",           "wrong_bytes",
                                  "slow_host",      "slow_sender",

@@ -40,6 +40,8 @@ struct Finding {
   std::string text;   // a sentence, with figures
 };
 
+Finding MakeFinding(Finding::Kind kind, bool fault, std::string text);
+
 // "slow_sender".
 const char* KindName(Finding::Kind kind);
 

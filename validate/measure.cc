@@ -5,6 +5,7 @@
 #include "validate/identity.h"
 #include "validate/measure_phases.h"
 #include "validate/measure_run.h"
+#include "validate/port_findings.h"
 
 namespace ringpipe::validate {
 namespace {
@@ -26,6 +27,11 @@ Status RunPhases(MeasureRun& run) {
   const RunOptions& wanted = run.options.run;
   run.doing = "who takes part";
   RINGPIPE_RETURN_IF_ERROR(Meet(run));
+  if (run.options.announce) {
+    for (const Finding& finding : FindPortFaults(run.into.ports)) {
+      run.options.announce(finding.text);
+    }
+  }
   if (run.size < 2) {
     return Status::Ok();
   }

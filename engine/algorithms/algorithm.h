@@ -30,17 +30,21 @@ inline constexpr int kCollectives = 9;
 // other, with links that can send and receive at the same time. Formulas, in
 // which things that stand side by side are multiplied ("2(p-1)/p nβ"), of
 //
-//   p       ranks                    n     bytes of the whole message
-//   α       latency                  μ     time that a link spends on a
-//   message, β       time on a link, a byte         however short γ       time
-//   to reduce a byte    k     sub-chunks of each chunk lg p    log2 p; ⌊lg p⌋
-//   and ⌈lg p⌉, rounded down and up a       2^⌊lg p⌋                 h     1
-//   where p > 3/2 a, else 0 s       sum of 2^j + min(2^j, p-a) for all j < ⌊lg
-//   p⌋ t       the ones in the binary digits of the numbers below p w       the
-//   largest, over the powers of two b of which p is the sum, of
-//           2 lg b + b'/b + 1: b' is the next larger one, without which b'/b
-//           is 0; the 1 is for a smaller one
+// clang-format off
+//   p       ranks                       n     bytes of the whole message
+//   α       latency                     μ     time that a link spends on a
+//                                             message, however short
+//   β       time on a link, a byte      γ     time to reduce a byte
+//   k       sub-chunks of each chunk    lg p  log2 p; ⌊lg p⌋ and ⌈lg p⌉,
+//                                             rounded down and up
+//   a       2^⌊lg p⌋                    h     1 where p > 3/2 a, else 0
+//   s       the sum of 2^j + min(2^j, p-a) for all j < ⌊lg p⌋
+//   t       the ones in the binary digits of the numbers below p
+//   w       p is a sum of powers of two, its blocks. For block b, whose next
+//           larger block is b': 2 lg b + b'/b + 1; without b'/b for the
+//           largest, without the 1 for the smallest. w is the largest of these
 //   r, c    rows and columns in which the ranks lie
+// clang-format on
 //
 // Tests hold the first against the simulator, the second against the checker.
 struct Cost {

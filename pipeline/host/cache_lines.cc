@@ -1,6 +1,11 @@
 #include "pipeline/host/cache_lines.h"
 
 #include <cstdint>
+#include <string_view>
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 
 namespace ringpipe {
 
@@ -16,6 +21,18 @@ void ClaimLines([[maybe_unused]] std::byte* data,
     auto* const word = reinterpret_cast<volatile std::uint64_t*>(data + at);
     *word = *word;
   }
+#endif
+}
+
+bool ClaimingPays() {
+#if defined(__x86_64__)
+  unsigned most = 0;
+  unsigned name[3] = {};
+  return __get_cpuid(0, &most, &name[0], &name[2], &name[1]) != 0 &&
+         std::string_view(reinterpret_cast<const char*>(name), sizeof name) ==
+             "AuthenticAMD";
+#else
+  return false;
 #endif
 }
 

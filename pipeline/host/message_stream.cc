@@ -152,7 +152,8 @@ Status MessageStream::Release(Instance instance, std::uint64_t call) {
       continue;
     }
     RINGPIPE_RETURN_IF_ERROR(peer_.CheckWhatWasRead(call));
-    if (!expected.slot.empty()) {
+    static const bool claims = ClaimingPays();
+    if (claims && !expected.slot.empty()) {
       ClaimLines(expected.slot.data(), expected.slot.size());
     }
     Released(number);

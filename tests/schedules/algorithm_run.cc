@@ -18,22 +18,32 @@ float InputOf(int rank, std::uint64_t element) {
   return static_cast<float>(rank + 1 + element % 13);
 }
 
+std::vector<int> HostsOf(int size, int ranks_per_host) {
+  std::vector<int> hosts;
+  for (int rank = 0; rank < size && ranks_per_host > 0; ++rank) {
+    hosts.push_back(rank / ranks_per_host);
+  }
+  return hosts;
+}
+
 }  // namespace
 
 AlgorithmRun::AlgorithmRun(const AlgorithmInfo& info, int size,
-                           std::uint64_t elements, std::size_t slot_bytes)
+                           std::uint64_t elements, std::size_t slot_bytes,
+                           int ranks_per_host)
     : info_(info),
       size_(size),
       elements_(elements),
       slot_elements_(slot_bytes / sizeof(float)),
-      shape_(ShapeOf(info, {0, size})),
+      hosts_(HostsOf(size, ranks_per_host)),
+      shape_(ShapeOf(info, MemberOf(0))),
       walk_(WalkOf(info.collective)) {}
 
 Status AlgorithmRun::On(Job& job, int rank, std::uint64_t sequence,
                         bool in_place, Plan& plan,
                         std::chrono::minutes timeout) const {
   const Chunking chunking = ChunkingOf();
-  Schedule schedule = info_.algorithm({rank, size_, root()});
+  Schedule schedule = info_.algorithm(MemberOf(rank));
   if (HasToSplit(chunking, walk_, shape_, slot_elements_)) {
     schedule = SplitRanges(schedule);
   }
@@ -42,7 +52,7 @@ Status AlgorithmRun::On(Job& job, int rank, std::uint64_t sequence,
   const auto peers = job.executor(rank).transports().Peers({}, {});
   options.peers = peers;
   options.direct_over_sent = info_.direct_over_sent;
-  options.same_to_all = SameToAll(info_, {0, size_, root()});
+  options.same_to_all = SameToAll(info_, MemberOf(0));
   if (chunking.subchunks() == 1 &&
       chunking.Count(0, shape_.widest, 0) * sizeof(float) <= 64) {
     options.message_bytes = 64;
@@ -66,7 +76,7 @@ Status AlgorithmRun::On(Job& job, int rank, std::uint64_t sequence,
 }
 
 int AlgorithmRun::slots() const {
-  return std::max(1, SlotsFor(info_, {0, size_}, kDepth));
+  return std::max(1, SlotsFor(info_, MemberOf(0), kDepth));
 }
 
 // A slot holds the widest message.
@@ -143,7 +153,8 @@ void ExpectRight(const AlgorithmInfo& info, std::uint64_t count,
                  const RunSettings& settings, Job& job,
                  std::deque<std::vector<Plan>>& plans) {
   const std::uint64_t elements = ElementsFor(info, settings.size, count);
-  const AlgorithmRun run(info, settings.size, elements, settings.slot_bytes);
+  const AlgorithmRun run(info, settings.size, elements, settings.slot_bytes,
+                         settings.ranks_per_host);
   for (const bool in_place : {false, true}) {
     const bool left_out = settings.places == Places::kInPlaceIfItCanBe &&
                           in_place != info.in_place;
@@ -169,9 +180,13 @@ void ExpectRight(const AlgorithmInfo& info, std::uint64_t count,
 
 void ExpectAllRight(const RunSettings& settings) {
   std::map<int, std::vector<const AlgorithmInfo*>> by_slots;
+  const std::vector<int> hosts =
+      HostsOf(settings.size, settings.ranks_per_host);
   for (const AlgorithmInfo& info : Algorithms()) {
-    if (Exists(info, {0, settings.size})) {
-      by_slots[AlgorithmRun(info, settings.size, 0).slots()].push_back(&info);
+    if (Exists(info, {0, settings.size, 0, hosts})) {
+      const AlgorithmRun run(info, settings.size, 0, settings.slot_bytes,
+                             settings.ranks_per_host);
+      by_slots[run.slots()].push_back(&info);
     }
   }
   for (const auto& [slots, algorithms] : by_slots) {

@@ -16,11 +16,12 @@
 namespace ringpipe {
 
 // One algorithm among `size` ranks, from root `size / 2`, with messages of
-// `elements` floats, through slots of so many bytes.
+// `elements` floats, through slots of so many bytes. The algorithm is told that
+// the ranks lie on hosts of `ranks_per_host` each; 0: nothing.
 class AlgorithmRun {
  public:
   AlgorithmRun(const AlgorithmInfo& info, int size, std::uint64_t elements,
-               std::size_t slot_bytes = kSubchunkBytes);
+               std::size_t slot_bytes = kSubchunkBytes, int ranks_per_host = 0);
 
   // One rank's part. `plan` is the run's, and outlives the job: executors know
   // plans by where they lie.
@@ -33,6 +34,7 @@ class AlgorithmRun {
  private:
   static constexpr int kDepth = 2;
 
+  Member MemberOf(int rank) const { return {rank, size_, root(), hosts_}; }
   Chunking ChunkingOf() const;
   float Sum(std::uint64_t element) const;
   Status Verify(int rank, const std::vector<float>& output) const;
@@ -41,6 +43,7 @@ class AlgorithmRun {
   const int size_;
   const std::uint64_t elements_;
   const std::uint64_t slot_elements_;
+  const std::vector<int> hosts_;  // by rank, or empty
   const Shape shape_;
   const Walk walk_;
 };
@@ -61,6 +64,7 @@ struct RunSettings {
   Way way = Way::kRails;
   std::size_t slot_bytes = kSubchunkBytes;
   Places places = Places::kBoth;
+  int ranks_per_host = 0;
   std::chrono::minutes timeout = std::chrono::minutes(1);
 };
 void ExpectAllRight(const RunSettings& settings);

@@ -38,7 +38,7 @@ TEST_P(RunsTest, ShortMessages) {
   for (const Way way : {Way::kHostMemory, Way::kRails}) {
     ExpectAllRight({.size = size(),
                     .counts = {0, 1, ranks - 1, ranks, ranks + 1},
-                    .seed = size() % 2,
+                    .seed = way == Way::kRails ? 1 : 0,
                     .way = way});
   }
 }
@@ -60,12 +60,27 @@ TEST_P(RunsTest, LongMessages) {
   }
 }
 
+// Algorithms that know of hosts do something else then.
+TEST_P(RunsTest, RanksOnSeveralHosts) {
+  if (size() != 4 && size() != 5 && size() != 8) {
+    return;
+  }
+  for (const int ranks_per_host : {2, 4}) {
+    ExpectAllRight({.size = size(),
+                    .counts = {1, size() * kSubchunkBytes + 3},
+                    .seed = 1,
+                    .way = Way::kBoth,
+                    .ranks_per_host = ranks_per_host});
+  }
+}
+
 TEST_P(RunsTest, AMillionElements) {
   if (size() == 2 || size() == 5 || size() == 8 || size() == 16) {
     for (const Way way : {Way::kHostMemory, Way::kRails}) {
       // The fewer: a chunk fits into a slot, and a range of several does not.
       ExpectAllRight({.size = size(),
                       .counts = {kLargestCount, 20'011},
+                      .seed = size() % 2,  // the adversary's
                       .way = way,
                       .slot_bytes = 32 * 1024});
     }

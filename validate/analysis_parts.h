@@ -1,0 +1,55 @@
+// What Analyze is made of: each looks at one sort of figures. Pure.
+#ifndef RINGPIPE_VALIDATE_ANALYSIS_PARTS_H_
+#define RINGPIPE_VALIDATE_ANALYSIS_PARTS_H_
+
+#include <optional>
+#include <vector>
+
+#include "validate/analysis.h"
+
+namespace ringpipe::validate {
+
+// --- The bandwidths of a plane (bandwidth_findings.cc) ---
+
+// Against what options.expect_bytes_per_s says; and whether the first plane has
+// too few links to speak for themselves.
+std::vector<Finding> FindBelowExpected(const Measurements& measured, int plane,
+                                       const LinkClasses& classes,
+                                       const AnalysisOptions& options,
+                                       bool has_baseline);
+// Against each other.
+std::vector<Finding> FindSlowLinks(const Measurements& measured, int plane,
+                                   const LinkClasses& classes,
+                                   const IsolatedRatios& isolated,
+                                   double tolerance);
+
+// --- The rails beside each other (bandwidth_findings.cc) ---
+
+// On hosts that have fewer than others. Rails are compared by number, so that
+// they cannot be measured by themselves then.
+std::optional<Finding> FindMissingRails(const Measurements& measured);
+// A rail that is slow on all hosts has no host that stands out.
+std::vector<Finding> FindSlowRails(const Measurements& measured,
+                                   double tolerance);
+// A host that is slow on one rail is slow on all rails together: the rail is
+// the finding.
+void DropConsequences(const Measurements& measured,
+                      std::vector<Finding>& findings);
+
+// --- The rest ---
+
+// Since an earlier run (baseline_findings.cc).
+std::vector<Finding> FindChanges(const Measurements& measured,
+                                 const Measurements& baseline,
+                                 double tolerance);
+// A host, or a pair, that takes much longer than others of its kind
+// (latency_findings.cc).
+std::vector<Finding> FindLongLatencies(const Measurements& measured);
+// What many ranks do at once, against what their links promise
+// (together_findings.cc).
+std::optional<Finding> FindPoorPatterns(const Measurements& measured);
+std::vector<Finding> FindPoorCollectives(const Measurements& measured);
+
+}  // namespace ringpipe::validate
+
+#endif  // RINGPIPE_VALIDATE_ANALYSIS_PARTS_H_

@@ -1,0 +1,140 @@
+#include <algorithm>
+#include <cmath>
+
+#include "validate/analysis_parts.h"
+#include "validate/format.h"
+#include "validate/part_sentences.h"
+
+namespace ringpipe::validate {
+namespace {
+
+using Kind = Finding::Kind;
+
+// The same ranks on the same hosts.
+bool AreOfOneCluster(const Measurements& a, const Measurements& b) {
+  return a.size() == b.size() &&
+         std::equal(a.ranks.begin(), a.ranks.end(), b.ranks.begin(),
+                    [](const Rank& one, const Rank& other) {
+                      return one.host == other.host;
+                    });
+}
+
+// Each link, and each port, of now beside itself of then.
+class Comparison {
+ public:
+  Comparison(const Measurements& now, const Measurements& then,
+             double tolerance)
+      : now_(now), then_(then), tolerance_(tolerance) {}
+
+  std::vector<Finding> Run() {
+    for (std::size_t plane = 0; plane < now_.planes.size(); ++plane) {
+      for (const Plane& then : then_.planes) {
+        if (then.name == now_.planes[plane].name) {
+          ComparePlane(static_cast<int>(plane), then);
+        }
+      }
+    }
+    ComparePorts();
+    return std::move(findings_);
+  }
+
+ private:
+  // The ratios of then and now have noise of both. They are written as samples
+  // of a plane, and looked at as bandwidths are.
+  void ComparePlane(int plane, const Plane& then) {
+    const Plane& now = now_.planes[plane];
+    const int ranks = now_.size();
+    Plane ratios = now;
+    ratios.bytes_per_s = LinkSamples(ranks, 1);
+    std::vector<double> all;
+    for (int from = 0; from < ranks; ++from) {
+      for (int to = 0; to < ranks; ++to) {
+        const double ratio = now.bytes_per_s.MedianOf(from, to) /
+                             then.bytes_per_s.MedianOf(from, to);
+        if (from != to && std::isfinite(ratio)) {
+          ratios.bytes_per_s.at(from, to, 0) = static_cast<float>(ratio);
+          all.push_back(ratio);
+        }
+      }
+    }
+    if (all.empty()) {
+      return;
+    }
+    if (const double usual = Median(all); usual < 1 - tolerance_) {
+      Finding finding =
+          MakeFinding(Kind::kSlowerThanThen, true,
+                      now.name + ": the links carry " + FormatPercent(usual) +
+                          " of what they did on " + then_.date);
+      finding.plane = plane;
+      findings_.push_back(std::move(finding));
+    }
+    AddChanges(plane, ratios, then);
+  }
+
+  void AddChanges(int plane, const Plane& ratios, const Plane& then) {
+    // Where all links have changed, that is said once.
+    LinkClasses classes(now_, ratios);
+    for (std::size_t i = 0; i < classes.classes().size(); ++i) {
+      classes.SetReference(i, std::min(1.0, classes.classes()[i].reference));
+    }
+    const LinkClasses rates_now(now_, now_.planes[plane]);
+    const LinkClasses rates_then(then_, then);
+    const Measurements none;
+    const IsolatedRatios alone(none, plane, classes);
+    for (const SlowPart& part : ExplainSlowLinks(classes, alone, tolerance_)) {
+      if (part.kind == SlowPart::Kind::kContention) {
+        continue;
+      }
+      std::vector<double> rate_now, rate_then;
+      for (const auto& [from, to] : part.links) {
+        rate_now.push_back(rates_now.Value(from, to));
+        rate_then.push_back(rates_then.Value(from, to));
+      }
+      Finding finding = DescribePart(now_, plane, part);
+      finding.text = PartSubject(now_, plane, part) + " is down to " +
+                     FormatRate(Median(rate_now)) + " from " +
+                     FormatRate(Median(rate_then)) + " on " + then_.date;
+      findings_.push_back(std::move(finding));
+    }
+  }
+
+  void ComparePorts() {
+    for (const Port& then : then_.ports) {
+      for (const Port& now : now_.ports) {
+        if (now.host == then.host && now.Name() == then.Name() &&
+            (now.rate != then.rate || now.state != then.state)) {
+          const bool worse =
+              now.state != "ACTIVE" || now.gigabits_per_s < then.gigabits_per_s;
+          Finding finding = MakeFinding(
+              Kind::kPort, worse,
+              "host " + now.host + ": port " + now.Name() + " is " + now.state +
+                  " at " + now.rate + "; on " + then_.date + " it was " +
+                  then.state + " at " + then.rate);
+          finding.host = now.host;
+          findings_.push_back(std::move(finding));
+        }
+      }
+    }
+  }
+
+  const Measurements& now_;
+  const Measurements& then_;
+  const double tolerance_;
+  std::vector<Finding> findings_;
+};
+
+}  // namespace
+
+std::vector<Finding> FindChanges(const Measurements& measured,
+                                 const Measurements& baseline,
+                                 double tolerance) {
+  if (!AreOfOneCluster(measured, baseline)) {
+    return {MakeFinding(
+        Kind::kOther, false,
+        "the baseline is of other hosts, or in another order: nothing "
+        "is compared with it")};
+  }
+  return Comparison(measured, baseline, tolerance).Run();
+}
+
+}  // namespace ringpipe::validate

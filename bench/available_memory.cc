@@ -39,12 +39,13 @@ std::uint64_t BytesOfSlots(const Options& options,
   }
   const AlgorithmChoice algorithms;  // the engine's
   const Member self = {.rank = 0, .size = ranks};
-  const int depth =
-      algorithms.DepthFor(static_cast<int>(environment.depth),
-                          environment.subchunk_bytes, self, /*one_host=*/true);
+  const int depth = algorithms.DepthFor(static_cast<int>(environment.depth),
+                                        environment.subchunk_bytes, self,
+                                        /*share_memory=*/true);
   const std::int64_t slots =
-      environment.slots > 0 ? environment.slots
-                            : algorithms.Slots(self, depth, /*one_host=*/true);
+      environment.slots > 0
+          ? environment.slots
+          : algorithms.Slots(self, depth, /*share_memory=*/true);
   return static_cast<std::uint64_t>(slots * environment.subchunk_bytes);
 }
 

@@ -47,7 +47,7 @@ void AddReportOptions(CLI::App& app, InterconnectOptions& options,
                  "how much less than the others of its kind a link may carry "
                  "[10%]");
   app.add_option("--expect", texts.expect,
-                 "what a link between hosts has to carry, such as 90Gbit/s or "
+                 "what one host has to carry to another, such as 90Gbit/s or "
                  "11GB/s (on one host: a link there)");
   app.add_option("--json", options.json_path,
                  "write every sample to this file; -: to standard output, and "

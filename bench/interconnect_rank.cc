@@ -154,6 +154,7 @@ class InterconnectJob {
                       validate::LostRank(joined));
       return joined;
     }
+    bar_.emplace(rank_ == 0);  // the time left is this rail's
     return validate::MeasureRail(*communicator_, rail, options, &measured_);
   }
 

@@ -11,7 +11,7 @@ namespace ringpipe {
 
 bool TakesEscapes(int fd) {
   const char* term = std::getenv("TERM");
-  return isatty(fd) == 1 &&
+  return isatty(fd) == 1 && std::getenv("OMPI_COMM_WORLD_RANK") == nullptr &&
          (term == nullptr || std::string_view(term) != "dumb");
 }
 

@@ -5,7 +5,8 @@
 namespace ringpipe {
 
 // Whether `fd` is a terminal that understands escape sequences: not with
-// TERM=dumb.
+// TERM=dumb, and not that of a rank under Open MPI's launcher, which gives it
+// one wherever the output goes in the end.
 bool TakesEscapes(int fd);
 
 // Columns of the terminal `fd`: what the terminal says (TIOCGWINSZ) or the

@@ -247,7 +247,7 @@ std::string ChoiceTable() {
   struct Case {
     const char* name;
     std::uint64_t bytes;
-    int one_host;
+    int ranks_in_memory;
   };
   constexpr std::array kCases = {
       Case{"between hosts, up to 4 KiB", 4096, 0}, Case{"longer", 4097, 0},
@@ -267,15 +267,15 @@ std::string ChoiceTable() {
     for (const Case& which : kCases) {
       table += " " +
                LinkTo(AlgorithmChoice().For(collective, which.bytes,
-                                            which.one_host)) +
+                                            which.ranks_in_memory)) +
                " |";
     }
     table += "\n";
   }
   return table +
-         "\nOn one host an allreduce or reduce-scatter counts as longer also "
-         "where the messages of all ranks together have more than 32 KiB, and "
-         "a reduce-scatter where it has more than a sub-chunk.\n\n";
+         "\nOn one host, the column \"longer\" also holds for an allreduce or "
+         "reduce-scatter whose inputs of all ranks together have more than 32 "
+         "KiB, and for a reduce-scatter of more than a sub-chunk.\n\n";
 }
 
 constexpr std::string_view kHowToRead =

@@ -226,29 +226,31 @@ const AlgorithmInfo& AlgorithmChoice::For(Collective collective,
 }
 
 int AlgorithmChoice::SlotsNeeded(const Member& of, int depth,
-                                 bool one_host) const {
+                                 bool share_memory) const {
   int needed = 1;
   for (const Collective collective : kCalled) {
     const bool is_chosen = chosen_[static_cast<std::size_t>(collective)];
     for (const std::uint64_t bytes : {std::uint64_t{0}, kShortBytes + 1}) {
       // What the engine takes for short messages has its ranges whole.
       needed = std::max(
-          needed, SlotsFor(For(collective, bytes, one_host ? of.size : 0), of,
-                           depth, /*split=*/is_chosen || bytes > 0));
+          needed, SlotsFor(For(collective, bytes, share_memory ? of.size : 0),
+                           of, depth, /*split=*/is_chosen || bytes > 0));
     }
   }
   return needed;
 }
 
 // Twice what a round needs, so that rounds follow each other without a gap.
-int AlgorithmChoice::Slots(const Member& of, int depth, bool one_host) const {
-  return std::max(SlotsNeeded(of, depth, one_host), 4 * depth + 2);
+int AlgorithmChoice::Slots(const Member& of, int depth,
+                           bool share_memory) const {
+  return std::max(SlotsNeeded(of, depth, share_memory), 4 * depth + 2);
 }
 
 int AlgorithmChoice::DepthFor(int depth, std::uint64_t subchunk_bytes,
-                              const Member& of, bool one_host) const {
-  while (one_host && depth > 1 &&
-         SlotsNeeded(of, depth, one_host) * subchunk_bytes > kMostSlotBytes) {
+                              const Member& of, bool share_memory) const {
+  while (share_memory && depth > 1 &&
+         SlotsNeeded(of, depth, share_memory) * subchunk_bytes >
+             kMostSlotBytes) {
     --depth;
   }
   return depth;

@@ -70,15 +70,16 @@ class AlgorithmChoice {
                            int host_ranks = 0) const;
 
   // The slots with which no algorithm that a call may take can deadlock.
-  int SlotsNeeded(const Member& of, int depth, bool one_host) const;
+  // `share_memory`: all ranks do.
+  int SlotsNeeded(const Member& of, int depth, bool share_memory) const;
 
   // The slots that a rank has unless RINGPIPE_SLOTS says how many.
-  int Slots(const Member& of, int depth, bool one_host) const;
+  int Slots(const Member& of, int depth, bool share_memory) const;
 
   // Sub-chunks a round: RINGPIPE_DEPTH, or fewer where, with many ranks on one
   // host, the slots for their copies would take too much memory.
   int DepthFor(int depth, std::uint64_t subchunk_bytes, const Member& of,
-               bool one_host) const;
+               bool share_memory) const;
 
  private:
   static constexpr std::uint64_t kNoLimit = ~std::uint64_t{0};

@@ -422,12 +422,12 @@ TEST(AlgorithmsTest, RanksOfOneHostHaveTheirOwn) {
 // Those of what a call may take, and not those of the hungriest of all.
 TEST(AlgorithmsTest, SlotsAreThoseOfWhatMayBeTaken) {
   const Member of = {0, 16};
-  EXPECT_EQ(AlgorithmChoice().SlotsNeeded(of, 4, /*one_host=*/false), 5);
-  EXPECT_EQ(AlgorithmChoice().SlotsNeeded(of, 4, /*one_host=*/true), 61);
+  EXPECT_EQ(AlgorithmChoice().SlotsNeeded(of, 4, /*share_memory=*/false), 5);
+  EXPECT_EQ(AlgorithmChoice().SlotsNeeded(of, 4, /*share_memory=*/true), 61);
   const auto choice = AlgorithmChoice::Parse(
       "allreduce:rabenseifner,barrier:dissemination", of);
   ASSERT_TRUE(choice.ok()) << choice.status().ToString();
-  EXPECT_EQ(choice->SlotsNeeded(of, 4, /*one_host=*/false), 21);
+  EXPECT_EQ(choice->SlotsNeeded(of, 4, /*share_memory=*/false), 21);
 }
 
 TEST(AlgorithmsTest, TheUsersChoiceIsTaken) {

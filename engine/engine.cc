@@ -423,7 +423,7 @@ void Engine::CreatePlanner() {
   Planner::Job job;
   job.rank = rank();
   job.size = size();
-  job.one_host = hosts_.all_in_memory;
+  job.share_memory = hosts_.all_in_memory;
   job.algorithms = algorithms_;
   job.hosts = hosts_.numbers;
   job.ranks_here = hosts_.ranks_here;

@@ -92,7 +92,7 @@ Result<const Operation*> Planner::Prepare(const CheckedCall& checked,
           ? SendReceiveAlgorithm()
           : job_.algorithms.For(call.collective,
                                 buffers.elements * SizeOf(call.type),
-                                job_.one_host ? job_.size : 0);
+                                job_.share_memory ? job_.size : 0);
   const Shape& shape = FindShape(algorithm);
   operation_ = Describe(checked, algorithm, shape);
   RINGPIPE_RETURN_IF_ERROR(FindReach(checked, operation_));

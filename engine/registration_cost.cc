@@ -23,7 +23,8 @@ std::string Microseconds(std::chrono::nanoseconds time) {
 
 }  // namespace
 
-Result<RegistrationCost> MeasureRegistrationCost(Rails rails, std::size_t bytes,
+Result<RegistrationCost> MeasureRegistrationCost(ProtectionDomains domains,
+                                                 std::size_t bytes,
                                                  int at_once) {
   // Each time another piece, as in a run: what was copied a moment ago is in
   // the cache.
@@ -40,7 +41,7 @@ Result<RegistrationCost> MeasureRegistrationCost(Rails rails, std::size_t bytes,
     start = Clock::now();
     RINGPIPE_ASSIGN_OR_RETURN(
         registrations[i],
-        Registration::Create(rails, piece, bytes, 0, /*relaxed=*/true));
+        Registration::Create(domains, piece, bytes, 0, /*relaxed=*/true));
     registered[i] = Clock::now() - start;
   }
   for (int i = 0; i < at_once; ++i) {

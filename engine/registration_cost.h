@@ -24,7 +24,8 @@ struct RegistrationCost {
 // Measures both here and now, with memory that has been touched: the medians of
 // `at_once` times, all registered at the same time, as in a run. Takes
 // milliseconds. kResourceExhausted where locked memory is short for that.
-Result<RegistrationCost> MeasureRegistrationCost(Rails rails, std::size_t bytes,
+Result<RegistrationCost> MeasureRegistrationCost(ProtectionDomains domains,
+                                                 std::size_t bytes,
                                                  int at_once);
 
 }  // namespace ringpipe

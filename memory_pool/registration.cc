@@ -4,14 +4,15 @@
 
 namespace ringpipe {
 
-Result<Registration> Registration::Create(Rails rails, const void* address,
+Result<Registration> Registration::Create(ProtectionDomains domains,
+                                          const void* address,
                                           std::size_t bytes, int access,
                                           bool relaxed) {
   Registration registration;
-  for (std::size_t rail = 0; rail < rails.size(); ++rail) {
+  for (std::size_t rail = 0; rail < domains.size(); ++rail) {
     RINGPIPE_ASSIGN_OR_RETURN(
         registration.regions_[rail],
-        verbs::MemoryRegion::Register(rails[rail], address, bytes, access,
+        verbs::MemoryRegion::Register(domains[rail], address, bytes, access,
                                       relaxed));
     registration.lkeys_[rail] = registration.regions_[rail].lkey();
   }

@@ -16,7 +16,9 @@ namespace ringpipe {
 // A rail is one port of one RDMA device; a communicator numbers those that it
 // uses from 0. The software device is a rail too.
 inline constexpr int kMaxRails = 8;
-using Rails = std::span<const std::shared_ptr<verbs::ProtectionDomain>>;
+// Of a communicator, one for each rail.
+using ProtectionDomains =
+    std::span<const std::shared_ptr<verbs::ProtectionDomain>>;
 
 // A key of one piece of memory for each rail.
 using RailKeys = std::array<std::uint32_t, kMaxRails>;
@@ -30,9 +32,9 @@ class Registration {
   // `access` is of ibv_access_flags. Data may be placed in any order
   // (`relaxed`, where a device offers that) in memory that nobody looks at
   // before its completion. On failure nothing stays registered.
-  static Result<Registration> Create(Rails rails, const void* address,
-                                     std::size_t bytes, int access,
-                                     bool relaxed);
+  static Result<Registration> Create(ProtectionDomains domains,
+                                     const void* address, std::size_t bytes,
+                                     int access, bool relaxed);
 
   // An error (a device still uses the memory) leaves it registered there for
   // good: the memory must then never be reused.

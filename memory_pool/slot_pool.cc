@@ -8,15 +8,15 @@
 
 namespace ringpipe {
 
-Result<std::unique_ptr<SlotPool>> SlotPool::Create(Rails rails,
+Result<std::unique_ptr<SlotPool>> SlotPool::Create(ProtectionDomains domains,
                                                    MemorySource& source,
                                                    std::size_t slot_bytes,
                                                    int slots) {
   // Whole cache lines.
   const std::size_t bytes =
       std::max<std::size_t>((slot_bytes + 63) / 64 * 64, 64);
-  std::unique_ptr<SlotPool> pool(new SlotPool(rails, source, bytes, slots));
-  if (!rails.empty()) {
+  std::unique_ptr<SlotPool> pool(new SlotPool(domains, source, bytes, slots));
+  if (!domains.empty()) {
     RINGPIPE_RETURN_IF_ERROR(pool->UseLong());
   }
   return pool;
@@ -31,7 +31,7 @@ Status SlotPool::Allocate(Kind& kind) {
         " bytes (RINGPIPE_SLOTS, RINGPIPE_SUBCHUNK_BYTES lower them)");
   }
   auto registration =
-      Registration::Create(rails_, memory->data(), memory->bytes(),
+      Registration::Create(domains_, memory->data(), memory->bytes(),
                            IBV_ACCESS_LOCAL_WRITE, /*relaxed=*/true);
   if (!registration.ok()) {
     return registration.status().WithContext("registering the slots");

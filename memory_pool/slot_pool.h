@@ -29,10 +29,10 @@ class SlotPool {
   // Of a short slot.
   static constexpr std::size_t kShortBytes = 4096;
 
-  // A long slot has room for `slot_bytes`; the memory is `source`'s. `rails`
+  // A long slot has room for `slot_bytes`; the memory is `source`'s. `domains`
   // outlive the pool. kResourceExhausted where memory, or
   // the permission to pin it, is short.
-  static Result<std::unique_ptr<SlotPool>> Create(Rails rails,
+  static Result<std::unique_ptr<SlotPool>> Create(ProtectionDomains domains,
                                                   MemorySource& source,
                                                   std::size_t slot_bytes,
                                                   int slots);
@@ -45,7 +45,7 @@ class SlotPool {
   // short; only at the first use of a kind.
   Status Use(std::size_t bytes) {
     const bool is_short =
-        rails_.empty() && bytes <= kShortBytes && kShortBytes < long_.bytes;
+        domains_.empty() && bytes <= kShortBytes && kShortBytes < long_.bytes;
     used_ = is_short ? &short_ : &long_;
     return used_->memory.data() != nullptr ? Status::Ok() : Allocate(*used_);
   }
@@ -77,15 +77,16 @@ class SlotPool {
     Registration registration;
   };
 
-  SlotPool(Rails rails, MemorySource& source, std::size_t slot_bytes, int slots)
-      : rails_(rails),
+  SlotPool(ProtectionDomains domains, MemorySource& source,
+           std::size_t slot_bytes, int slots)
+      : domains_(domains),
         source_(source.shared_from_this()),
         long_{slot_bytes, {}, {}},
         list_(slots) {}
 
   Status Allocate(Kind& kind);
 
-  const Rails rails_;
+  const ProtectionDomains domains_;
   const std::shared_ptr<MemorySource> source_;
   Kind short_{kShortBytes, {}, {}};
   Kind long_;

@@ -82,26 +82,26 @@ class RoguePeerTest : public ::testing::Test {
     return {pool_->data(slot), bytes, &pool_->lkeys()};
   }
 
-  // Whatever was granted.
+  // Whatever credit there is.
   Status SendData(std::uint32_t bytes) {
     DataChannel& channel = *rogue_->rails()[0].channel;
     channel.AddSend({}, Slot(15, bytes));
     return channel.PostSends();
   }
 
-  // Once rank 0 has granted it; kTimeout where it does not.
-  Status SendDataWhenGranted(std::uint32_t bytes) {
+  // Once rank 0 has given credit for it; kTimeout where it does not.
+  Status SendDataWithCredit(std::uint32_t bytes) {
     const Deadline deadline = Deadline::After(milliseconds(5000));
     while (!deadline.expired()) {
       RINGPIPE_RETURN_IF_ERROR(rogue_transport_->Poll(events_).status());
-      RINGPIPE_ASSIGN_OR_RETURN(const bool granted, rogue_->CanSend());
-      if (granted) {
+      RINGPIPE_ASSIGN_OR_RETURN(const bool has_credit, rogue_->CanSend());
+      if (has_credit) {
         RINGPIPE_RETURN_IF_ERROR(rogue_->Send({}, Slot(15, bytes)).status());
         return rogue_->Progress(events_).status();
       }
       std::this_thread::yield();
     }
-    return {StatusCode::kTimeout, "rank 0 grants nothing"};
+    return {StatusCode::kTimeout, "rank 0 gives no credit"};
   }
 
   // Rank 0's allreduce, after what the rogue has sent.
@@ -136,7 +136,7 @@ class RoguePeerTest : public ::testing::Test {
     Status Sent(Instance) override { return Status::Ok(); }
   };
 
-  ProtectionDomains rails_;
+  OwnedDomains rails_;
   std::unique_ptr<AbortSignal> abort_;
   CallCheck check_{0, &DescribeForTest};
   CallCheck rogue_check_{1, &DescribeForTest};
@@ -154,9 +154,9 @@ TEST_F(RoguePeerTest, ThatKeepsToTheRulesIsServed) {
   ASSERT_TRUE(Begin().ok());
   Status sent;
   std::thread peer([&] {
-    sent = SendDataWhenGranted(kHalf);
+    sent = SendDataWithCredit(kHalf);
     if (sent.ok()) {
-      sent = SendDataWhenGranted(kHalf);
+      sent = SendDataWithCredit(kHalf);
     }
   });
   const Status status = RunRankZero();
@@ -165,7 +165,7 @@ TEST_F(RoguePeerTest, ThatKeepsToTheRulesIsServed) {
   EXPECT_TRUE(status.ok()) << status.ToString();
 }
 
-TEST_F(RoguePeerTest, ThatGrantsWithoutADigestIsSentNothing) {
+TEST_F(RoguePeerTest, ThatGivesCreditWithoutADigestIsSentNothing) {
   own_end_->control().memory().word->credits = 2;
   const Status status = RunRankZero(milliseconds(300));
   EXPECT_EQ(status.code(), StatusCode::kTimeout) << status.ToString();
@@ -177,13 +177,13 @@ TEST_F(RoguePeerTest, ThatGrantsWithoutADigestIsSentNothing) {
 TEST_F(RoguePeerTest, ThatSendsAnotherLengthThanTheSchedulesIsAnError) {
   ASSERT_TRUE(Begin().ok());
   Status sent;
-  std::thread peer([&] { sent = SendDataWhenGranted(kHalf - 4); });
+  std::thread peer([&] { sent = SendDataWithCredit(kHalf - 4); });
   ExpectError(StatusCode::kInternal, "where the schedule has 200");
   peer.join();
   EXPECT_TRUE(sent.ok()) << sent.ToString();
 }
 
-TEST_F(RoguePeerTest, ThatSendsWhatItWasNotGrantedHarmsNobody) {
+TEST_F(RoguePeerTest, ThatSendsWithoutCreditHarmsNobody) {
   // The device holds back what has no receive.
   ASSERT_TRUE(Begin().ok());
   for (int i = 0; i < 3; ++i) {  // one more than the ring's two
@@ -193,13 +193,13 @@ TEST_F(RoguePeerTest, ThatSendsWhatItWasNotGrantedHarmsNobody) {
   EXPECT_TRUE(status.ok()) << status.ToString();
 }
 
-TEST_F(RoguePeerTest, ThatGrantsTheImpossibleIsAnError) {
+TEST_F(RoguePeerTest, ThatGivesImpossibleCreditIsAnError) {
   ASSERT_TRUE(Begin().ok());
   own_end_->control().memory().word->credits = 1ULL << 40;
   ExpectError(StatusCode::kInternal, "impossible number");
 }
 
-TEST_F(RoguePeerTest, ThatGrantsTheImpossibleWithItsDigestIsAnError) {
+TEST_F(RoguePeerTest, ThatGivesImpossibleCreditWithItsDigestIsAnError) {
   ControlHeader header;
   header.digest = GoodDigest();
   header.credits = 1ULL << 40;

@@ -29,8 +29,8 @@ std::string DescribeForTest(const Digest& digest) {
   return "call(count " + std::to_string(digest.count) + ")";
 }
 
-ProtectionDomains SoftRails(int count, std::uint64_t adversary_seed) {
-  ProtectionDomains rails;
+OwnedDomains SoftRails(int count, std::uint64_t adversary_seed) {
+  OwnedDomains rails;
   for (int rail = 0; rail < count; ++rail) {
     auto device = verbs::Device::OpenSoftware(
         verbs::soft::CreateSoftLibrary({adversary_seed}),

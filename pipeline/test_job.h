@@ -27,10 +27,10 @@ constexpr std::size_t kSubchunkBytes = 1024;
 
 std::string DescribeForTest(const Digest& digest);
 
-using ProtectionDomains = std::vector<std::shared_ptr<verbs::ProtectionDomain>>;
+using OwnedDomains = std::vector<std::shared_ptr<verbs::ProtectionDomain>>;
 
 // `count` rails, each the software device.
-ProtectionDomains SoftRails(int count, std::uint64_t adversary_seed);
+OwnedDomains SoftRails(int count, std::uint64_t adversary_seed);
 
 // kBoth: to some peers by rails, to some by the test network;
 // kHostAndTestNetwork likewise.
@@ -97,7 +97,7 @@ class Job {
 
  private:
   struct Rank {
-    ProtectionDomains rails;
+    OwnedDomains rails;
     std::shared_ptr<MemorySource> source;
     std::unique_ptr<RegisteredMemory> memory;
     std::unique_ptr<AbortSignal> abort;

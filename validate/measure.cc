@@ -65,6 +65,9 @@ Status RunPhases(MeasureRun& run) {
 Status Ended(MeasureRun& run, const Status& status) {
   if (!status.ok()) {
     run.into.EndBy(status, run.doing, LostRank(status));
+    if (!run.into.ranks.empty()) {
+      KeepOwnCountersAfter(run);
+    }
     if (run.communicator.failure().ok()) {
       run.communicator.Abort(status.message());
     }
@@ -95,6 +98,9 @@ Status MeasureRail(Communicator& communicator, int rail,
   Status status = Prepare(run);
   if (status.ok()) {
     status = MeasurePlane(run);
+  }
+  if (status.ok()) {
+    status = ShareCountersAfter(run);
   }
   return Ended(run, status);
 }

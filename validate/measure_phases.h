@@ -35,6 +35,8 @@ Status MeasureAllReduces(MeasureRun& run);
 Status RunStress(MeasureRun& run);
 // What the ports have counted since Meet.
 Status ShareCountersAfter(MeasureRun& run);
+// Those of this rank's host alone, when the others cannot be asked any more.
+void KeepOwnCountersAfter(MeasureRun& run);
 
 }  // namespace ringpipe::validate
 

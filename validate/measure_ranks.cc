@@ -31,7 +31,7 @@ int UsableCores() {
   return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 0;
 }
 
-bool IsFirstOfHost(MeasureRun& run) {
+bool IsFirstOfHost(const MeasureRun& run) {
   for (int rank = 0; rank < run.rank; ++rank) {
     if (run.into.ranks[rank].host == run.into.ranks[run.rank].host) {
       return false;
@@ -40,9 +40,23 @@ bool IsFirstOfHost(MeasureRun& run) {
   return true;
 }
 
-Status GatherPorts(MeasureRun& run) {
+// Of this rank's host, with what they have counted until now.
+std::vector<Port> OwnPortsNow(const MeasureRun& run) {
+  std::vector<Port> own;
+  for (const Port& port : run.into.ports) {
+    if (port.host == run.into.ranks[run.rank].host) {
+      own.push_back(port);
+    }
+  }
+  ReadCountersAfter(run.options.sysfs, own);
+  return own;
+}
+
+// The first rank of each host speaks of its ports.
+Status SharePorts(MeasureRun& run, const std::vector<Port>& own) {
   RINGPIPE_ASSIGN_OR_RETURN(
-      const auto blobs, run.communicator.Exchange(PortsToJson(run.own_ports)));
+      const auto blobs, run.communicator.Exchange(PortsToJson(
+                            IsFirstOfHost(run) ? own : std::vector<Port>())));
   std::vector<Port> all;
   for (const std::string& blob : blobs) {
     RINGPIPE_ASSIGN_OR_RETURN(const std::vector<Port> ports,
@@ -51,14 +65,6 @@ Status GatherPorts(MeasureRun& run) {
   }
   run.into.ports = std::move(all);
   return Status::Ok();
-}
-
-// The first rank of each host speaks of its ports.
-Status SharePorts(MeasureRun& run) {
-  if (IsFirstOfHost(run)) {
-    run.own_ports = ReadPorts(run.options.sysfs, run.into.ranks[run.rank].host);
-  }
-  return GatherPorts(run);
 }
 
 }  // namespace
@@ -83,12 +89,20 @@ Status Meet(MeasureRun& run) {
   run.into.date = Date();
   run.into.way = run.size < 2 ? "" : WayOf(own.device);
   run.into.ranks = NameRanks(identities);
-  return SharePorts(run);
+  return SharePorts(
+      run, ReadPorts(run.options.sysfs, run.into.ranks[run.rank].host));
 }
 
 Status ShareCountersAfter(MeasureRun& run) {
-  ReadCountersAfter(run.options.sysfs, run.own_ports);
-  return GatherPorts(run);
+  return SharePorts(run, OwnPortsNow(run));
+}
+
+void KeepOwnCountersAfter(MeasureRun& run) {
+  const std::vector<Port> own = OwnPortsNow(run);
+  std::erase_if(run.into.ports, [&](const Port& port) {
+    return port.host == run.into.ranks[run.rank].host;
+  });
+  run.into.ports.insert(run.into.ports.end(), own.begin(), own.end());
 }
 
 }  // namespace ringpipe::validate

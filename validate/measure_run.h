@@ -81,7 +81,6 @@ struct MeasureRun {
   Phase phase = Phase::kBandwidth;
   int rail = -1;      // that is measured by itself; -1: all together
   std::string doing;  // what is being measured
-  std::vector<Port> own_ports;
 };
 
 template <typename Number>

@@ -389,7 +389,7 @@ bool Measurements::OnOneHost() const {
   });
 }
 
-bool Measurements::IsCrowded(int rank) const {
+bool Measurements::IsOversubscribed(int rank) const {
   const auto here = std::count_if(
       ranks.begin(), ranks.end(),
       [&](const Rank& other) { return other.host == ranks[rank].host; });

@@ -168,7 +168,7 @@ struct Measurements {
   int CommonRails() const;
   // Whether there are more ranks on the rank's host than cores for them: what
   // they measure there is also how they take turns.
-  bool IsCrowded(int rank) const;
+  bool IsOversubscribed(int rank) const;
 
   // Sets `ending`. lost_rank: -1 where none is lost.
   void EndBy(const Status& failure, const std::string& phase, int lost_rank);

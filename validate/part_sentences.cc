@@ -79,8 +79,9 @@ class Sentence {
     return Finding::Kind::kOther;
   }
 
-  bool IsCrowded() const {
-    return part_.inside && measurements_.IsCrowded(part_.links.front().first);
+  bool IsOversubscribed() const {
+    return part_.inside &&
+           measurements_.IsOversubscribed(part_.links.front().first);
   }
 
   // Inside a host memories are at different distances from cores, which is how
@@ -88,7 +89,7 @@ class Sentence {
   bool IsFault() const {
     const bool single =
         part_.kind == Kind::kLink || part_.kind == Kind::kLinkBoth;
-    return part_.kind != Kind::kContention && !IsCrowded() &&
+    return part_.kind != Kind::kContention && !IsOversubscribed() &&
            !(part_.inside && single);
   }
 
@@ -153,7 +154,7 @@ class Sentence {
     if (!both && part_.other_way_ratio > 0.9) {
       text += sends ? ", receiving is fine" : ", sending is fine";
     }
-    return text + Alone() + Crowded() + PortText();
+    return text + Alone() + SharedCores() + PortText();
   }
 
   // "all its 7 links", "5 of its 7 links"
@@ -202,14 +203,15 @@ class Sentence {
     return text +
            (part_.inside ? ": two cores or memories that are far apart"
                          : ": a path in the fabric") +
-           Alone() + Crowded();
+           Alone() + SharedCores();
   }
 
-  std::string Crowded() const {
+  std::string SharedCores() const {
     const Rank& rank = measurements_.ranks[part_.links.front().first];
-    return IsCrowded() ? "; its ranks share " + Count(rank.cores, "core") +
-                             ", and wait for each other"
-                       : "";
+    return IsOversubscribed()
+               ? "; its ranks share " + Count(rank.cores, "core") +
+                     ", and wait for each other"
+               : "";
   }
 
   std::string ContentionText() const {

@@ -83,9 +83,9 @@ std::vector<const PortView*> Usable(const std::vector<const PortView*>& ports) {
 // Splits `ports` into those of `fastest`'s transport and the rest. `why` is the
 // reason for which a port is used.
 template <typename Why>
-DeviceChoice Rails(const DeviceRequest& request,
-                   const std::vector<PortView>& ports,
-                   const std::vector<const PortView*>& usable, Why why) {
+DeviceChoice ChooseRails(const DeviceRequest& request,
+                         const std::vector<PortView>& ports,
+                         const std::vector<const PortView*>& usable, Why why) {
   DeviceChoice choice;
   const PortView& fastest = *usable.front();
   for (const PortView* port : usable) {
@@ -174,7 +174,7 @@ Result<DeviceChoice> ChooseNamed(const DeviceRequest& request,
     RINGPIPE_RETURN_IF_ERROR(
         CheckEntry(request, entry, ports, fastest, absence));
   }
-  return Rails(request, ports, usable, [&](const PortView&) {
+  return ChooseRails(request, ports, usable, [&](const PortView&) {
     return request.ToString() + " asks for it";
   });
 }
@@ -208,7 +208,7 @@ Result<DeviceChoice> ChooseAutomatic(const DeviceRequest& request,
   const std::vector<const PortView*> usable = Usable(candidates);
   if (!usable.empty()) {
     const PortView* fastest = usable.front();
-    return Rails(request, ports, usable, [fastest](const PortView& port) {
+    return ChooseRails(request, ports, usable, [fastest](const PortView& port) {
       return Describe(port) +
              (&port == fastest
                   ? ""

@@ -4,6 +4,9 @@
 
 #include <array>
 #include <cstddef>
+#include <fstream>
+#include <iterator>
+#include <string>
 
 #include "gtest/gtest.h"
 
@@ -58,6 +61,12 @@ TEST(CacheLinesTest, NothingBehindTheEndIsWritten) {
     ClaimLines(pages.end() - bytes, bytes);
   }
   EXPECT_TRUE(pages.IsAsBefore());
+}
+
+TEST(CacheLinesTest, ItPaysOnProcessorsOfAmd) {
+  std::ifstream file("/proc/cpuinfo");
+  const std::string text(std::istreambuf_iterator<char>(file), {});
+  EXPECT_EQ(ClaimingPays(), text.find("AuthenticAMD") != std::string::npos);
 }
 
 #if !defined(__SANITIZE_THREAD__)

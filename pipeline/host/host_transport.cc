@@ -109,7 +109,7 @@ Status HostTransport::Begin(std::uint64_t sequence) {
 
 Result<bool> HostTransport::Poll(Connection::Events& events) {
   if (overdue_) {
-    waker_.Settle();
+    waker_.NotifyAgain();
   }
   bool happened = false;
   for (const int peer : lines_.readers()) {
@@ -118,7 +118,7 @@ Result<bool> HostTransport::Poll(Connection::Events& events) {
     happened |= polled;
   }
   if (!happened) {
-    waker_.Settle();
+    waker_.NotifyAgain();
   }
   overdue_ = !waker_.settled();
   return happened;

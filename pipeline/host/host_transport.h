@@ -49,7 +49,7 @@ class HostTransport final : public Transport {
 
   Status Begin(std::uint64_t sequence) override;
   void End() override {
-    waker_.Settle();
+    waker_.NotifyAgain();
     overdue_ = reaches_ = false;
   }
   Result<bool> Poll(Connection::Events& events) override;

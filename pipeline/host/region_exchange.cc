@@ -265,7 +265,7 @@ Status RegionExchange::AdvanceSome() {
   for (std::size_t i = 0; i < trades_.size() && i + 2 < waits_.size(); ++i) {
     if (waits_[i + 2].revents != 0) {
       RINGPIPE_RETURN_IF_ERROR(trades_[i]->Advance());
-      Settle(*trades_[i]);
+      NoteOutcome(*trades_[i]);
     }
   }
   std::erase_if(trades_, [](const std::unique_ptr<RegionTrade>& trade) {
@@ -275,7 +275,7 @@ Status RegionExchange::AdvanceSome() {
 }
 
 // Notes what has become of a trade.
-void RegionExchange::Settle(RegionTrade& trade) {
+void RegionExchange::NoteOutcome(RegionTrade& trade) {
   if (trade.state() == RegionTrade::State::kWaiting) {
     return;
   }

@@ -78,7 +78,7 @@ class RegionExchange {
   int PollTimeoutMs(Deadline deadline) const;
   Status AcceptSome();
   Status AdvanceSome();
-  void Settle(RegionTrade& trade);
+  void NoteOutcome(RegionTrade& trade);
   void Delay(Attempt& attempt);
   bool AllowFewerStrangers();
   void CloseTooManyStrangers();

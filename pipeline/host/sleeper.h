@@ -58,8 +58,8 @@ class Waker {
   void Attach(int peer, const Sleeper& end) { peers_[peer] = end; }
   const Sleeper& peer(int peer) const { return peers_[peer]; }
 
-  // Something was written on which the peer may sleep. Settle has to follow,
-  // before this rank sleeps itself, or is done.
+  // Something was written on which the peer may sleep. NotifyAgain has to
+  // follow, before this rank sleeps itself, or is done.
   void Written(int peer) {
     peers_[peer].Notify();
     if (!is_written_[peer]) {
@@ -68,7 +68,7 @@ class Waker {
     }
   }
   bool settled() const { return written_.empty(); }
-  void Settle() {
+  void NotifyAgain() {
     if (settled()) {
       return;
     }
@@ -83,7 +83,7 @@ class Waker {
  private:
   std::vector<Sleeper> peers_;  // by rank
   std::vector<bool> is_written_;
-  std::vector<int> written_;  // since Settle
+  std::vector<int> written_;  // since NotifyAgain
 };
 
 }  // namespace ringpipe

@@ -71,7 +71,7 @@ TEST(SleeperTest, WhoeverLiesDownWhileAPeerWritesIsWoken) {
       start.Wait(round % 16);
       written.store(round, std::memory_order_release);
       waker.Written(1);
-      waker.Settle();
+      waker.NotifyAgain();
     }
   });
   int lost = 0;  // the round in which nobody woke it

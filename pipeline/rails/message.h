@@ -8,7 +8,7 @@
 //                    that is not ready in time, a second kCall brings it
 //   SEND kSleep      I have no credit and go to sleep
 //   SEND kWake       to a sender that sleeps, after a WRITE of new credit
-//   WRITE (8 bytes)  the receiver's grant counter into the sender's credit
+//   WRITE (8 bytes)  how many receives were posted, into the sender's credit
 //                    word: no completion there
 //   WRITE (0 bytes)  a probe, also on data queue pairs: is the peer alive?
 //

@@ -29,7 +29,7 @@ namespace {
 // ends may do without.
 struct Rules {
   bool sleeps_unanswered = false;   // SLEEP while another is not answered
-  bool wakes_unasked = false;       // WAKE with every grant
+  bool wakes_unasked = false;       // WAKE with every credit
   bool ends_without_first = false;  // a call, before the peer's kCall
   bool ends_without_eager = false;  // a call, before the peer's payload
   bool never_sends_alone = false;   // a kCall without its payload
@@ -328,13 +328,13 @@ class Steps {
 
   bool LandCredit(State& state, int end) const {
     End& self = state.ends[end];
-    const auto grant = std::find_if(
+    const auto credit = std::find_if(
         self.inbox.begin(), self.inbox.end(),
         [](const Message& message) { return message.kind == Kind::kCredit; });
-    if (grant == self.inbox.end()) {
+    if (credit == self.inbox.end()) {
       return false;
     }
-    const auto index = static_cast<int>(grant - self.inbox.begin());
+    const auto index = static_cast<int>(credit - self.inbox.begin());
     self.seen_credits =
         std::max(self.seen_credits, self.inbox.Take(index).credits);
     return true;

@@ -143,8 +143,8 @@ void RailConnection::Expect(Instance instance, const Memory& target) {
       .AddReceive(instance, target.bytes > 0 ? target : nothing_);
 }
 
-// Data go to a peer that has said that it makes the same call: what it granted
-// is for this one.
+// Data go to a peer that has said that it makes the same call: its credit is
+// for this one.
 Result<bool> RailConnection::CanSend() {
   if (sends_eagerly_) {
     return control_->CanSend();
@@ -246,10 +246,11 @@ Result<std::uint64_t> RailConnection::Credit() {
                                               std::memory_order_acquire));
   const std::uint64_t credit = seen_credits_ - sent_;
   if (credit > kMaxCredit) {
-    return Status(StatusCode::kInternal,
-                  "rank " + std::to_string(peer()) +
-                      " granted an impossible number of messages: its memory "
-                      "or this rank's was overwritten");
+    return Status(
+        StatusCode::kInternal,
+        "rank " + std::to_string(peer()) +
+            " gave credit for an impossible number of messages: its memory "
+            "or this rank's was overwritten");
   }
   return credit;
 }
@@ -265,7 +266,7 @@ Status RailConnection::TellCredits() {
 
 Status RailConnection::HandleSleep(std::uint64_t seen_credits) {
   peer_asleep_ = true;
-  // A grant that crossed the SLEEP: the sender may not have seen it.
+  // Credit that crossed the SLEEP: the sender may not have seen it.
   return credits_told_ != seen_credits ? TellCredits() : Status::Ok();
 }
 

@@ -97,7 +97,7 @@ class RailConnection final : public Connection {
   bool holds_back() const override { return !call_sent_ && sends_eagerly_; }
   Status Announce() override;
   bool sending() const override { return lost_send_ || HasSendsOut(); }
-  // Asks a starved rank's peer to wake it at its next grant. At most one SLEEP
+  // Asks a starved rank's peer to wake it at its next credit. At most one SLEEP
   // is outstanding; no effect until it was answered.
   Status PrepareToSleep(bool has_message) override;
   // Probes every queue pair on which nothing is under way that would fail if
@@ -173,7 +173,7 @@ class RailConnection final : public Connection {
   std::uint64_t credits_ = 0;       // receives posted
   std::uint64_t credits_told_ = 0;
   bool asleep_ = false;       // a SLEEP of ours is not answered yet
-  bool peer_asleep_ = false;  // one of the peer's waits for our next grant
+  bool peer_asleep_ = false;  // one of the peer's waits for our next credit
 };
 
 }  // namespace ringpipe

@@ -210,7 +210,7 @@ class RailConnectionTest : public ::testing::Test {
     b_.ConnectTo(a_);
   }
 
-  // Call 1, in which a has to send, and b has granted it nothing.
+  // Call 1, in which a has to send, and b has given it no credit.
   void StarveA() {
     a_.Begin(1, kSends);
     b_.Begin(1, kReceives);
@@ -335,12 +335,12 @@ TEST_F(RailConnectionTest, AnEagerMessageWaitsForOneOfTheTwoBuffers) {
 
 // --- Credit ------------------------------------------------------------------
 
-TEST_F(RailConnectionTest, AGrantWakesASenderThatSleeps) {
+TEST_F(RailConnectionTest, CreditWakesASenderThatSleeps) {
   StarveA();
   for (const std::string& text : Texts{"one", "two"}) {
     a_.PrepareToSleep();
     a_.PollUntilLanded();
-    b_.Poll();  // takes the SLEEP, and has nothing to grant
+    b_.Poll();  // takes the SLEEP, and has no credit to give
     a_.Arm();
     EXPECT_FALSE(a_.CanSend());
     b_.Expect();
@@ -357,7 +357,7 @@ TEST_F(RailConnectionTest, AGrantWakesASenderThatSleeps) {
   EXPECT_EQ(b_.arrived(), (Texts{"one", "two"}));
 }
 
-TEST_F(RailConnectionTest, AGrantThatCrossesASleepIsToldAgain) {
+TEST_F(RailConnectionTest, CreditThatCrossesASleepIsToldAgain) {
   StarveA();
   a_.PrepareToSleep();
   a_.PollUntilLanded();

@@ -8,6 +8,7 @@ after each test. After LIMIT_S seconds it says where it is, and ends.
 """
 
 import faulthandler
+import json
 import os
 import re
 import resource
@@ -268,9 +269,16 @@ class SlowRail(Checks):
         says, in one line."""
         for number, device in enumerate(fabric.devices()):
             device.throttle(rates[number // 2])
-        ranks = Ranks(interconnect, 2, ["--duration", "0"])
+        saved = os.path.join(tempfile.mkdtemp(), "links.json")
+        ranks = Ranks(interconnect, 2, ["--duration", "0", "--json", saved])
         self.addCleanup(ranks.close)
         ranks.finish()
+        with open(saved, encoding="utf-8") as file:
+            ports = json.load(file)["ports"]
+        self.assertGreaterEqual(len(ports), len(fabric.devices()))
+        for port in ports:
+            self.assertGreater(port["counters_after"]["sent_pkts"],
+                               port["counters_before"]["sent_pkts"], port)
         self.assertEqual(ranks.statuses(), [exit_status] * 2, ranks.text())
         said = ranks.processes[0].stdout
         self.assertEqual(said.count(" fault  "), faults, said)

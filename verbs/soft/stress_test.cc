@@ -28,7 +28,7 @@ class Talker {
     for (int i = 0; i < kDepth; ++i) {
       PostReceive(i);
     }
-    Grant(peer);
+    GiveCredit(peer);
     while (
         (received_ < kMessages || completed_ < kMessages || outstanding_ > 0) &&
         !failed) {
@@ -45,9 +45,9 @@ class Talker {
   bool failed = false;
 
  private:
-  // Buffer: kDepth to receive into, kDepth to send from, my credit, my grant.
+  // Buffer: kDepth to receive into, kDepth to send from, my credit, what I give.
   static constexpr std::size_t kCreditAt = 2 * kDepth * 4096;
-  static constexpr std::size_t kGrantAt = kCreditAt + 64;
+  static constexpr std::size_t kGivenAt = kCreditAt + 64;
 
   std::uint64_t* Word(std::size_t offset) {
     return reinterpret_cast<std::uint64_t*>(end.data() + offset);
@@ -58,12 +58,12 @@ class Talker {
   }
   void PostReceive(int slot) {
     failed |= end.Receive(slot, {end.Sge(slot * 4096, kBytes)}) != 0;
-    ++granted_;
+    ++given_;
   }
-  void Grant(const Identity& peer) {
-    if (outstanding_ == 0 && granted_ != announced_) {
-      *Word(kGrantAt) = announced_ = granted_;
-      failed |= end.Write(1000, {end.Sge(kGrantAt, 8)}, peer, kCreditAt) != 0;
+  void GiveCredit(const Identity& peer) {
+    if (outstanding_ == 0 && given_ != announced_) {
+      *Word(kGivenAt) = announced_ = given_;
+      failed |= end.Write(1000, {end.Sge(kGivenAt, 8)}, peer, kCreditAt) != 0;
       ++outstanding_;
     }
   }
@@ -95,14 +95,14 @@ class Talker {
         PostReceive(static_cast<int>(completion.wr_id));
       }
     }
-    Grant(peer);
+    GiveCredit(peer);
   }
 
   int sent_ = 0;
   int completed_ = 0;
   int received_ = 0;
-  int outstanding_ = 0;  // grants
-  std::uint64_t granted_ = 0;
+  int outstanding_ = 0;  // writes of credit
+  std::uint64_t given_ = 0;
   std::uint64_t announced_ = 0;
 };
 

@@ -45,7 +45,8 @@ class Talker {
   bool failed = false;
 
  private:
-  // Buffer: kDepth to receive into, kDepth to send from, my credit, what I give.
+  // Buffer: kDepth to receive into, kDepth to send from, my credit, what I
+  // give.
   static constexpr std::size_t kCreditAt = 2 * kDepth * 4096;
   static constexpr std::size_t kGivenAt = kCreditAt + 64;
 

@@ -85,9 +85,10 @@ int MakeFourCallsInC(Way) { return MakeFourCalls(); }
 
 const auto kWays = ::testing::ValuesIn(WaysOf("exit_test"));
 
+// By each way; 18 are of different kinds.
 int Jobs() {
   const char* const jobs = std::getenv("TEST_RUNS");
-  return jobs == nullptr ? 30 : std::atoi(jobs);
+  return jobs == nullptr ? 20 : std::atoi(jobs);
 }
 
 class ExitTest : public ::testing::TestWithParam<Way> {};

@@ -21,7 +21,7 @@ IMPLEMENTATIONS = list(dict.fromkeys([*RINGPIPE.values(),
                                       *LIBRARIES.values()]))
 PLACEMENTS = {"siblings": "while the two cores were threads of one core",
               "one L3": "while the two cores shared an L3 cache",
-              "far": "while the two cores shared no cache"}
+              "far": "while the two cores were far from each other"}
 
 # The rounds' medians in microseconds, of the setting `name`.
 Cell = collections.namedtuple("Cell", "name times")

@@ -257,7 +257,7 @@ class PlacementTest(unittest.TestCase):
                            for _ in range(len(SPREAD) + 1)]
         picture = draw(document_of(case))
         self.assertEqual(picture.figures, ["200 ms"])
-        self.assertIn("while the two cores shared no cache", picture.text)
+        self.assertIn("while the two cores were far from each other", picture.text)
 
     def test_the_note_says_that_a_peer_has_no_sample_in_it(self):
         case = case_of(2, {"openmpi": 150})

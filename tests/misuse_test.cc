@@ -458,7 +458,10 @@ TEST_P(DestructionTest, EndsTheBlockingCallOfAnotherThread) {
 // The peer is in that call, or will be, and must not wait for it in vain.
 TEST_P(DestructionTest, IsToldToThePeerWhereAnotherThreadCallsTooLate) {
   constexpr int kRounds = 20;
-  for (int round = 0; round < kRounds && !HasFailure(); ++round) {
+  int too_late = 0;
+  // Where a thread gets no core for a while, a call ends before it could be too
+  // late, and such a round says nothing.
+  for (int round = 0; too_late < kRounds && round < 10 * kRounds; ++round) {
     const std::string job = NewJob();
     auto joining = std::async(std::launch::async, [&] {
       return Communicator::Create(RankOptions(GetParam(), 1, 2, job));
@@ -487,10 +490,18 @@ TEST_P(DestructionTest, IsToldToThePeerWhereAnotherThreadCallsTooLate) {
     }
     is_destroyed = true;
     own.value().reset();
-    EXPECT_EQ(call.get().code(), StatusCode::kAborted);
-    ExpectError(peer.get(), StatusCode::kAborted,
+    const Status called = call.get();
+    const Status waited = peer.get();
+    if (called.ok() || waited.ok()) {
+      continue;
+    }
+    ++too_late;
+    EXPECT_EQ(called.code(), StatusCode::kAborted);
+    ExpectError(waited, StatusCode::kAborted,
                 {"rank 0 destroyed its communicator while calls were pending"});
+    ASSERT_FALSE(HasFailure());
   }
+  EXPECT_EQ(too_late, kRounds);
 }
 
 }  // namespace

@@ -50,7 +50,7 @@ Result<validate::Verdict> Report(const InterconnectOptions& options,
                     fd == STDOUT_FILENO ? "standard output" : "standard error",
                     /*stop_fd=*/-1);
   const Status printed = output.Write(validate::FormatTextReport(
-      measurements, analysis, {TerminalColumns(fd), TakesEscapes(fd)}));
+      measurements, analysis, {TerminalColumns(fd), TakesColours(fd)}));
   if (options.JsonToStandardOutput()) {
     TextOutput json(STDOUT_FILENO, "standard output", /*stop_fd=*/-1);
     RINGPIPE_RETURN_IF_ERROR(json.Write(validate::ToJson(measurements)));

@@ -57,11 +57,39 @@ class InterconnectTest(unittest.TestCase):
                 self.assertEqual(first is None, sender == receiver)
         self.assertEqual(measured["stress"]["wrong"], [])
         self.assertGreater(measured["stress"]["bytes"], 1 << 20)
+        for part in ("patterns", "collectives"):
+            self.assertGreater(len(measured[part]), 0, part)
+        self.assertGreater(measured["patterns"][0]["bytes_per_s"], 0)
+        self.assertGreater(measured["collectives"][0]["seconds"], 0)
+        median = measured["latencies"]["median_s"]["by_sender"]
+        for one, other in ((0, 1), (0, 2), (1, 2)):
+            self.assertGreater(median[one][other] or median[other][one], 0)
         with open(page, encoding="utf-8") as file:
             self.assertIn("Interconnect of 3 ranks on 1 host", file.read())
         again = self.run_it("report", saved)
         self.assertEqual(again.returncode, run.returncode, again.stderr)
         self.assertIn("sender by receiver", again.stdout)
+
+    def test_a_baseline_tells_what_has_changed(self):
+        saved = self.path("now.json")
+        self.run_it("--ranks", "3", "--json", saved, *QUICK)
+        with open(saved, encoding="utf-8") as file:
+            measured = json.load(file)
+        bandwidths = measured["planes"][0]["bytes_per_s"]
+        bandwidths["by_sender"] = [
+            [None if value is None else 10 * value for value in row]
+            for row in bandwidths["by_sender"]]
+        faster = self.path("then.json")
+        with open(faster, "w", encoding="utf-8") as file:
+            json.dump(measured, file)
+        run = self.run_it("report", saved, faster)
+        self.assertEqual(run.returncode, FAULTY, run.stdout)
+        self.assertIn("the links carry 10 % of what they did on", run.stdout)
+        run = self.run_it("--ranks", "3", "--baseline", faster, *QUICK)
+        self.assertEqual(run.returncode, FAULTY, run.stdout)
+        self.assertIn("of what they did on", run.stdout)
+        run = self.run_it("report", saved, saved)
+        self.assertNotIn("of what they did on", run.stdout)
 
     def test_json_to_standard_output_is_nothing_but_json(self):
         run = self.run_it("--ranks", "2", "--json", "-", *QUICK)

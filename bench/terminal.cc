@@ -15,6 +15,11 @@ bool TakesEscapes(int fd) {
          (term == nullptr || std::string_view(term) != "dumb");
 }
 
+bool TakesColours(int fd) {
+  const char* refused = std::getenv("NO_COLOR");
+  return TakesEscapes(fd) && (refused == nullptr || *refused == '\0');
+}
+
 int TerminalColumns(int fd) {
   constexpr int kUnknown = 10'000;
   int columns = kUnknown;

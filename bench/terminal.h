@@ -8,6 +8,9 @@ namespace ringpipe {
 // TERM=dumb, and not that of a rank under Open MPI's launcher, which gives it
 // one wherever the output goes in the end.
 bool TakesEscapes(int fd);
+// The same for colours, which the user may not want: NO_COLOR is set
+// (https://no-color.org).
+bool TakesColours(int fd);
 
 // Columns of the terminal `fd`: what the terminal says (TIOCGWINSZ) or the
 // variable COLUMNS, the smaller where both are known; 80 where neither is.

@@ -157,6 +157,46 @@ TEST(AnalysisTest, WhatHasChangedSinceTheBaselineIsFoundWithTwoHostsToo) {
       << Texts(analysis);
 }
 
+TEST(AnalysisTest, APortThatIsSlowerOrGoneSinceTheBaselineIsNamed) {
+  Measurements then = MeasureCluster(Hosts(4));
+  for (int host = 0; host < 4; ++host) {
+    Port port;
+    port.host = testing::HostName(host);
+    port.device = "mlx5_0";
+    port.state = "ACTIVE";
+    port.link_layer = "Ethernet";
+    port.rate = "100 Gb/sec (4X EDR)";
+    port.gigabits_per_s = 100;
+    then.ports.push_back(port);
+  }
+  Measurements now = then;
+  EXPECT_EQ(Analyze(now, {}, &then).verdict, Verdict::kHealthy);
+  // Better than it was.
+  std::swap(now, then);
+  then.ports[3].rate = "40 Gb/sec (4X QDR)";
+  then.ports[3].gigabits_per_s = 40;
+  const Analysis better = Analyze(now, {}, &then);
+  EXPECT_EQ(better.verdict, Verdict::kHealthy) << Texts(better);
+  ASSERT_EQ(better.findings.size(), 1U) << Texts(better);
+  EXPECT_EQ(better.findings[0].text,
+            "host c03: port mlx5_0:1 is ACTIVE at 100 Gb/sec (4X EDR); on " +
+                then.date + " it was ACTIVE at 40 Gb/sec (4X QDR)");
+  // All are slower, so that none differs from its peers; and one is gone.
+  then = now;
+  for (Port& port : now.ports) {
+    port.rate = "25 Gb/sec (1X EDR)";
+    port.gigabits_per_s = 25;
+  }
+  now.ports.erase(now.ports.begin() + 2);
+  const Analysis worse = Analyze(now, {}, &then);
+  EXPECT_EQ(worse.verdict, Verdict::kFaulty);
+  ASSERT_EQ(worse.findings.size(), 4U) << Texts(worse);
+  EXPECT_NE(Texts(worse).find("host c02: port mlx5_0:1 is gone; on " +
+                              then.date + " it was ACTIVE at 100 Gb/sec"),
+            std::string::npos)
+      << Texts(worse);
+}
+
 TEST(AnalysisTest, AHostThatWasSlowAlreadyIsStillNamedOnce) {
   const Fault slow = {Fault::Kind::kHost, 1, 0, 0.5};
   const Measurements then = MeasureCluster(Hosts(8, {slow}));
@@ -337,6 +377,34 @@ TEST(AnalysisTest, AHostThatAnswersLateIsNotedAndNoFault) {
   EXPECT_EQ(analysis.findings[0].host, "c06");
 }
 
+// What many ranks do at once is worth a note where it is much less than the
+// links promise; and only between hosts.
+TEST(AnalysisTest, PatternsAndCollectivesFarBelowTheirLinksAreNotedAndNoFault) {
+  Measurements measured = MeasureCluster(Hosts(8));
+  measured.patterns = {{"ring", "natural", 90e9, 96e9},
+                       {"bisection", "even and odd ranks", 48e9, 96e9},
+                       {"bisection", "lower and upper half", 24e9, 96e9}};
+  measured.collectives = {{1 << 20, 1e-3, 0.9e-3, true},
+                          {1 << 24, 30e-3, 10e-3, true}};
+  const Analysis analysis = Analyze(measured, {});
+  EXPECT_EQ(analysis.verdict, Verdict::kHealthy);
+  ASSERT_EQ(analysis.findings.size(), 2U) << Texts(analysis);
+  EXPECT_EQ(analysis.findings[0].kind, Finding::Kind::kPattern);
+  EXPECT_TRUE(analysis.findings[0].text.starts_with(
+      "bisection (lower and upper half) carries 24.0 GB/s in all, 25 % of what "
+      "its slowest link would allow, and 1 other pattern as little: "))
+      << Texts(analysis);
+  EXPECT_EQ(analysis.findings[1].kind, Finding::Kind::kCollective);
+  EXPECT_EQ(analysis.findings[1].text,
+            "an allreduce of 16,777,216 bytes takes 30.0 ms where its "
+            "slowest link allows 10.0 ms");
+  for (Rank& rank : measured.ranks) {
+    rank.host = "c00";
+  }
+  EXPECT_EQ(Analyze(measured, {}).findings.size(), 0U)
+      << Texts(Analyze(measured, {}));
+}
+
 TEST(AnalysisTest, OneRankOrNothingMeasuredIsNoVerdict) {
   Measurements one = MeasureCluster(Hosts(1));
   EXPECT_EQ(Analyze(one, {}).verdict, Verdict::kNotMeasured);
@@ -381,7 +449,7 @@ TEST(MeasurementsTest, AFileThatIsDamagedIsRefusedWithTheReason) {
   EXPECT_FALSE(FromJson("[]").ok());
   EXPECT_FALSE(FromJson("{}").ok());
   EXPECT_FALSE(FromJson(text.substr(0, text.size() / 2)).ok());
-  // Every member, missing or of another type, and a matrix that is too small.
+  // Every name of a member, and every text, in turn.
   for (std::size_t at = text.find('"'); at != std::string::npos;
        at = text.find('"', at + 1)) {
     std::string renamed = text;

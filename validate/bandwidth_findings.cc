@@ -166,7 +166,7 @@ void DropConsequences(const Measurements& measured,
                       std::vector<Finding>& findings) {
   const std::vector<Finding> all = findings;
   const auto is_consequence = [&](const Finding& finding) {
-    return finding.plane >= 0 && !finding.host.empty() &&
+    return finding.plane >= 0 && !finding.subject.empty() &&
            measured.planes[finding.plane].rail < 0 &&
            std::any_of(all.begin(), all.end(), [&](const Finding& other) {
              return other.fault && other.kind == finding.kind &&

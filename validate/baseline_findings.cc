@@ -100,20 +100,23 @@ class Comparison {
 
   void ComparePorts() {
     for (const Port& then : then_.ports) {
-      for (const Port& now : now_.ports) {
-        if (now.host == then.host && now.Name() == then.Name() &&
-            (now.rate != then.rate || now.state != then.state)) {
-          const bool worse =
-              now.state != "ACTIVE" || now.gigabits_per_s < then.gigabits_per_s;
-          Finding finding = MakeFinding(
-              Kind::kPort, worse,
-              "host " + now.host + ": port " + now.Name() + " is " + now.state +
-                  " at " + now.rate + "; on " + then_.date + " it was " +
-                  then.state + " at " + then.rate);
-          finding.host = now.host;
-          findings_.push_back(std::move(finding));
-        }
+      const auto now = std::find_if(
+          now_.ports.begin(), now_.ports.end(), [&then](const Port& port) {
+            return port.host == then.host && port.Name() == then.Name();
+          });
+      const bool gone = now == now_.ports.end();
+      if (!gone && now->rate == then.rate && now->state == then.state) {
+        continue;
       }
+      const bool worse = gone || now->state != "ACTIVE" ||
+                         now->gigabits_per_s < then.gigabits_per_s;
+      Finding finding = MakeFinding(
+          Kind::kPort, worse,
+          "host " + then.host + ": port " + then.Name() + " is " +
+              (gone ? "gone" : now->state + " at " + now->rate) + "; on " +
+              then_.date + " it was " + then.state + " at " + then.rate);
+      finding.host = then.host;
+      findings_.push_back(std::move(finding));
     }
   }
 

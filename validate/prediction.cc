@@ -71,8 +71,11 @@ Prediction PredictAllReduce(const Measurements& measurements,
   }
   latency = latencies.empty() ? 0 : Median(latencies);
   if (ranks <= kMostSimulated && OneRankAHost(measurements)) {
-    const double seconds = SimulatedSeconds(
-        ranks, bytes, {latency, 1 / slowest, kReduceSecondsPerByte, 1});
+    const double seconds =
+        SimulatedSeconds(ranks, bytes,
+                         {.latency_s = latency,
+                          .wire_s_per_byte = 1 / slowest,
+                          .reduce_s_per_byte = kReduceSecondsPerByte});
     if (seconds > 0) {
       return {seconds, true};
     }

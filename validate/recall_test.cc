@@ -21,10 +21,12 @@ using testing::MeasureCluster;
 struct Shape {
   int hosts;
   int ranks_per_host;
+  int rails;
   int cases;
 };
-constexpr Shape kShapes[] = {
-    {8, 1, 300}, {64, 1, 500}, {16, 4, 100}, {256, 1, 80}, {512, 1, 20}};
+constexpr Shape kShapes[] = {{8, 1, 1, 300},  {64, 1, 1, 400}, {16, 4, 1, 100},
+                             {256, 1, 1, 80}, {512, 1, 1, 20}, {8, 1, 2, 100},
+                             {64, 1, 4, 30}};
 
 constexpr std::pair<Fault::Kind, const char*> kFaults[] = {
     {Fault::Kind::kHost, "host"},
@@ -56,6 +58,10 @@ bool Names(const Finding& finding, const Fault& fault,
       finding.text.find(HostName(fault.b) + " → " + HostName(fault.a)) !=
       std::string::npos;
   const bool host = finding.host == HostName(fault.a);
+  const int rail = finding.plane < 0 ? -1 : measured.planes[finding.plane].rail;
+  if (rail != fault.rail) {
+    return false;
+  }
   switch (fault.kind) {
     case Fault::Kind::kHost:
       return finding.kind == Finding::Kind::kSlowHost && host;
@@ -69,6 +75,8 @@ bool Names(const Finding& finding, const Fault& fault,
               (path || path_back));
     case Fault::Kind::kDirection:
       return finding.kind == Finding::Kind::kSlowDirection && (link || path);
+    case Fault::Kind::kRail:
+      return finding.kind == Finding::Kind::kSlowRail;
     case Fault::Kind::kContention:
       return finding.kind == Finding::Kind::kContention;
   }
@@ -117,11 +125,11 @@ class RecallTest : public ::testing::TestWithParam<Shape> {
   }
 
   void Print() const {
-    std::printf("%4d hosts x %d   cases   found   false alarms\n",
-                GetParam().hosts, GetParam().ranks_per_host);
+    std::printf("%4d hosts x %d, %d rails   cases   found   false alarms\n",
+                GetParam().hosts, GetParam().ranks_per_host, GetParam().rails);
     for (const auto& [name, tally] : tallies_) {
       std::printf(
-          "  %-12s %8d %7s %14d\n", name.c_str(), tally.cases,
+          "  %-21s %8d %7s %14d\n", name.c_str(), tally.cases,
           tally.with_faults == 0 ? "-" : std::to_string(tally.found).c_str(),
           tally.false_alarms);
     }
@@ -141,11 +149,13 @@ TEST_P(RecallTest, PlantedFaultsAreFoundAndNothingElseIs) {
     ClusterOptions options;
     options.hosts = shape.hosts;
     options.ranks_per_host = shape.ranks_per_host;
+    options.rails = shape.rails;
     options.seed = random();
     options.noise = uniform(0.005, 0.04);
-    // Half of the runs are without fault, one in ten with contention alone.
+    // Half of the runs are without fault, one in ten with contention alone;
+    // where there are rails, one in ten has a slow one on all hosts.
     const int turn = number % 10;
-    if (turn < 4) {
+    if (turn < 3 || (turn == 3 && shape.rails == 1)) {
       Run(options, "none");
       continue;
     }
@@ -160,9 +170,13 @@ TEST_P(RecallTest, PlantedFaultsAreFoundAndNothingElseIs) {
       Run(options, "contention");
       continue;
     }
-    const auto& [kind, name] = kFaults[turn - 5];
+    const auto& [kind, name] =
+        turn == 3 ? std::pair(Fault::Kind::kRail, "rail of all")
+                  : kFaults[turn - 5];
     fault.kind = kind;
     fault.loss = uniform(0.25, 0.7);
+    fault.rail =
+        shape.rails == 1 ? -1 : static_cast<int>(random() % shape.rails);
     options.faults = {fault};
     Run(options, name);
   }
@@ -181,7 +195,8 @@ TEST_P(RecallTest, PlantedFaultsAreFoundAndNothingElseIs) {
 INSTANTIATE_TEST_SUITE_P(Clusters, RecallTest, ::testing::ValuesIn(kShapes),
                          [](const auto& info) {
                            return std::to_string(info.param.hosts) + "x" +
-                                  std::to_string(info.param.ranks_per_host);
+                                  std::to_string(info.param.ranks_per_host) +
+                                  "x" + std::to_string(info.param.rails);
                          });
 
 }  // namespace

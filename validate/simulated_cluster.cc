@@ -28,26 +28,39 @@ class Cluster {
     measured.version = "simulated";
     measured.date = "2026-01-01T00:00:00Z";
     measured.way = "simulated";
-    for (const int host : hosts_) {
-      measured.ranks.push_back({HostName(host), 1, "mlx5_0", {"mlx5_0:1"}, 64});
+    std::vector<std::string> rails;
+    for (int rail = 0; rail < options_.rails; ++rail) {
+      rails.push_back("mlx5_" + std::to_string(rail) + ":1");
     }
-    measured.planes.push_back({"all rails", -1, 1 << 20, InCompany()});
-    const ToIsolate alone = ChooseToIsolate(measured, 0, tolerance);
-    for (const auto& [links, control] :
-         {std::pair(alone.suspects, false), std::pair(alone.controls, true)}) {
-      for (const auto& [from, to] : links) {
-        Isolated link = {0, from, to, control, {}};
-        for (int repeat = 0; repeat < kAloneRepeats; ++repeat) {
-          link.bytes_per_s.push_back(Sample(Carries(from, to)));
-        }
-        measured.isolated.push_back(std::move(link));
-      }
+    for (const int host : hosts_) {
+      measured.ranks.push_back({HostName(host), 1, "mlx5_0", rails, 64});
+    }
+    MeasurePlane("all rails", -1, tolerance, measured);
+    for (int rail = 0; rail < options_.rails && options_.rails > 1; ++rail) {
+      MeasurePlane("rail " + std::to_string(rail), rail, tolerance, measured);
     }
     return measured;
   }
 
  private:
-  LinkSamples InCompany() {
+  void MeasurePlane(const std::string& name, int rail, double tolerance,
+                    Measurements& measured) {
+    const int plane = static_cast<int>(measured.planes.size());
+    measured.planes.push_back({name, rail, 1 << 20, InCompany(rail)});
+    const ToIsolate alone = ChooseToIsolate(measured, plane, tolerance);
+    for (const auto& [links, control] :
+         {std::pair(alone.suspects, false), std::pair(alone.controls, true)}) {
+      for (const auto& [from, to] : links) {
+        Isolated link = {plane, from, to, control, {}};
+        for (int repeat = 0; repeat < kAloneRepeats; ++repeat) {
+          link.bytes_per_s.push_back(Sample(Carries(from, to, rail)));
+        }
+        measured.isolated.push_back(std::move(link));
+      }
+    }
+  }
+
+  LinkSamples InCompany(int rail) {
     const LinkLoads loads(hosts_);
     LinkSamples samples(ranks_, options_.repeats);
     std::normal_distribution<double> unlike(1, options_.unlike);
@@ -60,7 +73,7 @@ class Cluster {
         unlike_[static_cast<std::size_t>(from) * ranks_ + to] = unlike(random_);
         const double load = hosts_[from] == hosts_[to] ? 1 : loads.Of(from, to);
         const double rate =
-            Carries(from, to) / load * (1 - LossInCompany(from, to));
+            Carries(from, to, rail) / load * (1 - LossInCompany(from, to));
         for (int repeat = 0; repeat < options_.repeats; ++repeat) {
           samples.at(from, to, repeat) = static_cast<float>(Sample(rate));
         }
@@ -69,13 +82,15 @@ class Cluster {
     return samples;
   }
 
-  // By itself, without noise.
-  double Carries(int from, int to) const {
-    double rate = options_.bytes_per_s *
+  // By itself, without noise. All rails together wait for the slowest: each
+  // carries the same part of a message.
+  double Carries(int from, int to, int rail) const {
+    double rate = options_.bytes_per_s / (rail < 0 ? 1 : options_.rails) *
                   unlike_[static_cast<std::size_t>(from) * ranks_ + to];
     const int a = hosts_[from], b = hosts_[to];
     for (const Fault& fault : options_.faults) {
-      if (a != b && Hits(fault, a, b)) {
+      const bool by_it = rail < 0 || fault.rail < 0 || rail == fault.rail;
+      if (a != b && by_it && Hits(fault, a, b)) {
         rate *= 1 - fault.loss;
       }
     }
@@ -95,6 +110,8 @@ class Cluster {
                (from == fault.b && to == fault.a);
       case Fault::Kind::kDirection:
         return from == fault.a && to == fault.b;
+      case Fault::Kind::kRail:
+        return true;
       case Fault::Kind::kContention:
         return false;
     }

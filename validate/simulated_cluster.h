@@ -17,17 +17,20 @@ struct Fault {
     kReceiver,    // what it receives
     kPath,        // hosts `a` and `b`, both ways
     kDirection,   // from host `a` to host `b`
+    kRail,        // one rail of all hosts
     kContention,  // the lower half of the hosts to the upper one, in company
   };
   Kind kind = Kind::kHost;
   int a = 0;
   int b = 0;
   double loss = 0.5;  // of the bandwidth
+  int rail = -1;      // of one rail alone; -1: of all
 };
 
 struct ClusterOptions {
   int hosts = 8;
   int ranks_per_host = 1;
+  int rails = 1;  // each carries its part of bytes_per_s
   double bytes_per_s = 12e9;
   // Standard deviations, as parts: of a sample, and of links from each other.
   double noise = 0.02;
@@ -42,7 +45,8 @@ struct ClusterOptions {
 // "c00", "c01", ...
 std::string HostName(int host);
 
-// All links in company, then suspects and controls alone.
+// All links in company, then suspects and controls alone; by all rails and,
+// where there are several, by each.
 Measurements MeasureCluster(const ClusterOptions& options,
                             double tolerance = 0.10);
 

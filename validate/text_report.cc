@@ -96,6 +96,11 @@ class Report {
   }
 
   void Line(const std::string& line) { text_ += line + "\n"; }
+  // One of a part, which has a head; what does not fit goes further right.
+  void WrappedLine(const std::string& line) {
+    constexpr int kIndent = 6;
+    Line("  " + Wrap(line, options_.columns, kIndent));
+  }
 
   void AddHead() {
     Line("ringpipe " + measured_.version +
@@ -237,13 +242,12 @@ class Report {
     }
     const double unit = largest >= 1e9 ? 1e9 : largest >= 1e6 ? 1e6 : 1e3;
     Line("");
-    Line("  " +
-         std::string(unit == 1e9   ? "GB/s"
-                     : unit == 1e6 ? "MB/s"
-                                   : "kB/s") +
-         ", sender by receiver, the sender with the slowest link first; ! "
-         "below " +
-         FormatPercent(1 - analysis_.tolerance) + " of the class");
+    WrappedLine(std::string(unit == 1e9   ? "GB/s"
+                            : unit == 1e6 ? "MB/s"
+                                          : "kB/s") +
+                ", sender by receiver, the sender with the slowest link first; "
+                "! below " +
+                FormatPercent(1 - analysis_.tolerance) + " of the class");
     std::string head = "  " + Pad("", label + 2);
     for (const int rank : columns) {
       head += PadLeft("to " + std::to_string(rank), kCellColumns - 1) + " ";
@@ -337,10 +341,11 @@ class Report {
         Line("");
         Line("Latency, half a round trip of 8 bytes");
       }
-      Line("  " + Pad(between ? "between hosts" : "inside a host", 28) +
-           "median " + FormatTime(Median(medians)) + ", slowest pair " +
-           FormatTime(*std::max_element(medians.begin(), medians.end())) +
-           ", 99th percentile " + FormatTime(Median(tails)));
+      WrappedLine(
+          Pad(between ? "between hosts" : "inside a host", 28) + "median " +
+          FormatTime(Median(medians)) + ", slowest pair " +
+          FormatTime(*std::max_element(medians.begin(), medians.end())) +
+          ", 99th percentile " + FormatTime(Median(tails)));
     }
   }
 
@@ -351,10 +356,11 @@ class Report {
     Line("");
     Line("All ranks at once, sending and receiving");
     for (const Pattern& pattern : measured_.patterns) {
-      Line("  " + Pad(pattern.kind + ", " + pattern.name, 36) +
-           PadLeft(FormatRate(pattern.bytes_per_s), 12) + " in all, " +
-           FormatPercent(pattern.bytes_per_s / pattern.of_links_bytes_per_s) +
-           " of its slowest link's pace");
+      WrappedLine(
+          Pad(pattern.kind + ", " + pattern.name, 36) +
+          PadLeft(FormatRate(pattern.bytes_per_s), 12) + " in all, " +
+          FormatPercent(pattern.bytes_per_s / pattern.of_links_bytes_per_s) +
+          " of its slowest link's pace");
     }
   }
 
@@ -402,9 +408,9 @@ class Report {
       if (shown++ == kMostRows) {
         break;
       }
-      Line("  " + Pad(Cut(port.host, 20), 20) + " " + Pad(port.Name(), 12) +
-           Pad(port.state, 8) + " " + Pad(port.rate, 24) +
-           (brief.empty() ? "" : " " + brief));
+      WrappedLine(Pad(Cut(port.host, 20), 20) + " " + Pad(port.Name(), 12) +
+                  Pad(port.state, 8) + " " + Pad(port.rate, 24) +
+                  (brief.empty() ? "" : " " + brief));
     }
     Line("  " + Count(measured_.ports.size(), "port") + " in all");
   }

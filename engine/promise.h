@@ -44,10 +44,6 @@ inline bool IsRooted(Collective collective) {
          collective == Collective::kScatter;
 }
 
-inline bool Exists(const AlgorithmInfo& info, const Member& of) {
-  return info.exists == nullptr || info.exists(of);
-}
-
 // "ring_reduce_scatter"
 inline std::string TestName(const AlgorithmInfo& info) {
   std::string name =

@@ -429,8 +429,7 @@ struct RandomJob {
       const auto collective = static_cast<Collective>(i);
       std::vector<const AlgorithmInfo*> all;
       for (const AlgorithmInfo& info : Algorithms()) {
-        if (info.collective == collective &&
-            (info.exists == nullptr || info.exists({0, size}))) {
+        if (info.collective == collective && Exists(info, {0, size})) {
           all.push_back(&info);
         }
       }

@@ -14,6 +14,8 @@
 #include <thread>
 #include <utility>
 
+#include "base/thread_count.h"
+
 namespace ringpipe::testing {
 namespace {
 
@@ -145,7 +147,7 @@ std::string ToText(const std::map<std::string, int>& counts) {
 Holdings::Holdings() {
   // A sanitizer starts a thread of its own at the first one of the process.
   std::thread([] {}).join();
-  threads = std::distance(fs::directory_iterator("/proc/self/task"), {});
+  threads = CountThreads();
   for (const auto& [path, target] : Descriptors("self")) {
     // Not the one by which this looks.
     if (!target.ends_with("/fd")) {

@@ -334,6 +334,51 @@ TEST_P(SystemCallFailure, EndsTheJobWithTheReasonOrNotAtAll) {
             << " of them without consequence\n";
 }
 
+class LeavingWithoutMemory : public ::testing::TestWithParam<Way> {};
+
+INSTANTIATE_TEST_SUITE_P(Ways, LeavingWithoutMemory, kWays, NameOfWay);
+
+// The chain's first rank talks to the second alone, and has long ended its last
+// call when the third one makes it.
+TEST_P(LeavingWithoutMemory, EndsNoCallOfOthersForThat) {
+  constexpr int kChain = 3;
+  constexpr milliseconds kLate(200);
+  int which = 0;
+  for (int made = 1; which < made; ++which) {
+    const std::string job = NewJob();
+    const auto run = [&](int rank) -> Status {
+      CommunicatorOptions options = RankOptions(GetParam(), rank, kChain, job);
+      options.environment.algorithm = "broadcast:chain";
+      RINGPIPE_ASSIGN_OR_RETURN(auto communicator,
+                                Communicator::Create(options));
+      if (rank == kChain - 1) {
+        std::this_thread::sleep_for(kLate);
+      }
+      float value = rank == 0 ? 7 : 0;
+      RINGPIPE_RETURN_IF_ERROR(
+          communicator->Broadcast(&value, &value, 1, DataType::kFloat32, 0));
+      EXPECT_EQ(value, 7);
+      if (rank == 0) {
+        FailCall(kOperatorNew, which);
+        allocations_count = true;
+        communicator.reset();
+        allocations_count = false;
+        made = StopFailing();
+      }
+      return Status::Ok();
+    };
+    std::vector<std::future<Status>> ranks;
+    for (int rank = 0; rank < kChain; ++rank) {
+      ranks.push_back(std::async(std::launch::async, run, rank));
+    }
+    for (std::future<Status>& rank : ranks) {
+      const Status status = rank.get();
+      EXPECT_TRUE(status.ok()) << which << ": " << status.ToString();
+    }
+  }
+  EXPECT_GT(which, 0);
+}
+
 struct Lack {
   const char* role;
   const char* advice;  // what is to be raised then

@@ -97,6 +97,10 @@ struct AlgorithmInfo {
   bool direct_over_sent = false;
 };
 
+inline bool Exists(const AlgorithmInfo& info, const Member& of) {
+  return info.exists == nullptr || info.exists(of);
+}
+
 }  // namespace ringpipe
 
 #endif  // RINGPIPE_ENGINE_ALGORITHMS_ALGORITHM_H_

@@ -2,6 +2,7 @@
 //
 //   check_collectives check [BYTES...]
 //   check_collectives repeat BYTES
+//   check_collectives algorithms RANKS
 //
 // Which rank it is, and its device, come from ringpipe's variables. "check"
 // runs allreduce, reduce-scatter, all-gather and broadcast with messages of
@@ -15,8 +16,11 @@
 //
 //   sent=123456 crossing=61728
 //
-// "repeat" prints "running" after the first allreduce and goes on until one
-// fails, whose status it prints: "failed after 12 calls: peer lost: ...".
+// "algorithms" makes no communicator. It prints which algorithms of these
+// collectives, and of barrier, there are for so many ranks, one a line:
+// "allreduce:ring". "repeat" prints "running" after the first allreduce and
+// goes on until one fails, whose status it prints: "failed after 12 calls: peer
+// lost: ...".
 //
 // Exit status: 0 where all elements were right; 1 where one was wrong; 3 where
 // a call failed; 2: usage.
@@ -28,6 +32,7 @@
 #include <cstdio>
 #include <memory>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -318,27 +323,46 @@ int Repeat(Communicator* communicator, std::size_t bytes) {
   }
 }
 
-std::optional<std::vector<std::size_t>> ParseSizes(int argc, char** argv) {
-  std::vector<std::size_t> sizes;
+std::optional<std::vector<std::size_t>> ParseNumbers(int argc, char** argv) {
+  std::vector<std::size_t> numbers;
   for (int i = 2; i < argc; ++i) {
     const std::string_view text = argv[i];
-    std::size_t bytes = 0;
+    std::size_t number = 0;
     const auto [end, error] =
-        std::from_chars(text.data(), text.data() + text.size(), bytes);
-    if (error != std::errc() || end != text.data() + text.size() ||
-        bytes < sizeof(Element)) {
+        std::from_chars(text.data(), text.data() + text.size(), number);
+    if (error != std::errc() || end != text.data() + text.size()) {
       return std::nullopt;
     }
-    sizes.push_back(bytes);
+    numbers.push_back(number);
   }
-  return sizes;
+  return numbers;
+}
+
+int ListAlgorithms(int ranks) {
+  for (const AlgorithmInfo& algorithm : Algorithms()) {
+    const bool checked = algorithm.collective == Collective::kBarrier ||
+                         std::find(kCollectives.begin(), kCollectives.end(),
+                                   algorithm.collective) != kCollectives.end();
+    if (checked && Exists(algorithm, {0, ranks})) {
+      std::printf("%s:%s\n", CollectiveName(algorithm.collective),
+                  std::string(algorithm.name).c_str());
+    }
+  }
+  return 0;
 }
 
 int Main(int argc, char** argv) {
   const std::string_view mode = argc > 1 ? argv[1] : "";
-  const auto sizes = ParseSizes(argc, argv);
-  if (!sizes || sizes->empty() || (mode != "check" && mode != "repeat")) {
-    std::fputs("usage: check_collectives check|repeat BYTES...\n", stderr);
+  const auto numbers = ParseNumbers(argc, argv);
+  if (numbers && numbers->size() == 1 && mode == "algorithms") {
+    return ListAlgorithms(static_cast<int>(numbers->front()));
+  }
+  if (!numbers || numbers->empty() || (mode != "check" && mode != "repeat") ||
+      *std::min_element(numbers->begin(), numbers->end()) < sizeof(Element)) {
+    std::fputs(
+        "usage: check_collectives check BYTES... | repeat BYTES | algorithms "
+        "RANKS\n",
+        stderr);
     return kExitUsage;
   }
   // A line reaches the test that waits for it at once.
@@ -355,7 +379,8 @@ int Main(int argc, char** argv) {
   }
   Communicator* const ranks = communicator.value().get();
   std::printf("device %s\n", ranks->device().c_str());
-  return mode == "check" ? Check(ranks, *sizes) : Repeat(ranks, sizes->front());
+  return mode == "check" ? Check(ranks, *numbers)
+                         : Repeat(ranks, numbers->front());
 }
 
 }  // namespace

@@ -13,7 +13,9 @@
 #include <iomanip>
 #include <iostream>
 #include <optional>
+#include <span>
 #include <utility>
+#include <vector>
 
 #include "engine/promise.h"
 #include "gtest/gtest.h"
@@ -40,8 +42,9 @@ struct Setting {
 
 class Mutants {
  public:
-  Mutants(const AlgorithmInfo& algorithm, int size, int root)
-      : schedules_(SchedulesOf(algorithm.algorithm, size, root)) {
+  Mutants(const AlgorithmInfo& algorithm, int size, int root,
+          std::span<const int> hosts)
+      : schedules_(SchedulesOf(algorithm.algorithm, size, root, hosts)) {
     CheckOptions options;
     options.promise = PromiseOf(algorithm.collective);
     options.root = root;
@@ -121,32 +124,50 @@ bool IsAlwaysWrong(const Mutation& mutation) {
                                  mutation.kind == Mutation::Kind::kDoubled);
 }
 
-class MutationTest : public testing::TestWithParam<AlgorithmInfo> {};
+class MutationTest : public testing::TestWithParam<AlgorithmInfo> {
+ protected:
+  using Counts = std::array<std::array<int, 3>, Mutation::kKinds>;
+
+  // Adds to `counts`, by kind and verdict.
+  static void TryAll(int size, int root, std::span<const int> hosts,
+                     Counts& counts) {
+    Mutants mutants(GetParam(), size, root, hosts);
+    for (int rank = 0; rank < size; ++rank) {
+      for (const Mutation& mutation :
+           Mutations(mutants.schedules()[rank], rank, size)) {
+        const Verdict verdict = mutants.Try(rank, mutation.schedule);
+        ++counts[static_cast<int>(mutation.kind)][static_cast<int>(verdict)];
+        EXPECT_NE(verdict, Verdict::kMissed)
+            << GetParam().name << ", size " << size << ", root " << root << ": "
+            << mutation.what;
+        EXPECT_FALSE(verdict == Verdict::kEquivalent && IsAlwaysWrong(mutation))
+            << GetParam().name << ", size " << size << ", root " << root << ": "
+            << mutation.what;
+      }
+    }
+  }
+
+  static void Print(const Counts& counts) {
+    std::cout << std::left << std::setw(32) << TestName(GetParam());
+    for (int kind = 0; kind < Mutation::kKinds; ++kind) {
+      const auto& [found, equivalent, missed] = counts[kind];
+      std::cout << MutationName(static_cast<Mutation::Kind>(kind)) << " "
+                << found << " found + " << equivalent << " equivalent; ";
+    }
+    std::cout << "\n";
+  }
+};
 
 TEST_P(MutationTest, EverySingleMutationIsFoundOrEquivalent) {
   const AlgorithmInfo& algorithm = GetParam();
-  std::array<std::array<int, 3>, Mutation::kKinds> counts = {};
+  Counts counts = {};
   for (int size = 1; size <= LargestSize(); ++size) {
     if (!Exists(algorithm, {0, size})) {
       continue;
     }
     for (int root = 0; root < (IsRooted(algorithm.collective) ? size : 1);
          ++root) {
-      Mutants mutants(algorithm, size, root);
-      for (int rank = 0; rank < size; ++rank) {
-        for (const Mutation& mutation :
-             Mutations(mutants.schedules()[rank], rank, size)) {
-          const Verdict verdict = mutants.Try(rank, mutation.schedule);
-          ++counts[static_cast<int>(mutation.kind)][static_cast<int>(verdict)];
-          EXPECT_NE(verdict, Verdict::kMissed)
-              << algorithm.name << ", size " << size << ", root " << root
-              << ": " << mutation.what;
-          EXPECT_FALSE(verdict == Verdict::kEquivalent &&
-                       IsAlwaysWrong(mutation))
-              << algorithm.name << ", size " << size << ", root " << root
-              << ": " << mutation.what;
-        }
-      }
+      TryAll(size, root, {}, counts);
     }
   }
   if (algorithm.collective == Collective::kBarrier) {
@@ -157,13 +178,23 @@ TEST_P(MutationTest, EverySingleMutationIsFoundOrEquivalent) {
                           Mutation::Kind::kFinish}) {
     EXPECT_EQ(counts[static_cast<int>(kind)][1], 0) << MutationName(kind);
   }
-  std::cout << std::left << std::setw(32) << TestName(algorithm);
-  for (int kind = 0; kind < Mutation::kKinds; ++kind) {
-    const auto& [found, equivalent, missed] = counts[kind];
-    std::cout << MutationName(static_cast<Mutation::Kind>(kind)) << " " << found
-              << " found + " << equivalent << " equivalent; ";
+  Print(counts);
+}
+
+// Of the algorithms that do something else where ranks share hosts.
+TEST_P(MutationTest, EverySingleMutationIsFoundWhereRanksShareHosts) {
+  Counts counts = {};
+  for (const std::vector<int>& hosts :
+       {std::vector{0, 0, 1, 1}, std::vector{0, 1, 0, 1}}) {
+    const int size = static_cast<int>(hosts.size());
+    const Member member = {0, size, 0, hosts};
+    if (Exists(GetParam(), member) &&
+        GetParam().algorithm(member).transfers !=
+            GetParam().algorithm({0, size}).transfers) {
+      TryAll(size, 0, hosts, counts);
+      Print(counts);
+    }
   }
-  std::cout << "\n";
 }
 
 INSTANTIATE_TEST_SUITE_P(All, MutationTest,

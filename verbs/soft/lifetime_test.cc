@@ -15,6 +15,7 @@
 #include "base/deadline.h"
 #include "base/liveness_bound.h"
 #include "base/peer_process.h"
+#include "base/thread_count.h"
 #include "gtest/gtest.h"
 #include "verbs/soft/endpoint.h"
 #include "verbs/soft/stopped_copy.h"
@@ -33,18 +34,10 @@ std::ptrdiff_t Count(const char* directory) {
 
 struct Held {
   std::ptrdiff_t descriptors = Count("/proc/self/fd");
-  std::ptrdiff_t threads = Count("/proc/self/task");
+  int threads = CountThreads();
   std::ptrdiff_t shared_memory = Count("/dev/shm");
   bool operator==(const Held&) const = default;
 };
-
-// A joined thread is a moment longer in /proc.
-bool Becomes(const Held& expected) {
-  const Deadline deadline = Deadline::After(std::chrono::seconds(10));
-  while (!(Held() == expected) && !deadline.expired()) {
-  }
-  return Held() == expected;
-}
 
 TEST(Lifetime, NothingIsLeftAfterClose) {
   { Pair warm_up; }  // a sanitizer may open something of its own
@@ -55,7 +48,7 @@ TEST(Lifetime, NothingIsLeftAfterClose) {
     ASSERT_EQ(pair.a.Send(1, {pair.a.Sge(0, 8)}), 0);
     ASSERT_TRUE(pair.a.Poll());
   }
-  EXPECT_TRUE(Becomes(before));
+  EXPECT_EQ(Held(), before);
 }
 
 TEST(Lifetime, NothingIsLeftOfAKilledPeer) {
@@ -80,7 +73,7 @@ TEST(Lifetime, NothingIsLeftOfAKilledPeer) {
     ASSERT_TRUE(endpoint.Poll());
     peer.Kill();
   }
-  EXPECT_TRUE(Becomes(before));
+  EXPECT_EQ(Held(), before);
 }
 
 TEST(Lifetime, HundredsOfQueuePairsShareALink) {

@@ -255,6 +255,22 @@ TEST_P(CostsTest, SubchunksFollowEachOther) {
   }
 }
 
+// The row's time is the least; its remark says what the simulator takes.
+TEST_P(CostsTest, TwoTreesTakeWhatTheirRemarkSays) {
+  if (!IsDoubleTree()) {
+    return;
+  }
+  constexpr int kDepth = 4;
+  constexpr int kSubchunks = 200;
+  for (const auto& [size, wire] : {std::pair(8, 3.3), std::pair(16, 3.8)}) {
+    const Member of = {0, size};
+    const std::uint64_t bytes = BytesFor(of, kSubchunks);
+    const double seconds =
+        SimulatedTime(of, {.wire = 1}, bytes, kSubchunks, kEnoughSlots, kDepth);
+    EXPECT_NEAR(seconds, wire * bytes, 0.02 * wire * bytes) << size;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(All, CostsTest,
                          testing::ValuesIn(Algorithms().begin(),
                                            Algorithms().end()),

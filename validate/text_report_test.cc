@@ -180,13 +180,16 @@ TEST(TextReportTest, EverySortOfFigureHasItsPart) {
   port.lanes = 1;
   measured.ports.push_back(port);
   const std::string text = Report(measured);
-  for (const char* part :
-       {"No RDMA device is used: this measures TCP",
-        "between hosts               median 2.00 µs, slowest pair 2.00 µs, "
-        "99th",
-        "ring, natural", "30.0 GB/s in all, 75 % of its", "1,048,576 bytes",
-        "500 ms   predicted 250 ms (simulated)", "width 1X of 4X",
-        "1 port in all"}) {
+  constexpr const char* kParts[] = {
+      "No RDMA device is used: this measures TCP",
+      "between hosts               median 2.00 µs, slowest pair 2.00 µs, 99th",
+      "ring, natural",
+      "30.0 GB/s in all, 75 % of its",
+      "1,048,576 bytes",
+      "500 ms   predicted 250 ms (simulated)",
+      "width 1X of 4X",
+      "1 port in all"};
+  for (const char* part : kParts) {
     EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
   }
   for (const std::string& line : Lines(text)) {

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <filesystem>
@@ -35,8 +36,16 @@ Result<AtomicFile> AtomicFile::Create(const std::string& path) {
   if (error) {
     return Failed(path, error.value());
   }
-  std::string name = target.string() + ".XXXXXX";
-  const int fd = mkostemp(name.data(), O_CLOEXEC);
+  // Not by mkostemp, whose files are for their owner alone: a result is like
+  // any other file that a program writes, and only the kernel knows the umask.
+  static std::atomic<unsigned> files = 0;
+  std::string name;
+  int fd = -1;
+  do {
+    name = target.string() + "." + std::to_string(getpid()) + "." +
+           std::to_string(files++);
+    fd = open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  } while (fd < 0 && errno == EEXIST);
   if (fd < 0) {
     return Failed(path, errno);
   }
@@ -69,12 +78,7 @@ Status AtomicFile::Write(std::string_view text) {
 }
 
 Status AtomicFile::Commit() {
-  // mkostemp gives 0600; a result file is like any other that a program
-  // writes.
-  const mode_t mask = umask(0);
-  umask(mask);
-  if (fchmod(fd_, 0666 & ~mask) != 0 || fsync(fd_) != 0 ||
-      rename(name_.c_str(), target_.c_str()) != 0) {
+  if (fsync(fd_) != 0 || rename(name_.c_str(), target_.c_str()) != 0) {
     return Failed(target_, errno);
   }
   name_.clear();
@@ -86,12 +90,9 @@ Status CheckWritable(const std::string& path) {
 }
 
 Status WriteAtomically(const std::string& path, std::string_view text) {
-  auto file = AtomicFile::Create(path);
-  if (!file.ok()) {
-    return file.status();
-  }
-  RINGPIPE_RETURN_IF_ERROR(file->Write(text));
-  return file->Commit();
+  RINGPIPE_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::Create(path));
+  RINGPIPE_RETURN_IF_ERROR(file.Write(text));
+  return file.Commit();
 }
 
 }  // namespace ringpipe

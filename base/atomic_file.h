@@ -36,9 +36,7 @@ class AtomicFile {
   std::string target_;
 };
 
-// Whether WriteAtomically(path, ...) would be allowed: an error that names the
-// path and the reason where its directory cannot be written, or where it is
-// there and no regular file. Leaves nothing behind.
+// Create's error, if any. Leaves nothing behind.
 Status CheckWritable(const std::string& path);
 
 // The file with `text`.

@@ -1,10 +1,23 @@
 #include "base/atomic_file.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
 #include <sstream>
+
+namespace {
+int umask_calls = 0;
+}  // namespace
+
+// Instead of the system's: it changes what other threads create meanwhile.
+extern "C" mode_t umask(mode_t mask) {
+  ++umask_calls;
+  return static_cast<mode_t>(syscall(SYS_umask, mask));
+}
 
 namespace ringpipe {
 namespace {
@@ -54,6 +67,29 @@ TEST_F(AtomicFileTest, MissingDirectoryAndDirectoryAndDeviceAreErrors) {
     EXPECT_FALSE(WriteAtomically(path, "x").ok());
   }
   EXPECT_TRUE(fs::is_character_file("/dev/null"));
+}
+
+TEST_F(AtomicFileTest, IsWhatTheUmaskAllowsAndNeverChangesIt) {
+  const mode_t before = umask(027);
+  umask_calls = 0;
+  ASSERT_TRUE(WriteAtomically(Path("a"), "x").ok());
+  EXPECT_EQ(umask_calls, 0);
+  EXPECT_EQ(umask(before), 027U);
+  struct stat info = {};
+  ASSERT_EQ(stat(Path("a").c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777, 0640U);
+}
+
+// Of a process that was killed, and had the same number.
+TEST_F(AtomicFileTest, LeftoversAreNoObstacle) {
+  for (int i = 0; i < 100; ++i) {
+    std::ofstream(Path("a") + "." + std::to_string(getpid()) + "." +
+                  std::to_string(i))
+        << "left";
+  }
+  ASSERT_TRUE(WriteAtomically(Path("a"), "x").ok());
+  EXPECT_EQ(Read(Path("a")), "x");
+  EXPECT_EQ(Files(), 101U);
 }
 
 TEST_F(AtomicFileTest, ASymbolicLinkStaysOne) {

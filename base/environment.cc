@@ -133,8 +133,15 @@ std::optional<int64_t> ToInteger(std::string_view text) {
   return value;
 }
 
-Status AssignWord(std::string_view name, const Word& word,
-                  const std::string& text, Environment* out) {
+// Each `name` is that by which `text` was found.
+Status Assign(std::string_view /*name*/, const Text& kind,
+              const std::string& text, Environment* out) {
+  out->*kind.member = text;
+  return Status::Ok();
+}
+
+Status Assign(std::string_view name, const Word& word, const std::string& text,
+              Environment* out) {
   const auto none =
       std::find(word.allowed.begin(), word.allowed.end(), std::string_view());
   const std::vector<std::string_view> allowed(word.allowed.begin(), none);
@@ -150,8 +157,8 @@ Status AssignWord(std::string_view name, const Word& word,
   return Status::Ok();
 }
 
-Status AssignNames(std::string_view name, const Names& names,
-                   const std::string& text, Environment* out) {
+Status Assign(std::string_view name, const Names& names,
+              const std::string& text, Environment* out) {
   if (const auto filter = NameFilter::Parse(text, names.ports); !filter.ok()) {
     const std::string one =
         names.ports == NameFilter::Ports::kAllowed ? "mlx5_0:1" : "eth0";
@@ -164,8 +171,8 @@ Status AssignNames(std::string_view name, const Names& names,
   return Status::Ok();
 }
 
-Status AssignPorts(std::string_view name, const Ports& ports,
-                   const std::string& text, Environment* out) {
+Status Assign(std::string_view name, const Ports& ports,
+              const std::string& text, Environment* out) {
   const std::size_t dash = text.find('-');
   const auto first = ToInteger(std::string_view(text).substr(0, dash));
   const auto last = dash == std::string::npos
@@ -179,8 +186,8 @@ Status AssignPorts(std::string_view name, const Ports& ports,
   return Status::Ok();
 }
 
-Status AssignLevel(std::string_view name, const std::string& text,
-                   Environment* out) {
+Status Assign(std::string_view name, const Level& /*kind*/,
+              const std::string& text, Environment* out) {
   for (const LogLevel level : {LogLevel::kError, LogLevel::kWarning,
                                LogLevel::kInfo, LogLevel::kDebug}) {
     if (text == LogLevelName(level)) {
@@ -196,8 +203,8 @@ std::string Range(int64_t least, int64_t most) {
          std::to_string(most);
 }
 
-Status AssignOptional(std::string_view name, const OptionalInteger& kind,
-                      const std::string& text, Environment* out) {
+Status Assign(std::string_view name, const OptionalInteger& kind,
+              const std::string& text, Environment* out) {
   const std::optional<int64_t> value = ToInteger(text);
   if (value && kind.unset && *value == *kind.unset) {
     out->*kind.member = std::nullopt;
@@ -214,8 +221,8 @@ Status AssignOptional(std::string_view name, const OptionalInteger& kind,
   return Status::Ok();
 }
 
-Status AssignInteger(std::string_view name, const Integer& kind,
-                     const std::string& text, Environment* out) {
+Status Assign(std::string_view name, const Integer& kind,
+              const std::string& text, Environment* out) {
   const std::optional<int64_t> value = ToInteger(text);
   const bool never = value && kind.never == value;
   if (!never && (!value || *value < kind.least || *value > kind.most ||
@@ -231,31 +238,6 @@ Status AssignInteger(std::string_view name, const Integer& kind,
   }
   out->*kind.member = *value;
   return Status::Ok();
-}
-
-// `name`: that by which `text` was found.
-Status Assign(std::string_view name, const Kind& any, const std::string& text,
-              Environment* out) {
-  if (const auto* kind = std::get_if<Text>(&any)) {
-    out->*kind->member = text;
-    return Status::Ok();
-  }
-  if (const auto* kind = std::get_if<Word>(&any)) {
-    return AssignWord(name, *kind, text, out);
-  }
-  if (const auto* kind = std::get_if<Names>(&any)) {
-    return AssignNames(name, *kind, text, out);
-  }
-  if (const auto* kind = std::get_if<Ports>(&any)) {
-    return AssignPorts(name, *kind, text, out);
-  }
-  if (const auto* kind = std::get_if<OptionalInteger>(&any)) {
-    return AssignOptional(name, *kind, text, out);
-  }
-  if (const auto* kind = std::get_if<Integer>(&any)) {
-    return AssignInteger(name, *kind, text, out);
-  }
-  return AssignLevel(name, text, out);
 }
 
 // Removes `prefix` from the front of `text`, where it is there.
@@ -344,8 +326,11 @@ Result<Environment> Environment::Parse(const Getter& get) {
       text = get(name);
     }
     if (text) {
-      RINGPIPE_RETURN_IF_ERROR(
-          Assign(name, variable.kind, *text, &environment));
+      RINGPIPE_RETURN_IF_ERROR(std::visit(
+          [&](const auto& kind) {
+            return Assign(name, kind, *text, &environment);
+          },
+          variable.kind));
       if (variable.source != nullptr) {
         environment.*variable.source = name;
       }

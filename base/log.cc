@@ -8,6 +8,9 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
+#include <csignal>
+#include <ctime>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -28,6 +31,23 @@ std::string Cut(std::string line) {
     line += kMore;
   }
   return line + '\n';
+}
+
+// write(), and no SIGPIPE where the last reader has gone: that would end the
+// application.
+ssize_t WriteWithoutSignal(int fd, const std::string& text) {
+  sigset_t broken_pipe, before, pending;
+  sigemptyset(&broken_pipe);
+  sigaddset(&broken_pipe, SIGPIPE);
+  pthread_sigmask(SIG_BLOCK, &broken_pipe, &before);
+  sigpending(&pending);
+  const ssize_t written = write(fd, text.data(), text.size());
+  if (written < 0 && errno == EPIPE && sigismember(&pending, SIGPIPE) == 0) {
+    const timespec at_once = {};
+    sigtimedwait(&broken_pipe, nullptr, &at_once);
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return written;
 }
 
 // A write that does not wait for a reader, whatever is open there. The flags of
@@ -55,7 +75,7 @@ bool WriteWithoutWaiting(const std::string& text) {
   const int own =
       open("/proc/self/fd/2", O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
   const bool written =
-      write(own >= 0 ? own : STDERR_FILENO, text.data(), text.size()) == bytes;
+      WriteWithoutSignal(own >= 0 ? own : STDERR_FILENO, text) == bytes;
   if (own >= 0) {
     close(own);
   }
@@ -117,12 +137,6 @@ void Logger::Log(LogLevel level, std::string_view line) const {
          ": ";
   text.append(line);
   WriteToStderr(text);
-}
-
-Logger Logger::WithPrefix(std::string prefix) const {
-  Logger other = *this;
-  other.prefix_ = std::move(prefix);
-  return other;
 }
 
 }  // namespace ringpipe

@@ -39,9 +39,6 @@ class Logger {
   void Info(std::string_view line) const { Log(LogLevel::kInfo, line); }
   void Debug(std::string_view line) const { Log(LogLevel::kDebug, line); }
 
-  // The same destination with another prefix, such as "rank 3".
-  Logger WithPrefix(std::string prefix) const;
-
  private:
   LogLevel level_;
   std::string prefix_;

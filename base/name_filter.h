@@ -45,7 +45,6 @@ class NameFilter {
 
   bool admits_all() const { return entries_.empty(); }
   bool excludes() const { return excludes_; }
-  bool exact() const { return exact_; }
   const std::vector<Entry>& entries() const { return entries_; }
   bool operator==(const NameFilter& other) const = default;
 

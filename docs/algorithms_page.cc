@@ -118,7 +118,7 @@ Proof ProofOf(const AlgorithmInfo& info, int size) {
   options.same_bits = info.same_bits;
   options.subchunks = 1;
   options.slots = SlotsFor(info, {0, size, 0, hosts}, options.depth);
-  CheckResult result;
+  RunResult result;
   const Status status = Check(schedules, options, &result);
   if (!status.ok()) {
     std::cerr << TestName(info) << ": " << status.ToString() << "\n";

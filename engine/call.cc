@@ -10,11 +10,6 @@ Status Invalid(const Call& call, const std::string& why) {
           std::string(CollectiveName(call.collective)) + ": " + why};
 }
 
-bool Reduces(Collective collective) {
-  return collective == Collective::kAllReduce ||
-         collective == Collective::kReduceScatter;
-}
-
 Status CheckValues(const Call& call, int rank, int size) {
   if (SizeOf(call.type) == 0) {
     return Invalid(call, "data type " +
@@ -107,6 +102,20 @@ Result<CallBuffers> CheckCall(const Call& call, int rank, int size) {
   return buffers;
 }
 
+bool Reduces(Collective collective) {
+  return collective == Collective::kAllReduce ||
+         collective == Collective::kReduceScatter;
+}
+
+std::string AlgorithmName(const Digest& digest) {
+  if (digest.algorithm < Algorithms().size()) {
+    return std::string(Algorithms()[digest.algorithm].name);
+  }
+  return static_cast<Collective>(digest.collective) == Collective::kSendReceive
+             ? std::string(SendReceiveAlgorithm().name)
+             : std::to_string(digest.algorithm);
+}
+
 std::string Describe(const Digest& digest) {
   const auto collective = static_cast<Collective>(digest.collective);
   std::string text =
@@ -122,15 +131,9 @@ std::string Describe(const Digest& digest) {
   if (collective == Collective::kBroadcast) {
     text += ", root " + std::to_string(digest.root);
   }
-  const auto algorithms = Algorithms();
-  return text + "; algorithm " +
-         (digest.algorithm < algorithms.size()
-              ? std::string(algorithms[digest.algorithm].name)
-          : collective == Collective::kSendReceive
-              ? std::string(SendReceiveAlgorithm().name)
-              : std::to_string(digest.algorithm)) +
-         ", sub-chunks of " + std::to_string(digest.subchunk_elements) +
-         " elements, depth " + std::to_string(digest.depth) + ")";
+  return text + "; algorithm " + AlgorithmName(digest) + ", sub-chunks of " +
+         std::to_string(digest.subchunk_elements) + " elements, depth " +
+         std::to_string(digest.depth) + ")";
 }
 
 }  // namespace ringpipe

@@ -45,6 +45,12 @@ struct CallBuffers {
 // message past the address space.
 Result<CallBuffers> CheckCall(const Call& call, int rank, int size);
 
+// Whether such a call has a ReduceOp.
+bool Reduces(Collective collective);
+
+// "ring"; where a peer's digest has none that there is, its number.
+std::string AlgorithmName(const Digest& digest);
+
 // "allreduce(count 100, float32, sum)", with its chunking: for the message of a
 // mismatch between ranks. Values out of range are printed as numbers: the
 // digest may be a peer's.

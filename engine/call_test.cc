@@ -77,5 +77,16 @@ TEST(CallTest, ADigestFromAPeerIsDescribedWhateverItHolds) {
   EXPECT_NE(Describe(digest).find("collective 77"), std::string::npos);
 }
 
+TEST(CallTest, AnAlgorithmIsNamed) {
+  Digest digest;
+  for (const AlgorithmInfo& info : Algorithms()) {
+    EXPECT_EQ(AlgorithmName(digest), info.name);
+    ++digest.algorithm;
+  }
+  EXPECT_EQ(AlgorithmName(digest), std::to_string(digest.algorithm));
+  digest.collective = static_cast<std::uint32_t>(Collective::kSendReceive);
+  EXPECT_EQ(AlgorithmName(digest), "direct");
+}
+
 }  // namespace
 }  // namespace ringpipe

@@ -3,17 +3,21 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
+#include <condition_variable>
 #include <functional>
+#include <mutex>
 #include <new>
 #include <optional>
+#include <string>
 #include <utility>
 
+#include "base/deadline.h"
 #include "bootstrap/launcher.h"
 #include "engine/call.h"
 #include "engine/call_order.h"
 #include "engine/engine.h"
 #include "engine/exit_notice.h"
-#include "engine/request_state.h"
 #include "engine/ringpipe.h"
 
 #define RINGPIPE_STRING_(x) #x
@@ -30,6 +34,41 @@ Result<CommunicatorOptions> CommunicatorOptions::FromProcess() {
   CommunicatorOptions options;
   RINGPIPE_ASSIGN_OR_RETURN(options.environment, Environment::FromProcess());
   return options;
+}
+
+// The end of an asynchronous call, shared between who waits and who runs it.
+// Thread-safe.
+struct Request::State {
+  mutable std::mutex mutex;
+  std::condition_variable ended;
+  std::optional<Status> status;  // guarded by mutex
+
+  void End(const Status& result) {
+    {
+      const std::lock_guard<std::mutex> lock(mutex);
+      status = result;
+    }
+    ended.notify_all();
+  }
+};
+
+Status Request::Wait(std::chrono::milliseconds timeout) {
+  std::unique_lock<std::mutex> lock(state_->mutex);
+  const auto ended = [this] { return state_->status.has_value(); };
+  const Deadline deadline = Deadline::After(timeout);
+  if (deadline.infinite()) {
+    state_->ended.wait(lock, ended);
+  } else if (!state_->ended.wait_until(lock, deadline.when(), ended)) {
+    return {StatusCode::kTimeout,
+            "the call has not ended after " + std::to_string(timeout.count()) +
+                " ms of waiting; it runs on, wait for it again"};
+  }
+  return *state_->status;
+}
+
+bool Request::Done() const {
+  const std::lock_guard<std::mutex> lock(state_->mutex);
+  return state_->status.has_value();
 }
 
 class Communicator::State {

@@ -339,13 +339,13 @@ std::uint64_t Engine::RegisteredSendsFrom() const {
         cost.status().ToString());
     return kNever;
   }
-  logger_.Info(std::string(cost->pays()
+  logger_.Info(std::string(cost->pays
                                ? "buffers that are not registered are "
                                  "registered piece by piece for each send: "
                                : "buffers that are not registered are copied "
                                  "into slots: ") +
                cost->text);
-  return cost->pays() ? environment_.subchunk_bytes : kNever;
+  return cost->pays ? environment_.subchunk_bytes : kNever;
 }
 
 Status Engine::Agree(Deadline deadline) {

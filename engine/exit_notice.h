@@ -22,10 +22,13 @@ class ExitNotice {
 
  private:
   struct List;
-  static List& ProcessList();
+  static List list_;
 
   const pid_t process_ = getpid();
   const std::function<void()> on_exit_;
+  // In the list, which allocates nothing.
+  ExitNotice* previous_ = nullptr;
+  ExitNotice* next_ = nullptr;
 };
 
 }  // namespace ringpipe

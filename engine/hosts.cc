@@ -45,23 +45,13 @@ void Join(std::string& mask, const std::string& other) {
   }
 }
 
-Status CheckNeighbours(const std::vector<Residence>& ranks) {
-  for (std::size_t one = 0; one < ranks.size(); ++one) {
-    for (std::size_t other = one + 1; other < ranks.size(); ++other) {
-      if (ranks[one].host == ranks[other].host &&
-          ranks[one].shares_memory != ranks[other].shares_memory) {
-        const bool first = ranks[one].shares_memory;
-        return {StatusCode::kInvalidArgument,
-                "rank " + std::to_string(first ? one : other) +
-                    " shares its memory with the ranks of its host, and rank " +
-                    std::to_string(first ? other : one) +
-                    " of the same host does not (RINGPIPE_HOST_MEMORY=never, "
-                    "or RINGPIPE_DEVICE=soft): set both variables alike on all "
-                    "ranks"};
-      }
-    }
-  }
-  return Status::Ok();
+Status UnlikeNeighbours(int shares, int does_not) {
+  return {StatusCode::kInvalidArgument,
+          "rank " + std::to_string(shares) +
+              " shares its memory with the ranks of its host, and rank " +
+              std::to_string(does_not) +
+              " of the same host does not (RINGPIPE_HOST_MEMORY=never, or "
+              "RINGPIPE_DEVICE=soft): set both variables alike on all ranks"};
 }
 
 }  // namespace
@@ -123,16 +113,21 @@ Result<Residence> Residence::Parse(const std::string& text) {
 }
 
 Result<Hosts> FindHosts(const std::vector<Residence>& ranks, int rank) {
-  RINGPIPE_RETURN_IF_ERROR(CheckNeighbours(ranks));
   Hosts hosts;
   hosts.ranks_here = 0;
   std::string processors;
   for (const Residence& other : ranks) {
     const bool here = other.host == ranks[rank].host;
+    const int number = static_cast<int>(hosts.of_rank.size());
     hosts.of_rank.push_back(other.host);
-    hosts.numbers.push_back(static_cast<int>(
+    const int first = static_cast<int>(
         std::find(hosts.of_rank.begin(), hosts.of_rank.end(), other.host) -
-        hosts.of_rank.begin()));
+        hosts.of_rank.begin());
+    hosts.numbers.push_back(first);
+    if (ranks[first].shares_memory != other.shares_memory) {
+      return other.shares_memory ? UnlikeNeighbours(number, first)
+                                 : UnlikeNeighbours(first, number);
+    }
     hosts.in_memory.push_back(here && other.shares_memory);
     if (here) {
       ++hosts.ranks_here;

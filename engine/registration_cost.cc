@@ -1,7 +1,10 @@
 #include "engine/registration_cost.h"
 
 #include <algorithm>
+#include <chrono>
+#include <cstddef>
 #include <cstring>
+#include <string>
 #include <vector>
 
 #include "base/deadline.h"
@@ -49,13 +52,12 @@ Result<RegistrationCost> MeasureRegistrationCost(ProtectionDomains domains,
     RINGPIPE_RETURN_IF_ERROR(registrations[i].Release());
     registered[i] += Clock::now() - start;
   }
-  RegistrationCost cost;
-  cost.registered = Median(registered);
-  cost.copied = Median(copied);
-  cost.text = std::to_string(bytes) + " bytes: registered in " +
-              Microseconds(cost.registered) + ", copied in " +
-              Microseconds(cost.copied);
-  return cost;
+  const auto to_register = Median(registered);
+  const auto to_copy = Median(copied);
+  return RegistrationCost{to_register < to_copy,
+                          std::to_string(bytes) + " bytes: registered in " +
+                              Microseconds(to_register) + ", copied in " +
+                              Microseconds(to_copy)};
 }
 
 }  // namespace ringpipe

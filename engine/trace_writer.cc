@@ -5,7 +5,7 @@
 #include <string_view>
 #include <utility>
 
-#include "engine/algorithms.h"
+#include "engine/call.h"
 #include "reduction/data_type.h"
 
 namespace ringpipe {
@@ -182,25 +182,20 @@ void TraceWriter::AddEvent(const Source& source, const TraceEvent& event) {
 void TraceWriter::AddCall(const TraceEvent& event) {
   const Digest digest = event.digest();
   const auto collective = static_cast<Collective>(digest.collective);
-  const auto algorithms = Algorithms();
   const auto type = static_cast<DataType>(digest.type);
   const std::string name = CollectiveName(collective);
-  const bool reduces = collective == Collective::kAllReduce ||
-                       collective == Collective::kReduceScatter;
   text_ += Text("name", name) +
            ",\"args\":{\"call\":" + std::to_string(digest.sequence) +
            Text("collective", name) + Number("count", digest.count) +
            Text("type", ringpipe::Name(type)) +
            Number("bytes", digest.count * SizeOf(type));
-  if (reduces) {
+  if (Reduces(collective)) {
     text_ += Text("op", ringpipe::Name(static_cast<ReduceOp>(digest.op)));
   }
   if (collective == Collective::kBroadcast) {
     text_ += Number("root", digest.root);
   }
-  text_ += Text("algorithm", digest.algorithm < algorithms.size()
-                                 ? algorithms[digest.algorithm].name
-                                 : "unknown") +
+  text_ += Text("algorithm", AlgorithmName(digest)) +
            Number("subchunk_elements", digest.subchunk_elements) +
            Number("depth", digest.depth) +
            ",\"ok\":" + (event.failed ? "false" : "true") + "}}";

@@ -16,7 +16,7 @@ namespace ringpipe {
 // SlotList.
 class SlotList {
  public:
-  explicit SlotList(int slots) : ring_(slots), free_(slots) {
+  explicit SlotList(int slots) : ring_(slots) {
     std::iota(ring_.begin(), ring_.end(), 0);
     counters_.slots = slots;
   }
@@ -25,13 +25,12 @@ class SlotList {
 
   // A slot, or kNone: back-pressure; the caller tries again after a Release.
   int Acquire() {
-    if (free_ == 0) {
+    if (counters_.in_use == counters_.slots) {
       ++counters_.waits;
       return kNone;
     }
     const int slot = ring_[first_];
     first_ = After(first_, 1);
-    --free_;
     if (++counters_.in_use > counters_.high_water) {
       counters_.high_water = counters_.in_use;
     }
@@ -39,8 +38,7 @@ class SlotList {
   }
 
   void Release(int slot) {
-    ring_[After(first_, free_)] = slot;
-    ++free_;
+    ring_[After(first_, counters_.slots - counters_.in_use)] = slot;
     --counters_.in_use;
   }
 
@@ -54,7 +52,6 @@ class SlotList {
 
   std::vector<int> ring_;  // the free ones from first_ on
   std::size_t first_ = 0;
-  std::size_t free_;
   SlotCounters counters_;
 };
 

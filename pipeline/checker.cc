@@ -215,7 +215,7 @@ Status CheckOutputs(const Contract& contract, const CheckOptions& options,
 }  // namespace
 
 Status CheckPlans(const std::vector<Plan>& plans, const CheckOptions& given,
-                  CheckResult* result) {
+                  RunResult* result) {
   if (plans.empty() || given.depth < 1 || given.slots < 0) {
     return {StatusCode::kInvalidArgument,
             "the checker needs a rank, a depth from 1, slots from 0"};
@@ -231,19 +231,18 @@ Status CheckPlans(const std::vector<Plan>& plans, const CheckOptions& given,
   TermTable terms;
   SymbolicMemory memory(plans, options.subchunks);
   WriteInputs(contract, size, chunks, options.subchunks, terms, memory);
-  RunResult run;
-  RINGPIPE_RETURN_IF_ERROR(RunSymbolically(plans, options, terms, memory, run));
-  std::uint64_t hash = run.message_hash;
-  RINGPIPE_RETURN_IF_ERROR(
-      CheckOutputs(contract, options, size, chunks, terms, memory, hash));
+  RINGPIPE_ASSIGN_OR_RETURN(RunResult run,
+                            RunSymbolically(plans, options, terms, memory));
+  RINGPIPE_RETURN_IF_ERROR(CheckOutputs(contract, options, size, chunks, terms,
+                                        memory, run.data_flow));
   if (result != nullptr) {
-    *result = {hash, std::move(run.messages)};
+    *result = std::move(run);
   }
   return Status::Ok();
 }
 
 Status Check(const std::vector<Schedule>& schedules,
-             const CheckOptions& options, CheckResult* result) {
+             const CheckOptions& options, RunResult* result) {
   const int size = static_cast<int>(schedules.size());
   std::vector<Plan> plans;
   for (int rank = 0; rank < size; ++rank) {

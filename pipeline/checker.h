@@ -60,14 +60,6 @@ struct CheckOptions : RunOptions {
   PlanOptions plan = {};
 };
 
-struct CheckResult {
-  // A hash of every message as an expression of inputs, in the order of its
-  // connection, and of every output. Equal for schedules that compute the same
-  // from the same in the same way.
-  std::uint64_t data_flow = 0;
-  std::vector<SentMessage> messages;
-};
-
 // Ok where the schedules (or plans), one for each rank, keep the promise: every
 // promised chunk is as promised, every message met its receive, all slots are
 // free. kInternal, naming rank, place, expected and found, where they do not.
@@ -77,9 +69,9 @@ struct CheckResult {
 // place on some ranks and not on others, with memory that is registered or
 // shared here and not there, by connections of different abilities.
 Status Check(const std::vector<Schedule>& schedules,
-             const CheckOptions& options, CheckResult* result = nullptr);
+             const CheckOptions& options, RunResult* result = nullptr);
 Status CheckPlans(const std::vector<Plan>& plans, const CheckOptions& options,
-                  CheckResult* result = nullptr);
+                  RunResult* result = nullptr);
 
 // The schedules of all `size` ranks.
 std::vector<Schedule> SchedulesOf(Algorithm algorithm, int size, int root,

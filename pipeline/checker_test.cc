@@ -21,7 +21,7 @@ std::vector<Schedule> Exchange() {
         {1,
          0,
          {Transfer::Send(Input(0), peer),
-          Transfer::ReceiveReduceLast(Input(0), Output(0), peer)}});
+          Transfer::ReceiveReduce(Input(0), Output(0), peer, true)}});
   }
   return schedules;
 }
@@ -96,7 +96,7 @@ TEST(CheckerTest, AContributionThatCountsTwiceIsFound) {
   schedules[0].transfers.push_back(Transfer::Send(Input(0), 1));
   schedules[1].transfers[1].finish = false;
   schedules[1].transfers.push_back(
-      Transfer::ReceiveReduceLast(Output(0), Output(0), 0));
+      Transfer::ReceiveReduce(Output(0), Output(0), 0, true));
   EXPECT_EQ(ErrorOf(schedules, Options(Promise::kAllReduce)),
             "rank 1, output[0], sub-chunk 0: expected input[0] of ranks 0, 1; "
             "finished; found input[0] of ranks 0 (2 times), 1; finished");
@@ -155,7 +155,7 @@ TEST(CheckerTest, ABarrierNeedsSomethingOfEveryRankAndNoMore) {
 
 MessageCounts CountsOf(const std::vector<Schedule>& schedules,
                        const CheckOptions& options) {
-  CheckResult result;
+  RunResult result;
   const Status status = Check(schedules, options, &result);
   EXPECT_TRUE(status.ok()) << status.ToString();
   return CountMessages(result.messages, static_cast<int>(schedules.size()));
@@ -190,7 +190,7 @@ TEST(CheckerTest, MessagesThatLeaveTogetherCountOnceInAChain) {
 }
 
 TEST(CheckerTest, AMessageIsKnownByItsEndsItsPlaceAndItsChain) {
-  CheckResult result;
+  RunResult result;
   ASSERT_TRUE(Check(SmallTree(), Options(Promise::kBroadcast), &result).ok());
   ASSERT_EQ(result.messages.size(), 3U);
   for (const SentMessage& message : result.messages) {
@@ -220,7 +220,7 @@ TEST(CheckerTest, AMessageWaitsForTheOneBeforeItOnItsConnection) {
       Transfer::LocalCopy(Input(2), Output(2)),
       Transfer::ReceiveCopy(Output(0), 1), Transfer::ReceiveCopy(Output(1), 1),
       Transfer::Send(Input(2), 0), Transfer::Send(Input(2), 1)};
-  CheckResult result;
+  RunResult result;
   const Status status =
       Check(schedules, Options(Promise::kAllGather, 8), &result);
   ASSERT_TRUE(status.ok()) << status.ToString();

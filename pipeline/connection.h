@@ -189,6 +189,14 @@ class Transport {
   virtual bool Flush(Deadline deadline) = 0;
 };
 
+// A message from `peer` of another length than its target has room for.
+inline Status WrongLength(int peer, std::uint64_t sent,
+                          std::uint64_t expected) {
+  return {StatusCode::kInternal,
+          "rank " + std::to_string(peer) + " sent " + std::to_string(sent) +
+              " bytes where the schedule has " + std::to_string(expected)};
+}
+
 // Another way to some peers than that which the engine would choose.
 class TransportFactory {
  public:

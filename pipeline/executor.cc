@@ -36,11 +36,8 @@ Executor::Executor(std::unique_ptr<SlotPool> pool,
     state_.trace = std::make_unique<CallTrace>(*options.trace, options.size);
   }
   static const auto* const kNothing = new Plan;  // outlives all threads
-  state_.flow.Start(*kNothing, 0, 1, options.size);
+  state_.flow.Start(*kNothing, 0, 1, options.size, state_.slots());
 }
-
-// Connections first: until they are gone the devices may use the memory.
-Executor::~Executor() { state_.transports.Clear(); }
 
 // --- One collective ---------------------------------------------------------
 
@@ -97,7 +94,7 @@ Status Executor::Begin(const Operation& operation) {
       }
     }
     state_.flow.Start(plan, operation.chunking.subchunks(), operation.depth,
-                      state_.size);
+                      state_.size, state_.slots());
     copy_in_.Begin();
     reduce_.Begin();
     copy_out_.Begin();
@@ -246,8 +243,7 @@ Result<bool> Executor::AdvanceStages() {
 
 Result<bool> Executor::Issue() {
   bool issued = false;
-  while ((issued_ = state_.flow.Issue(state_.slots())) ==
-         Flow::Issued::kIssued) {
+  while ((issued_ = state_.flow.Issue()) == Flow::Issued::kIssued) {
     issued = true;
   }
   return issued;

@@ -67,7 +67,6 @@ class Executor final : private Connection::Events, private ShortRun::Driver {
   Executor(std::unique_ptr<SlotPool> pool,
            std::vector<std::unique_ptr<Transport>> transports,
            const Options& options);
-  ~Executor();
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
 

@@ -8,9 +8,10 @@ namespace ringpipe {
 using Kind = Transfer::Kind;
 using Arrival = Step::Arrival;
 
-void Flow::Start(const Plan& plan, std::uint64_t subchunks, int depth,
-                 int size) {
+void Flow::Start(const Plan& plan, std::uint64_t subchunks, int depth, int size,
+                 SlotList& slots) {
   plan_ = &plan;
+  slots_ = &slots;
   subchunks_ = subchunks;
   depth_ = depth;
   lanes_ = static_cast<int>(std::min<std::uint64_t>(
@@ -72,7 +73,7 @@ void Flow::Advance() {
   ++round_;
 }
 
-Flow::Issued Flow::Issue(SlotList& slots) {
+Flow::Issued Flow::Issue() {
   if (plan_->steps.empty() || next_subchunk() >= subchunks_) {
     return Issued::kNothing;
   }
@@ -82,7 +83,7 @@ Flow::Issued Flow::Issue(SlotList& slots) {
   }
   int slot = SlotList::kNone;
   if (plan_->steps[next_step_].takes_slot) {
-    slot = slots.Acquire();
+    slot = slots_->Acquire();
     if (slot == SlotList::kNone) {
       return Issued::kNoSlot;
     }
@@ -210,7 +211,7 @@ void Flow::MayWrite(Instance instance) {
 }
 
 // The value in the instance's slot is complete.
-void Flow::Complete(Instance instance, SlotList& slots) {
+void Flow::Complete(Instance instance) {
   Cell& state = cell(instance);
   const Step& at = step(instance);
   state.ready = true;
@@ -225,7 +226,7 @@ void Flow::Complete(Instance instance, SlotList& slots) {
     return;
   }
   if (state.references == 0) {
-    ReleaseSlot(instance, slots);
+    ReleaseSlot(instance);
   }
   Done(instance);
 }
@@ -248,23 +249,23 @@ void Flow::Done(Instance instance) {
   }
 }
 
-void Flow::ReleaseSlot(Instance instance, SlotList& slots) {
+void Flow::ReleaseSlot(Instance instance) {
   Cell& state = cell(instance);
   if (state.slot != SlotList::kNone) {
-    slots.Release(state.slot);
+    slots_->Release(state.slot);
     state.slot = SlotList::kNone;
   }
 }
 
-void Flow::Unreference(Instance holder, SlotList& slots) {
+void Flow::Unreference(Instance holder) {
   if (--cell(holder).references == 0) {
-    ReleaseSlot(holder, slots);
+    ReleaseSlot(holder);
   }
 }
 
-void Flow::UnreferenceHolders(Instance instance, SlotList& slots) {
+void Flow::UnreferenceHolders(Instance instance) {
   for (const int holder : step(instance).holders) {
-    Unreference({instance.lane, static_cast<std::uint32_t>(holder)}, slots);
+    Unreference({instance.lane, static_cast<std::uint32_t>(holder)});
   }
 }
 
@@ -285,7 +286,7 @@ const Instance* Flow::NextReceive(int peer) {
   return writable ? &front : nullptr;
 }
 
-void Flow::Received(Instance instance, SlotList& slots) {
+void Flow::Received(Instance instance) {
   const Step& at = step(instance);
   cell(instance).arrived = true;
   --open_receives_[at.transfer.peer];
@@ -294,7 +295,7 @@ void Flow::Received(Instance instance, SlotList& slots) {
   } else if (at.arrival == Arrival::kInTarget) {
     Done(instance);
   } else if (at.arrival == Arrival::kInSlot) {
-    Complete(instance, slots);
+    Complete(instance);
   } else if (at.in_memory) {
     MayWrite(instance);
   } else {
@@ -302,36 +303,36 @@ void Flow::Received(Instance instance, SlotList& slots) {
   }
 }
 
-void Flow::CopiedIn(Instance instance, SlotList& slots) {
+void Flow::CopiedIn(Instance instance) {
   if (step(instance).transfer.kind == Kind::kSend) {
     cell(instance).ready = true;
   } else {
-    Complete(instance, slots);
+    Complete(instance);
   }
 }
 
-void Flow::Reduced(Instance instance, SlotList& slots) {
-  UnreferenceHolders(instance, slots);
+void Flow::Reduced(Instance instance) {
+  UnreferenceHolders(instance);
   if (step(instance).in_memory) {
-    ReleaseSlot(instance, slots);
+    ReleaseSlot(instance);
     Done(instance);
   } else {
-    Complete(instance, slots);
+    Complete(instance);
   }
 }
 
-void Flow::CopiedOut(Instance instance, SlotList& slots) {
+void Flow::CopiedOut(Instance instance) {
   if (step(instance).transfer.kind == Kind::kLocalCopy) {
-    UnreferenceHolders(instance, slots);
+    UnreferenceHolders(instance);
   } else if (!step(instance).in_memory) {
-    Unreference(instance, slots);
+    Unreference(instance);
   }
   Done(instance);
 }
 
-void Flow::Sent(Instance instance, SlotList& slots) {
-  ReleaseSlot(instance, slots);
-  UnreferenceHolders(instance, slots);
+void Flow::Sent(Instance instance) {
+  ReleaseSlot(instance);
+  UnreferenceHolders(instance);
   Done(instance);
 }
 

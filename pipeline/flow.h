@@ -34,22 +34,23 @@ namespace ringpipe {
 // which frees the slot of its predecessor at the sender, and so on around the
 // ring. With only `depth`, all ranks hold values and none can receive.
 //
-// Not thread-safe. Nothing allocates after Start, and Start only where a plan
-// is larger than all before it.
+// Not thread-safe. Stays where it is started. Nothing allocates after Start,
+// and Start only where a plan is larger than all before it.
 class Flow {
  public:
   // Begins `plan` (kept by reference until the next Start) for `subchunks`
-  // sub-chunks, `depth` a round, between `size` ranks.
-  void Start(const Plan& plan, std::uint64_t subchunks, int depth, int size);
+  // sub-chunks, `depth` a round, between `size` ranks. `slots` is kept too.
+  void Start(const Plan& plan, std::uint64_t subchunks, int depth, int size,
+             SlotList& slots);
 
   bool finished() const { return remaining_lanes_ == 0; }
   int lanes() const { return lanes_; }
 
   // What Issue did: kIssued one instance; kNoSlot: the next one needs a slot
-  // and `slots` has none; kWindow: it is of a sub-chunk whose lane another
+  // and there is none; kWindow: it is of a sub-chunk whose lane another
   // one, two rounds before, still uses; kNothing is left to issue.
   enum class Issued { kIssued, kNoSlot, kWindow, kNothing };
-  Issued Issue(SlotList& slots);
+  Issued Issue();
   // What Issue takes next, unless nothing is left, and its sub-chunk.
   Instance next() const {
     return {static_cast<std::uint32_t>(next_subchunk() % lanes_), next_step_};
@@ -84,13 +85,13 @@ class Flow {
   // Whether a message from `peer` has been issued that has not been received.
   bool HasReceives(int peer) const { return open_receives_[peer] > 0; }
 
-  // Reports. Slots that nobody needs any more go back to `slots`.
-  void Received(Instance instance, SlotList& slots);
+  // Reports. Slots that nobody needs any more go back.
+  void Received(Instance instance);
   void Registered(Instance instance) { cell(instance).ready = true; }
-  void CopiedIn(Instance instance, SlotList& slots);
-  void Reduced(Instance instance, SlotList& slots);
-  void CopiedOut(Instance instance, SlotList& slots);
-  void Sent(Instance instance, SlotList& slots);
+  void CopiedIn(Instance instance);
+  void Reduced(Instance instance);
+  void CopiedOut(Instance instance);
+  void Sent(Instance instance);
 
   const Step& step(Instance instance) const {
     return plan_->steps[instance.step];
@@ -134,13 +135,14 @@ class Flow {
   void MayRead(Instance instance);
   void MayReduce(Instance instance);
   void MayWrite(Instance instance);
-  void Complete(Instance instance, SlotList& slots);
+  void Complete(Instance instance);
   void Done(Instance instance);
-  void ReleaseSlot(Instance instance, SlotList& slots);
-  void Unreference(Instance holder, SlotList& slots);
-  void UnreferenceHolders(Instance instance, SlotList& slots);
+  void ReleaseSlot(Instance instance);
+  void Unreference(Instance holder);
+  void UnreferenceHolders(Instance instance);
 
   const Plan* plan_ = nullptr;
+  SlotList* slots_ = nullptr;
   std::uint64_t subchunks_ = 0;
   int depth_ = 1;
   int lanes_ = 0;

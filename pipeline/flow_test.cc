@@ -22,14 +22,14 @@ class FlowTest : public testing::Test {
     ASSERT_TRUE(plan.ok()) << plan.status().ToString();
     plan_ = std::move(plan).value();
     posted_.clear();
-    flow_.Start(plan_, subchunks, depth, kSize);
+    flow_.Start(plan_, subchunks, depth, kSize, slots_);
   }
 
   // Issues as much as it can and returns why it stopped.
   Flow::Issued IssueAll() {
     Flow::Issued issued;
     do {
-      issued = flow_.Issue(slots_);
+      issued = flow_.Issue();
     } while (issued == Flow::Issued::kIssued);
     return issued;
   }
@@ -62,7 +62,7 @@ class FlowTest : public testing::Test {
     ASSERT_FALSE(posted_[peer].empty());
     const Instance instance = posted_[peer].front();
     posted_[peer].pop_front();
-    flow_.Received(instance, slots_);
+    flow_.Received(instance);
   }
 
   void Send(int peer) {
@@ -70,7 +70,7 @@ class FlowTest : public testing::Test {
     ASSERT_NE(next, nullptr);
     const Instance instance = *next;
     flow_.PopSend(peer);
-    flow_.Sent(instance, slots_);
+    flow_.Sent(instance);
   }
 
   // In which the source lies, all of it.
@@ -120,7 +120,7 @@ TEST_F(FlowTest, ARoundBeginsWhenTheOneTwoBeforeHasEnded) {
   EXPECT_EQ(IssueAll(), Flow::Issued::kWindow);
   EXPECT_EQ(PostAll(1).size(), 2u);
   Receive(1);
-  EXPECT_EQ(flow_.Issue(slots_), Flow::Issued::kWindow);
+  EXPECT_EQ(flow_.Issue(), Flow::Issued::kWindow);
   Send(2);
   EXPECT_EQ(IssueAll(), Flow::Issued::kNothing);
   EXPECT_EQ(PostAll(1).size(), 1u);
@@ -136,9 +136,9 @@ TEST_F(FlowTest, WithoutAFreeSlotNothingLaterIsIssued) {
   EXPECT_EQ(IssueAll(), Flow::Issued::kNoSlot);
   EXPECT_EQ(flow_.NextReceive(1), nullptr);
   EXPECT_FALSE(flow_.HasSends(2));
-  flow_.CopiedIn(flow_.to_copy_in().pop(), slots_);
+  flow_.CopiedIn(flow_.to_copy_in().pop());
   Send(1);
-  EXPECT_EQ(flow_.Issue(slots_), Flow::Issued::kIssued);
+  EXPECT_EQ(flow_.Issue(), Flow::Issued::kIssued);
   EXPECT_EQ(PostAll(1).size(), 1u);
 }
 
@@ -171,7 +171,7 @@ TEST_F(FlowTest, ASlotIsFreeAfterItsLastReaderAndTheCopyToMemory) {
   const Instance receive = flow_.to_copy_out().pop();
   EXPECT_EQ(SourceSlot(*flow_.NextSend(2)), flow_.slot(receive));
   Send(2);
-  flow_.CopiedOut(receive, slots_);
+  flow_.CopiedOut(receive);
   EXPECT_EQ(in_use(), 1u);
   EXPECT_FALSE(flow_.finished());
   Send(3);
@@ -201,7 +201,7 @@ TEST_F(FlowTest, AReductionWaitsForItsMessageAndForItsSource) {
     Receive(second);
     ASSERT_EQ(flow_.to_reduce().size(), 1u);
     EXPECT_EQ(in_use(), 2u);
-    flow_.Reduced(flow_.to_reduce().pop(), slots_);
+    flow_.Reduced(flow_.to_reduce().pop());
     EXPECT_EQ(in_use(), 0u);  // the result is in memory
     EXPECT_TRUE(flow_.finished());
   }
@@ -215,7 +215,7 @@ TEST_F(FlowTest, AResultThatIsSentOnFromUnregisteredMemoryStaysInItsSlotToo) {
         1, 1);
   IssueAll();
   Receive(1);
-  flow_.Reduced(flow_.to_reduce().pop(), slots_);
+  flow_.Reduced(flow_.to_reduce().pop());
   ASSERT_NE(flow_.NextSend(2), nullptr);
   EXPECT_NE(SourceSlot(*flow_.NextSend(2)), SlotList::kNone);
   EXPECT_EQ(flow_.to_copy_out().size(), 1u);
@@ -241,7 +241,7 @@ const Schedule kThreeInARow = {
     1,
     {Transfer::ReceiveReduce(Input(0), Scratch(0), 1),
      Transfer::ReceiveReduce(Scratch(0), Scratch(0), 2),
-     Transfer::ReceiveReduceLast(Scratch(0), Output(0), 3)}};
+     Transfer::ReceiveReduce(Scratch(0), Output(0), 3, true)}};
 
 TEST_F(FlowTest, ReductionsThatFollowEachOtherAreJoinedWhereTheirMessagesAre) {
   Start(kThreeInARow, 1, 1);
@@ -257,11 +257,11 @@ TEST_F(FlowTest, ReductionsThatFollowEachOtherAreJoinedWhereTheirMessagesAre) {
   EXPECT_FALSE(flow_.Joined(*second).has_value());
   Receive(3);
   EXPECT_TRUE(flow_.to_reduce().empty());
-  flow_.Reduced(first, slots_);
+  flow_.Reduced(first);
   EXPECT_TRUE(flow_.to_reduce().empty());  // the second is under way
-  flow_.Reduced(*second, slots_);
+  flow_.Reduced(*second);
   ASSERT_EQ(flow_.to_reduce().size(), 1u);
-  flow_.Reduced(flow_.to_reduce().pop(), slots_);
+  flow_.Reduced(flow_.to_reduce().pop());
   EXPECT_TRUE(flow_.finished());
   EXPECT_EQ(in_use(), 0u);
 }
@@ -292,9 +292,9 @@ TEST_F(FlowTest, WhatLiesAtThePeerNeedsNoSlotToBeReducedOrCopiedIntoMemory) {
         1, 1, {.each_peer = kReads});
   EXPECT_EQ(IssueAll(), Flow::Issued::kNothing);
   Receive(1);
-  flow_.Reduced(flow_.to_reduce().pop(), slots_);
+  flow_.Reduced(flow_.to_reduce().pop());
   Receive(2);
-  flow_.CopiedOut(flow_.to_copy_out().pop(), slots_);
+  flow_.CopiedOut(flow_.to_copy_out().pop());
   EXPECT_TRUE(flow_.finished());
 }
 
@@ -304,7 +304,7 @@ TEST_F(FlowTest, WhatLiesAtThePeerIsCopiedIntoASlotThatIsScratch) {
   EXPECT_EQ(in_use(), 1u);
   Receive(1);
   EXPECT_EQ(flow_.NextSend(2), nullptr);
-  flow_.CopiedIn(flow_.to_copy_in().pop(), slots_);
+  flow_.CopiedIn(flow_.to_copy_in().pop());
   Send(2);
   EXPECT_TRUE(flow_.finished());
 }
@@ -321,7 +321,7 @@ TEST_F(FlowTest, ASlotIsBetweenTwoRanksThatExchangeOnePlace) {
   IssueAll();
   Receive(1);
   ASSERT_EQ(flow_.to_reduce().size(), 1u);  // although nothing was sent yet
-  flow_.Reduced(flow_.to_reduce().pop(), slots_);
+  flow_.Reduced(flow_.to_reduce().pop());
   EXPECT_TRUE(flow_.to_copy_out().empty());
   Send(1);
   EXPECT_EQ(flow_.to_copy_out().size(), 1u);
@@ -414,7 +414,7 @@ TEST_F(FlowTest, ALocalCopyWaitsForWhatItReadsAndWhatItOverwrites) {
   ASSERT_EQ(flow_.to_copy_out().size(), 1u);
   const Instance copy = flow_.to_copy_out().pop();
   EXPECT_NE(SourceSlot(copy), SlotList::kNone);
-  flow_.CopiedOut(copy, slots_);
+  flow_.CopiedOut(copy);
   EXPECT_TRUE(flow_.finished());
   EXPECT_EQ(in_use(), 0u);
 }
@@ -463,7 +463,7 @@ TEST_F(FlowTest, AReductionOfAPartOfAValueIsNoContinuationOfIt) {
   Receive(2);
   const Instance first = flow_.to_reduce().pop();
   EXPECT_FALSE(flow_.JoinNext(first).has_value());
-  flow_.Reduced(first, slots_);
+  flow_.Reduced(first);
   EXPECT_EQ(flow_.to_reduce().size(), 1u);
 }
 
@@ -487,7 +487,7 @@ TEST_F(FlowTest, MessagesOfAPeerBelongToReceivesInScheduleOrder) {
 TEST_F(FlowTest, AnEmptyPlanIsFinishedAtOnce) {
   Start({1, 0, {}}, 5, 2);
   EXPECT_TRUE(flow_.finished());
-  EXPECT_EQ(flow_.Issue(slots_), Flow::Issued::kNothing);
+  EXPECT_EQ(flow_.Issue(), Flow::Issued::kNothing);
 }
 
 TEST_F(FlowTest, AStartForgetsARunThatWasNotFinished) {

@@ -19,6 +19,8 @@ namespace ringpipe {
 // thread at a time.
 struct PipelineState {
   int size = 1;
+  // Before the transports, so that it outlives them: until they are gone the
+  // devices may use its memory.
   std::unique_ptr<SlotPool> pool;
   Transports transports;
   std::unique_ptr<CallTrace> trace;  // null: off

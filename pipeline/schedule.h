@@ -44,10 +44,9 @@ constexpr Place Scratch(int chunk, int count = 1) {
 }
 
 // One step of one rank; all its places are the same chunks, unless all chunks
-// are equally long. Two orders
-// hold between transfers: those that touch a chunk of the same buffer take
-// effect in schedule order, and those to (or from) the same peer are in
-// schedule order on the wire. Everything else may overlap.
+// are equally long. Two orders hold between transfers: those that touch a chunk
+// of the same buffer take effect in schedule order, and those to (or from) the
+// same peer are in schedule order on the wire. Everything else may overlap.
 //
 // Of a reduction's two operands the source is the first; but where two ranks
 // exchange values (the source went to the peer, which reduces it as well), the
@@ -74,11 +73,9 @@ struct Transfer {
   static Transfer Send(Place source, int peer) {
     return {Kind::kSend, source, {}, peer, false};
   }
-  static Transfer ReceiveReduce(Place source, Place target, int peer) {
-    return {Kind::kReceiveReduce, source, target, peer, false};
-  }
-  static Transfer ReceiveReduceLast(Place source, Place target, int peer) {
-    return {Kind::kReceiveReduce, source, target, peer, true};
+  static Transfer ReceiveReduce(Place source, Place target, int peer,
+                                bool finish = false) {
+    return {Kind::kReceiveReduce, source, target, peer, finish};
   }
   static Transfer ReceiveCopy(Place target, int peer) {
     return {Kind::kReceiveCopy, {}, target, peer, false};
@@ -86,8 +83,9 @@ struct Transfer {
   static Transfer LocalCopy(Place source, Place target) {
     return {Kind::kLocalCopy, source, target, -1, false};
   }
-  static Transfer LocalReduce(Place source, Place operand, Place target) {
-    return {Kind::kLocalReduce, source, target, -1, false, operand};
+  static Transfer LocalReduce(Place source, Place operand, Place target,
+                              bool finish = false) {
+    return {Kind::kLocalReduce, source, target, -1, finish, operand};
   }
 
   bool receives() const {

@@ -141,10 +141,7 @@ Status ShortRun::CheckLength(std::uint32_t index) const {
   if (values_[index].bytes == expected) {
     return Status::Ok();
   }
-  return {StatusCode::kInternal,
-          "rank " + std::to_string(step(index).transfer.peer) + " sent " +
-              std::to_string(values_[index].bytes) +
-              " bytes where the schedule has " + std::to_string(expected)};
+  return WrongLength(step(index).transfer.peer, values_[index].bytes, expected);
 }
 
 std::byte* ShortRun::TargetOf(std::uint32_t index) {

@@ -29,8 +29,8 @@ class Simulation {
     ranks_.reserve(size);
     for (const Plan& plan : plans) {
       ranks_.emplace_back(plan, options.slots);
-      ranks_.back().flow.Start(plan, chunking_.subchunks(), options.depth,
-                               size);
+      ranks_.back().flow.Start(plan, chunking_.subchunks(), options.depth, size,
+                               ranks_.back().slots);
     }
   }
 
@@ -105,13 +105,13 @@ class Simulation {
     Rank& rank = ranks_[event.rank];
     switch (event.kind) {
       case Event::Kind::kSent:
-        rank.flow.Sent(event.instance, rank.slots);
+        rank.flow.Sent(event.instance);
         break;
       case Event::Kind::kReceived:
-        rank.flow.Received(event.instance, rank.slots);
+        rank.flow.Received(event.instance);
         break;
       case Event::Kind::kReduced:
-        rank.flow.Reduced(event.instance, rank.slots);
+        rank.flow.Reduced(event.instance);
         break;
     }
     Advance(event.rank);
@@ -123,19 +123,15 @@ class Simulation {
     bool moved = true;
     while (moved) {
       moved = false;
-      while (rank.flow.Issue(rank.slots) == Flow::Issued::kIssued) {
-        moved = true;
-      }
-      while (!rank.flow.to_register().empty()) {
-        rank.flow.Registered(rank.flow.to_register().pop());
+      while (rank.flow.Issue() == Flow::Issued::kIssued) {
         moved = true;
       }
       while (!rank.flow.to_copy_in().empty()) {
-        rank.flow.CopiedIn(rank.flow.to_copy_in().pop(), rank.slots);
+        rank.flow.CopiedIn(rank.flow.to_copy_in().pop());
         moved = true;
       }
       while (!rank.flow.to_copy_out().empty()) {
-        rank.flow.CopiedOut(rank.flow.to_copy_out().pop(), rank.slots);
+        rank.flow.CopiedOut(rank.flow.to_copy_out().pop());
         moved = true;
       }
     }
@@ -256,8 +252,8 @@ Result<SimulationResult> Simulate(const std::vector<Schedule>& schedules,
   const int size = static_cast<int>(schedules.size());
   std::vector<Plan> plans;
   for (int rank = 0; rank < size; ++rank) {
-    RINGPIPE_ASSIGN_OR_RETURN(
-        Plan plan, Compile(schedules[rank], rank, size, options.plan));
+    RINGPIPE_ASSIGN_OR_RETURN(Plan plan,
+                              Compile(schedules[rank], rank, size, {}));
     plans.push_back(std::move(plan));
   }
   return Simulation(plans, network, options).Run();

@@ -22,7 +22,6 @@
 #include <vector>
 
 #include "base/status.h"
-#include "pipeline/plan.h"
 #include "pipeline/schedule.h"
 
 namespace ringpipe {
@@ -40,7 +39,6 @@ struct SimulationOptions {
   std::uint64_t subchunk_bytes = 1 << 20;
   int depth = 1;
   int slots = 0;  // each rank has
-  PlanOptions plan = {};
 };
 
 struct SimulationResult {

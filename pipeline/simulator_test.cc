@@ -39,11 +39,12 @@ std::vector<Schedule> RingAllReduce(int size) {
                                                             : Output(sent),
                                                   right));
       schedule.transfers.push_back(
-          !reduces          ? Transfer::ReceiveCopy(Output(received), left)
-          : step < size - 2 ? Transfer::ReceiveReduce(Input(received),
-                                                      Scratch(received), left)
-                            : Transfer::ReceiveReduceLast(
-                                  Input(received), Output(received), left));
+          !reduces ? Transfer::ReceiveCopy(Output(received), left)
+          : step < size - 2
+              ? Transfer::ReceiveReduce(Input(received), Scratch(received),
+                                        left)
+              : Transfer::ReceiveReduce(Input(received), Output(received), left,
+                                        true));
     }
     schedules.push_back(schedule);
   }

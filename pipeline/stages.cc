@@ -68,12 +68,6 @@ Accelerator::Ticket CopyPieces(Pieces targets, Pieces sources, Copy copy) {
   return ticket;
 }
 
-Status WrongLength(int peer, std::uint64_t sent, std::uint64_t expected) {
-  return {StatusCode::kInternal,
-          "rank " + std::to_string(peer) + " sent " + std::to_string(sent) +
-              " bytes where the schedule has " + std::to_string(expected)};
-}
-
 }  // namespace
 
 // --- Work of the accelerator -------------------------------------------------
@@ -133,7 +127,7 @@ Result<bool> CopyInStage::Advance() {
       },
       [this](Instance instance) {
         Status released = ReleaseReceived(state_, instance);
-        state_.flow.CopiedIn(instance, state_.slots());
+        state_.flow.CopiedIn(instance);
         return released;
       });
 }
@@ -167,7 +161,7 @@ Result<bool> CopyOutStage::Advance() {
         Status released = state_.flow.step(instance).in_memory
                               ? ReleaseReceived(state_, instance)
                               : Status::Ok();
-        state_.flow.CopiedOut(instance, state_.slots());
+        state_.flow.CopiedOut(instance);
         return released;
       });
 }
@@ -234,7 +228,7 @@ Status ReduceStage::Finish(Instance instance) {
     next = state_.flow.Joined(done);
     const Status released = ReleaseReceived(state_, done);
     status = status.ok() ? released : status;
-    state_.flow.Reduced(done, state_.slots());
+    state_.flow.Reduced(done);
   }
   return status;
 }
@@ -350,7 +344,7 @@ Status SendStage::Sent(Instance instance) {
         meter_.stage(), state_.Index(instance),
         state_.PartOf(instance, state_.BytesOf(sent, instance)));
   }
-  state_.flow.Sent(instance, state_.slots());
+  state_.flow.Sent(instance);
   return Status::Ok();
 }
 
@@ -401,7 +395,7 @@ Status ReceiveStage::Arrived(Instance instance, const std::byte* data,
     state_.trace->MessageEnds(meter_.stage(), state_.Index(instance),
                               state_.PartOf(instance, bytes));
   }
-  state_.flow.Received(instance, state_.slots());
+  state_.flow.Received(instance);
   return Status::Ok();
 }
 

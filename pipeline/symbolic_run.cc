@@ -90,7 +90,7 @@ class SymbolicRun {
   RunResult TakeResult() {
     RunResult result = {0, std::move(messages_)};
     for (const auto& [ends, channel] : channels_) {
-      result.message_hash = HashPair(result.message_hash, channel.hash);
+      result.data_flow = HashPair(result.data_flow, channel.hash);
     }
     return result;
   }
@@ -373,11 +373,10 @@ class SymbolicRun {
         TouchSender(*channel->to->to_peer[rank.number]);
         return Activate(*channel->to);
       case kReportSent:
-        return rank.flow.Sent(Ending(rank, TakeAny(channel->sent)), rank.slots);
+        return rank.flow.Sent(Ending(rank, TakeAny(channel->sent)));
       case kReportReceived:
         --rank.unreported;
-        return rank.flow.Received(Ending(rank, TakeAny(channel->received)),
-                                  rank.slots);
+        return rank.flow.Received(Ending(rank, TakeAny(channel->received)));
       case kEndWork:
         return EndWork(rank, event.work);
     }
@@ -407,7 +406,7 @@ class SymbolicRun {
 
   void Issue(Rank& rank) {
     const Instance next = rank.flow.next();
-    rank.last_issue = rank.flow.Issue(rank.slots);
+    rank.last_issue = rank.flow.Issue();
     if (rank.last_issue == Flow::Issued::kIssued) {
       TouchStep(rank, rank.plan.steps[next.step]);
     }
@@ -466,11 +465,11 @@ class SymbolicRun {
     for (const Instance instance : work.instances) {
       Release(rank, Ending(rank, instance));
       if (work.kind == Event::Kind::kBeginCopyIn) {
-        rank.flow.CopiedIn(instance, rank.slots);
+        rank.flow.CopiedIn(instance);
       } else if (work.kind == Event::Kind::kBeginReduce) {
-        rank.flow.Reduced(instance, rank.slots);
+        rank.flow.Reduced(instance);
       } else {
-        rank.flow.CopiedOut(instance, rank.slots);
+        rank.flow.CopiedOut(instance);
       }
     }
   }
@@ -685,13 +684,12 @@ MessageCounts CountMessages(std::span<const SentMessage> messages, int ranks) {
   return counts;
 }
 
-Status RunSymbolically(const std::vector<Plan>& plans,
-                       const RunOptions& options, TermTable& terms,
-                       SymbolicMemory& memory, RunResult& result) {
+Result<RunResult> RunSymbolically(const std::vector<Plan>& plans,
+                                  const RunOptions& options, TermTable& terms,
+                                  SymbolicMemory& memory) {
   SymbolicRun run(plans, options, terms, memory);
   RINGPIPE_RETURN_IF_ERROR(run.Run());
-  result = run.TakeResult();
-  return Status::Ok();
+  return run.TakeResult();
 }
 
 }  // namespace ringpipe

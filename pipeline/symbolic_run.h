@@ -95,17 +95,19 @@ struct MessageCounts {
 MessageCounts CountMessages(std::span<const SentMessage> messages, int ranks);
 
 struct RunResult {
-  // A hash of all messages, each with its number on its connection.
-  std::uint64_t message_hash = 0;
+  // A hash of every message as an expression of inputs, in the order of its
+  // connection; the checker adds every output. Equal for schedules that compute
+  // the same from the same in the same way.
+  std::uint64_t data_flow = 0;
   std::vector<SentMessage> messages;  // as they have arrived
 };
 
 // Drives one Flow a rank as the executor would, in an order of its choice,
 // until nothing can happen any more. kInternal where that is before the end, or
 // kResourceExhausted where a rank then lacks a slot.
-Status RunSymbolically(const std::vector<Plan>& plans,
-                       const RunOptions& options, TermTable& terms,
-                       SymbolicMemory& memory, RunResult& result);
+Result<RunResult> RunSymbolically(const std::vector<Plan>& plans,
+                                  const RunOptions& options, TermTable& terms,
+                                  SymbolicMemory& memory);
 
 }  // namespace ringpipe
 

@@ -69,7 +69,7 @@ struct Rank {
         number(its_number),
         slots(options.slots),
         slot_values(options.slots) {
-    flow.Start(plan, options.subchunks, options.depth, size);
+    flow.Start(plan, options.subchunks, options.depth, size, slots);
     lent.resize(flow.lanes() * plan.steps.size());
     chains.resize(lent.size());
     to_peer.resize(size);

@@ -43,9 +43,4 @@ std::vector<PlanOptions::Peer> Transports::Peers(
   return peers;
 }
 
-void Transports::Clear() {
-  connections_.clear();
-  transports_.clear();
-}
-
 }  // namespace ringpipe

@@ -41,9 +41,6 @@ class Transports {
   std::vector<PlanOptions::Peer> Peers(const UserBuffer& input,
                                        const UserBuffer& output) const;
 
-  // Ends all connections.
-  void Clear();
-
  private:
   std::vector<std::unique_ptr<Transport>> transports_;
   std::vector<Connection*> connections_;  // by rank

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
+#include <limits>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -325,6 +326,18 @@ class FileSizeLimit {
  private:
   rlimit before_;
 };
+
+TEST_P(RegisterTest, MoreMemoryThanThereIsIsNotAllocated) {
+  ExpectRanks(GetParam(), 2, [](Communicator& c) -> Status {
+    constexpr std::size_t kMost = std::numeric_limits<std::size_t>::max();
+    for (const std::size_t bytes : {kMost, kMost - 4096, kMost / 2 + 1}) {
+      const Status status = c.Allocate(bytes).status();
+      EXPECT_EQ(status.code(), StatusCode::kResourceExhausted)
+          << status.ToString();
+    }
+    return c.Barrier();
+  });
+}
 
 TEST_P(SlotsTest, ThatOneRankHasNoMemoryForEndTheLongCallOnAllRanks) {
   if (!SharesMemory(GetParam())) {

@@ -168,6 +168,8 @@ Json OfPort(const Port& port) {
           {"speed", port.speed},
           {"interface", port.interface},
           {"interface_mtu", port.interface_mtu},
+          {"interface_megabits_per_s", port.interface_megabits_per_s},
+          {"interface_most_megabits_per_s", port.interface_most_megabits_per_s},
           {"gid_types", port.gid_types},
           {"pci_gigatransfers_per_s", port.pci_gigatransfers_per_s},
           {"pci_most_gigatransfers_per_s", port.pci_most_gigatransfers_per_s},
@@ -269,6 +271,10 @@ Port PortFrom(const Json& json) {
   port.speed = json.at("speed");
   port.interface = json.at("interface");
   port.interface_mtu = json.at("interface_mtu");
+  // Older reports lack them.
+  port.interface_megabits_per_s = json.value("interface_megabits_per_s", 0);
+  port.interface_most_megabits_per_s =
+      json.value("interface_most_megabits_per_s", 0);
   port.gid_types = json.at("gid_types").get<std::vector<std::string>>();
   port.pci_gigatransfers_per_s = json.at("pci_gigatransfers_per_s");
   port.pci_most_gigatransfers_per_s = json.at("pci_most_gigatransfers_per_s");

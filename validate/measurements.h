@@ -102,7 +102,8 @@ struct Stress {
   std::vector<Wrong> wrong;
 };
 
-// One port of one RDMA device, as sysfs has it. Empty or 0: not known.
+// One port of one RDMA device, as sysfs and its driver have it. Empty or 0: not
+// known.
 struct Port {
   std::string host;
   std::string device;
@@ -116,6 +117,9 @@ struct Port {
   std::string speed;  // "EDR"
   std::string interface;
   int interface_mtu = 0;
+  // As the interface runs, and the fastest that it supports.
+  int interface_megabits_per_s = 0;
+  int interface_most_megabits_per_s = 0;
   std::vector<std::string> gid_types;  // each once
   // The device's PCI link, as it was trained and as it could be.
   double pci_gigatransfers_per_s = 0;

@@ -87,6 +87,7 @@ class PortJudge {
     CheckState();
     if (IsUp(port_)) {
       CheckLanes();
+      CheckInterfaceSpeed();
       CheckRate();
       CheckMtu();
       CheckGidTypes();
@@ -149,11 +150,35 @@ class PortJudge {
     }
   }
 
+  // The switch, too, has to do it: a fault only where the peers' ports do.
+  void CheckInterfaceSpeed() {
+    if (port_.interface_megabits_per_s > 0 &&
+        port_.interface_megabits_per_s < port_.interface_most_megabits_per_s) {
+      const std::string speeds =
+          Number(port_.interface_megabits_per_s / 1e3) + " of " +
+          Number(port_.interface_most_megabits_per_s / 1e3) + " Gbit/s";
+      const bool peers_are_faster =
+          Majority<int>(peers_, [](const Port& peer) {
+            return IsUp(peer) ? peer.interface_megabits_per_s : 0;
+          }).value_or(0) > port_.interface_megabits_per_s;
+      faults_.push_back(
+          {"speed " + speeds,
+           "runs at " + speeds + " that " + port_.interface + " supports" +
+               (peers_are_faster
+                    ? ": check its cable, its module, and what its "
+                      "switch port is set to"
+                    : ""),
+           peers_are_faster});
+    }
+  }
+
   void CheckRate() {
     const double usual = Majority<double>(peers_, [](const Port& peer) {
                            return IsUp(peer) ? peer.gigabits_per_s : 0;
                          }).value_or(0);
-    const bool explained = !faults_.empty();
+    const bool explained =
+        std::any_of(faults_.begin(), faults_.end(),
+                    [](const Fault& fault) { return fault.fault; });
     if (!explained && port_.gigabits_per_s > 0 &&
         port_.gigabits_per_s < usual) {
       faults_.push_back({"rate " + port_.rate, "runs at " + port_.rate +

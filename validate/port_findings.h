@@ -12,7 +12,8 @@
 namespace ringpipe::validate {
 
 // Each port against what it supports (an HCA's port has four lanes, or two
-// where its cable may be split; the PCI link against its most), against the
+// where its cable may be split; an Ethernet interface its fastest mode; the PCI
+// link its most), against the
 // ports of the same device and number on other hosts, and where there are none
 // against the others of its host; and counters of errors that grew between
 // before and after.

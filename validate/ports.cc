@@ -129,8 +129,13 @@ Port ReadPort(const std::string& sysfs, const std::string& host,
   ParseRate(port);
   ReadGids(folder, port);
   if (!port.interface.empty()) {
-    port.interface_mtu = static_cast<int>(LeadingNumber(
-        FirstLine(fs::path(sysfs) / "class" / "net" / port.interface / "mtu")));
+    const fs::path interface =
+        fs::path(sysfs) / "class" / "net" / port.interface;
+    port.interface_mtu =
+        static_cast<int>(LeadingNumber(FirstLine(interface / "mtu")));
+    // -1: the driver does not know.
+    port.interface_megabits_per_s = std::max(
+        0, static_cast<int>(LeadingNumber(FirstLine(interface / "speed"))));
   }
   ReadPci(fs::path(sysfs) / "class" / "infiniband" / device, port);
   port.before = ReadCounters(folder);
@@ -139,7 +144,10 @@ Port ReadPort(const std::string& sysfs, const std::string& host,
 
 }  // namespace
 
-std::vector<Port> ReadPorts(const std::string& sysfs, const std::string& host) {
+std::vector<Port> ReadPorts(
+    const std::string& sysfs, const std::string& host,
+    const std::function<int(const std::string& interface)>&
+        most_megabits_per_s) {
   std::vector<Port> ports;
   const fs::path devices = fs::path(sysfs) / "class" / "infiniband";
   for (const std::string& device : Names(devices)) {
@@ -153,6 +161,11 @@ std::vector<Port> ReadPorts(const std::string& sysfs, const std::string& host) {
     std::sort(numbers.begin(), numbers.end());
     for (const int number : numbers) {
       ports.push_back(ReadPort(sysfs, host, device, number));
+      Port& port = ports.back();
+      if (!port.interface.empty()) {
+        port.interface_most_megabits_per_s =
+            most_megabits_per_s(port.interface);
+      }
     }
   }
   return ports;

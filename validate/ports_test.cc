@@ -45,6 +45,7 @@ Files RocePort() {
   files[port + "gid_attrs/types/1"] = "RoCE v2";
   files[port + "gid_attrs/ndevs/0"] = "eth2";
   files["class/net/eth2/mtu"] = "9000";
+  files["class/net/eth2/speed"] = "100000";
   return files;
 }
 
@@ -65,7 +66,12 @@ class Host {
     std::ofstream(folder_ / path) << text << "\n";
   }
 
-  std::vector<Port> Read() const { return ReadPorts(folder_, name_); }
+  // Each of its interfaces supports 100 Gbit/s.
+  std::vector<Port> Read() const {
+    return ReadPorts(folder_, name_, [](const std::string& interface) {
+      return interface == "eth2" ? 100'000 : 0;
+    });
+  }
   std::string folder() const { return folder_; }
 
  private:
@@ -121,6 +127,8 @@ TEST_F(PortsTest, APortIsReadAsSysfsHasIt) {
   EXPECT_EQ(ports[0].speed, "EDR");
   EXPECT_EQ(ports[0].interface, "eth2");
   EXPECT_EQ(ports[0].interface_mtu, 9000);
+  EXPECT_EQ(ports[0].interface_megabits_per_s, 100'000);
+  EXPECT_EQ(ports[0].interface_most_megabits_per_s, 100'000);
   EXPECT_EQ(ports[0].gid_types,
             (std::vector<std::string>{"IB/RoCE v1", "RoCE v2"}));
   EXPECT_EQ(ports[0].pci_lanes, 16);
@@ -168,6 +176,76 @@ TEST_F(PortsTest, TwoLanesOfASplitCableAreNoFault) {
 TEST_F(PortsTest, AWrongSpeedIsNamed) {
   ExpectFault(FindWith(Of("rate"), "56 Gb/sec (4X FDR)"),
               "runs at 56 Gb/sec (4X FDR) where its peers run at 100 Gb/sec");
+}
+
+TEST_F(PortsTest, AnInterfaceThatTrainedAtHalfIsNamed) {
+  ExpectFault(FindWith("class/net/eth2/speed", "50000", RocePort()),
+              "runs at 50 of 100 Gbit/s that eth2 supports: check its cable");
+}
+
+// By the rate of its RDMA port, where its peers do not say how fast their
+// interfaces are.
+TEST_F(PortsTest, ASlowPortIsAFaultBesidePeersOfUnknownSpeed) {
+  FindWith("", "", RocePort());
+  for (Port& port : ports_) {
+    port.interface_megabits_per_s = 0;
+  }
+  ports_[2].interface_megabits_per_s = 50'000;
+  ports_[2].gigabits_per_s = 50;
+  ports_[2].rate = "50 Gb/sec (4X QDR)";
+  int faults = 0;
+  for (const Finding& finding : FindPortFaults(ports_)) {
+    faults += finding.fault ? 1 : 0;
+  }
+  EXPECT_EQ(faults, 1);
+}
+
+// Its peers' switch ports may do no more: named, and no fault.
+TEST_F(PortsTest, InterfacesThatAllRunAtHalfAreNoFault) {
+  Files files = RocePort();
+  files["class/net/eth2/speed"] = "50000";
+  const std::vector<Finding> findings = FindWith("", "", files);
+  ASSERT_EQ(findings.size(), 4U);
+  for (const Finding& finding : findings) {
+    EXPECT_FALSE(finding.fault);
+    EXPECT_NE(finding.text.find("runs at 50 of 100 Gbit/s that eth2 supports"),
+              std::string::npos)
+        << finding.text;
+  }
+}
+
+// As a virtual interface says: it has no speed of its own.
+TEST_F(PortsTest, AnUnknownSpeedIsNoFinding) {
+  Files files = RocePort();
+  files["class/net/eth2/speed"] = "-1";
+  EXPECT_TRUE(FindWith("", "", files).empty());
+}
+
+TEST(EthernetTest, TheFastestOfTheSupportedModesCounts) {
+  std::vector<std::string> names(40);
+  names[1] = "10baseT/Full";
+  names[6] = "Autoneg";
+  names[31] = "25000baseCR/Full";
+  names[33] = "25000baseSR/Full";
+  names[36] = "100000baseKR4/Full";
+  names[39] = "56000 lanes";
+  EXPECT_EQ(FastestMode(names, {}), 0);
+  const auto fastest = [&](std::vector<int> modes) {
+    std::vector<std::uint32_t> supported(2);
+    for (const int mode : modes) {
+      supported[mode / 32] |= 1U << mode % 32;
+    }
+    return FastestMode(names, supported);
+  };
+  EXPECT_EQ(fastest({6, 39}), 0);
+  EXPECT_EQ(fastest({1, 6}), 10);
+  EXPECT_EQ(fastest({1, 31, 39}), 25'000);
+  EXPECT_EQ(fastest({1, 33, 36}), 100'000);
+}
+
+TEST(EthernetTest, WhatHasNoModesSupportsNone) {
+  EXPECT_EQ(MostMegabitsPerS("lo"), 0);
+  EXPECT_EQ(MostMegabitsPerS("no such interface at all"), 0);
 }
 
 TEST_F(PortsTest, AWrongMtuIsNamed) {

@@ -20,9 +20,6 @@ std::vector<int> Others(const Member& self) {
 // Rank r reduces part r of all inputs, as it lies there, and puts the result
 // into all outputs. The same bits on all ranks, since one reduces for all.
 Schedule AllReduce(const Member& self) {
-  if (self.size == 1) {
-    return CopyOfInput();
-  }
   const Group all = InRankOrder(self);
   Schedule schedule = {self.size, self.size, {}};
   all.ReduceDirectly({}, schedule);
@@ -33,9 +30,6 @@ Schedule AllReduce(const Member& self) {
 // Each gives all others the whole message and reduces all, in the order of the
 // ranks, so that all end with the same bits.
 Schedule OneShot(const Member& self) {
-  if (self.size == 1) {
-    return CopyOfInput();
-  }
   Schedule schedule = {1, 1, {}};
   for (const int peer : Others(self)) {
     schedule.transfers.push_back(Transfer::Send(Input(0), peer));
@@ -48,11 +42,9 @@ Schedule OneShot(const Member& self) {
   for (int next = 1; next < self.size; ++next) {
     const bool last = next == self.size - 1;
     const Place target = last ? Output(0) : Scratch(0);
-    Transfer transfer = next == self.rank
-                            ? Transfer::LocalReduce(sum, Input(0), target)
-                            : Transfer::ReceiveReduce(sum, target, next);
-    transfer.finish = last;
-    schedule.transfers.push_back(transfer);
+    schedule.transfers.push_back(
+        next == self.rank ? Transfer::LocalReduce(sum, Input(0), target, last)
+                          : Transfer::ReceiveReduce(sum, target, next, last));
     sum = target;
   }
   return schedule;
@@ -60,9 +52,6 @@ Schedule OneShot(const Member& self) {
 
 // The first half of AllReduce.
 Schedule ReduceScatter(const Member& self) {
-  if (self.size == 1) {
-    return CopyOfInput();
-  }
   Schedule schedule = {self.size, self.size, {}};
   InRankOrder(self).ReduceDirectly({}, schedule);
   return schedule;
@@ -71,9 +60,6 @@ Schedule ReduceScatter(const Member& self) {
 // Each gives all others its whole input, of which they take their part: more
 // bytes, and one message that is the same for all.
 Schedule OneShotReduceScatter(const Member& self) {
-  if (self.size == 1) {
-    return CopyOfInput();
-  }
   // A bank for what each peer sends, and one for the sum.
   Schedule schedule = {self.size, self.size * self.size, {}};
   for (const int peer : Others(self)) {
@@ -87,9 +73,8 @@ Schedule OneShotReduceScatter(const Member& self) {
     schedule.transfers.push_back(
         Transfer::ReceiveCopy(Scratch(bank, self.size), peer));
     const Place target = is_last ? Output(self.rank) : Scratch(self.rank);
-    Transfer& reduce = schedule.transfers.emplace_back(
-        Transfer::LocalReduce(sum, Scratch(bank + self.rank), target));
-    reduce.finish = is_last;
+    schedule.transfers.push_back(
+        Transfer::LocalReduce(sum, Scratch(bank + self.rank), target, is_last));
     sum = target;
   }
   return schedule;
@@ -98,19 +83,15 @@ Schedule OneShotReduceScatter(const Member& self) {
 // As ReduceScatter, step by step: to the rank k after this one, from the one k
 // before.
 Schedule PairwiseReduceScatter(const Member& self) {
-  if (self.size == 1) {
-    return CopyOfInput();
-  }
   Schedule schedule = {self.size, self.size, {}};
   Place sum = Input(self.rank);
   for (int step = 1; step < self.size; ++step) {
     const int to = Modulo(self.rank + step, self.size);
     const int from = Modulo(self.rank - step, self.size);
     schedule.transfers.push_back(Transfer::Send(Input(to), to));
-    schedule.transfers.push_back(
-        step == self.size - 1
-            ? Transfer::ReceiveReduceLast(sum, Output(self.rank), from)
-            : Transfer::ReceiveReduce(sum, Scratch(self.rank), from));
+    const bool is_last = step == self.size - 1;
+    schedule.transfers.push_back(Transfer::ReceiveReduce(
+        sum, is_last ? Output(self.rank) : Scratch(self.rank), from, is_last));
     sum = Scratch(self.rank);
   }
   return schedule;
@@ -193,7 +174,7 @@ constexpr AlgorithmInfo kAllPairs[] = {
      .how = "The message is one chunk for each rank, which gets that "
             "chunk from all others, reduces it, and gives the result to "
             "all.",
-     .algorithm = AllReduce,
+     .algorithm = ForSeveral<AllReduce>,
      .cost = {"2α + 2(p-1)μ + 2(p-1)/p nβ + (p-1)/p nγ", "2(p-1)"},
      .slots = CopiesForAll,
      .direct_over_sent = true},
@@ -202,14 +183,14 @@ constexpr AlgorithmInfo kAllPairs[] = {
      .source = "NCCL's \"allreduce, tree of depth one\"; tiny messages",
      .how = "Each rank gives all others its whole message, and reduces "
             "what it gets from them.",
-     .algorithm = OneShot,
+     .algorithm = ForSeveral<OneShot>,
      .cost = {"α + (p-1)(μ+nβ+nγ)", "p-1"},
      .slots = CopiesForAll},
     {.collective = Collective::kReduceScatter,
      .name = "all_pairs",
      .source = "the first phase of allreduce by all pairs",
      .how = "Each rank gets its chunk from all others, and reduces it.",
-     .algorithm = ReduceScatter,
+     .algorithm = ForSeveral<ReduceScatter>,
      .cost = {"α + (p-1)μ + (p-1)/p nβ + (p-1)/p nγ", "p-1"},
      .slots = CopiesForAll,
      .direct_over_sent = true},
@@ -219,7 +200,7 @@ constexpr AlgorithmInfo kAllPairs[] = {
      .how = "Each rank gives all others its whole message, of which they "
             "reduce their chunk: more bytes, but one message that is the "
             "same for all.",
-     .algorithm = OneShotReduceScatter,
+     .algorithm = ForSeveral<OneShotReduceScatter>,
      .cost = {"α + (p-1)(μ+nβ) + (p-1)/p nγ", "p-1"},
      .slots = CopiesForAll,
      .slots_of_split = ChunksForAll},
@@ -228,7 +209,7 @@ constexpr AlgorithmInfo kAllPairs[] = {
      .source = kMpich,
      .how = "In step i each rank sends the rank i after it that rank's "
             "chunk, and reduces what comes from the rank i before it.",
-     .algorithm = PairwiseReduceScatter,
+     .algorithm = ForSeveral<PairwiseReduceScatter>,
      .cost = {"α + (p-1)μ + (p-1)/p nβ + (p-1)/p nγ", "p-1"},
      .remark = "What is sent is input, so no message waits for another. With "
                "the smallest number of slots, two of which are for what "
@@ -256,7 +237,7 @@ constexpr AlgorithmInfo kAllPairs[] = {
      .name = "all_to_all",
      .source = kGloo,
      .how = "Each rank tells all others that it has come.",
-     .algorithm = OneShot,
+     .algorithm = ForSeveral<OneShot>,
      .cost = {"α + (p-1)μ", "p-1"},
      .slots = CopiesForAll},
     {.collective = Collective::kAllToAll,

@@ -89,9 +89,6 @@ Place In(Buffer buffer, Place place) {
 // Reduces within the blocks, then from the smallest block to the largest, and
 // hands the results back the same way.
 Schedule HalvingDoubling(const Member& self) {
-  if (self.size == 1) {
-    return CopyOfInput();
-  }
   const Block block = BlockOf(self.rank, self.size);
   const Block larger = block.Larger();
   const Block smaller = block.Smaller();
@@ -104,8 +101,7 @@ Schedule HalvingDoubling(const Member& self) {
   const auto reduce = [&](Place place, int peer, bool last) {
     const Buffer target = last ? Buffer::kOutput : Buffer::kScratch;
     transfers.push_back(
-        Transfer::ReceiveReduce(In(sum, place), In(target, place), peer));
-    transfers.back().finish = last;
+        Transfer::ReceiveReduce(In(sum, place), In(target, place), peer, last));
     sum = target;
   };
   const std::vector<Halves> steps = HalvesOf(block, self.rank);
@@ -168,7 +164,7 @@ constexpr AlgorithmInfo kBinaryBlocks[] = {
             "of two: each block reduces by itself, then each hands its "
             "sums to the next larger one, and gets the results back the "
             "same way.",
-     .algorithm = HalvingDoubling,
+     .algorithm = ForSeveral<HalvingDoubling>,
      .cost = {"2 lg p (α+μ) + 2(p-1)/p nβ + (p-1)/p nγ", "2 lg p"},
      .cost_off_powers = {"2⌊lg p⌋α", "w"},
      .remark = "Off powers of two the other terms depend on how unlike the "

@@ -74,18 +74,14 @@ Schedule Broadcast(const Member& self) {
 
 // The smallest subtree hands in first.
 Schedule Reduce(const Member& self) {
-  if (self.size == 1) {
-    return CopyOfInput();
-  }
   const Tree tree(self);
   Schedule schedule = {1, 1, {}};
   Place sum = Input(0);
   const std::vector<Tree::Child> children = tree.children();
   for (auto child = children.rbegin(); child != children.rend(); ++child) {
     const bool last = tree.is_root() && child + 1 == children.rend();
-    schedule.transfers.push_back(
-        last ? Transfer::ReceiveReduceLast(sum, Output(0), child->rank)
-             : Transfer::ReceiveReduce(sum, Scratch(0), child->rank));
+    schedule.transfers.push_back(Transfer::ReceiveReduce(
+        sum, last ? Output(0) : Scratch(0), child->rank, last));
     sum = Scratch(0);
   }
   if (!tree.is_root()) {
@@ -142,9 +138,6 @@ Schedule Scatter(const Member& self) {
 
 // Up the tree of rank 0, and down again.
 Schedule ReduceThenBroadcast(const Member& self) {
-  if (self.size == 1) {
-    return CopyOfInput();
-  }
   const Member member = {self.rank, self.size, 0, self.hosts};
   Schedule schedule = Reduce(member);
   for (const Transfer& transfer : Broadcast(member).transfers) {
@@ -160,18 +153,15 @@ Schedule ReduceThenBroadcast(const Member& self) {
 
 // Up the tree of rank 0, which then sends each its chunk.
 Schedule ReduceThenScatter(const Member& self) {
-  if (self.size == 1) {
-    return CopyOfInput();
-  }
   const int all = self.size;
   Schedule schedule = {all, all, {}};
   const Tree tree({self.rank, self.size, 0, self.hosts});
   Place sum = Input(0, all);
   const std::vector<Tree::Child> children = tree.children();
   for (auto child = children.rbegin(); child != children.rend(); ++child) {
-    Transfer& reduce = schedule.transfers.emplace_back(
-        Transfer::ReceiveReduce(sum, Scratch(0, all), child->rank));
-    reduce.finish = tree.is_root() && child + 1 == children.rend();
+    const bool last = tree.is_root() && child + 1 == children.rend();
+    schedule.transfers.push_back(
+        Transfer::ReceiveReduce(sum, Scratch(0, all), child->rank, last));
     sum = Scratch(0, all);
   }
   if (!tree.is_root()) {
@@ -243,7 +233,7 @@ constexpr AlgorithmInfo kBinomialTrees[] = {
      .source = kMpich,
      .how = "Up a binomial tree to rank 0 the message is reduced, and "
             "down the same tree the result goes back.",
-     .algorithm = ReduceThenBroadcast,
+     .algorithm = ForSeveral<ReduceThenBroadcast>,
      .cost = {"2⌊lg p⌋α + 2⌈lg p⌉(μ+nβ) + ⌈lg p⌉nγ", "⌈lg p⌉"},
      .slots = OneMoreThanDepthFromThree},
     {.collective = Collective::kReduceScatter,
@@ -251,7 +241,7 @@ constexpr AlgorithmInfo kBinomialTrees[] = {
      .source = kMpich,
      .how = "Up a binomial tree to rank 0 the message is reduced; then "
             "rank 0 sends each rank its chunk.",
-     .algorithm = ReduceThenScatter,
+     .algorithm = ForSeveral<ReduceThenScatter>,
      .cost = {"(⌊lg p⌋+1)α + (⌈lg p⌉+p-1)μ + (⌈lg p⌉+(p-1)/p)nβ + ⌈lg p⌉nγ",
               "p-1"},
      .slots = OneMoreThanDepthFromThree,
@@ -282,7 +272,7 @@ constexpr AlgorithmInfo kBinomialTrees[] = {
      .how = "The roots of smaller parts of the ranks, which have reduced "
             "within their parts, hand their sums to the roots of larger "
             "ones.",
-     .algorithm = Reduce,
+     .algorithm = ForSeveral<Reduce>,
      .cost = {"⌊lg p⌋α + ⌈lg p⌉(μ+nβ+nγ)", "1"},
      .slots = SlotsOfReduction},
     {.collective = Collective::kGather,

@@ -67,9 +67,6 @@ Schedule AllToAll(const Member& self) {
 // In step k each rank tells the one 2^k after it what it has heard. Some is
 // heard twice, so it is no reduction.
 Schedule Dissemination(const Member& self) {
-  if (self.size == 1) {
-    return CopyOfInput();
-  }
   Schedule schedule = {1, 1, {}};
   Place heard = Input(0);
   for (int distance = 1; distance < self.size; distance *= 2) {
@@ -119,7 +116,7 @@ constexpr AlgorithmInfo kBruckAlgorithms[] = {
                "synchronization\", Int. J. Parallel Program. 17, 1988",
      .how = "In step i each rank tells the rank 2^i after it what it has "
             "heard.",
-     .algorithm = Dissemination,
+     .algorithm = ForSeveral<Dissemination>,
      .cost = {"⌈lg p⌉(α+μ)", "⌈lg p⌉"},
      .slots = OneMoreThanDepth},
 };

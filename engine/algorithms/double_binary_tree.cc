@@ -57,9 +57,8 @@ void Up(const Tree& tree, int chunk, std::vector<Transfer>& transfers) {
   Place sum = Input(chunk);
   for (const int child : children) {
     const bool last = tree.is_root() && child == children.back();
-    transfers.push_back(
-        last ? Transfer::ReceiveReduceLast(sum, Output(chunk), child)
-             : Transfer::ReceiveReduce(sum, Scratch(chunk), child));
+    transfers.push_back(Transfer::ReceiveReduce(
+        sum, last ? Output(chunk) : Scratch(chunk), child, last));
     sum = Scratch(chunk);
   }
   if (!tree.is_root()) {
@@ -77,9 +76,6 @@ void Down(const Tree& tree, int chunk, std::vector<Transfer>& transfers) {
 }
 
 Schedule AllReduce(const Member& self) {
-  if (self.size == 1) {
-    return CopyOfInput();
-  }
   const Tree trees[] = {{0, self.rank, self.size}, {1, self.rank, self.size}};
   Schedule schedule = {2, 2, {}};
   for (const int chunk : {0, 1}) {
@@ -110,7 +106,7 @@ constexpr AlgorithmInfo kDoubleBinaryTrees[] = {
             "own, and its result goes down again. A rank that is between "
             "others in one tree is a leaf of the other, so that all have "
             "equally much to do.",
-     .algorithm = AllReduce,
+     .algorithm = ForSeveral<AllReduce>,
      .cost = {"2⌈lg p⌉α + 2nβ + nγ", "4"},
      .remark =
          "The time is what a long message takes at least, because that much "

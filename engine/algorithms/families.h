@@ -116,6 +116,12 @@ inline Schedule CopyOfInput() {
   return {1, 0, {Transfer::LocalCopy(Input(0), Output(0))}};
 }
 
+// An algorithm for two ranks or more, and for one.
+template <Algorithm kAlgorithm>
+Schedule ForSeveral(const Member& self) {
+  return self.size == 1 ? CopyOfInput() : kAlgorithm(self);
+}
+
 inline int Modulo(int value, int size) {
   return ((value % size) + size) % size;
 }

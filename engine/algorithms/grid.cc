@@ -48,9 +48,6 @@ struct Lines {
 enum class Rows { kRings, kAllPairs };
 
 Schedule AllReduce(const Member& self, int row_size, Rows rows) {
-  if (self.size == 1) {
-    return CopyOfInput();
-  }
   const auto [row, column] = Lines(self, row_size);
   Schedule schedule = {self.size, self.size, {}};
   const bool one_row = column.size() == 1;
@@ -142,7 +139,7 @@ constexpr AlgorithmInfo kGrids[] = {
      .how = "The ranks are a grid that is as square as their number "
             "permits. A reduce-scatter around each row, an allreduce "
             "around each column, an all-gather around each row.",
-     .algorithm = Torus,
+     .algorithm = ForSeveral<Torus>,
      .cost = {"2(r+c-2)(α+μ) + 2(p-1)/p nβ + (p-1)/p nγ", "2(r+c-2)"},
      .slots = SlotsOfTorus},
     {.collective = Collective::kAllReduce,
@@ -153,7 +150,7 @@ constexpr AlgorithmInfo kGrids[] = {
             "all_pairs; a column is the ranks of all hosts that have the "
             "same chunk, which goes around them as in ring; then the "
             "ranks of a host give each other the results.",
-     .algorithm = TwoLevel,
+     .algorithm = ForSeveral<TwoLevel>,
      .cost = {"2rα + 2(r+c-2)μ + 2(p-1)/p nβ + (p-1)/p nγ", "2(r+c-2)"},
      .remark = "As if the links within a host were like those between hosts. "
                "With one rank on each host it is the ring.",

@@ -39,12 +39,11 @@ void Group::ReduceAround(int last, Reduction reduction,
         BlockAfter(last - step,
                    step == 1 ? reduction.from : Place::Buffer::kScratch),
         RankAfter(1)));
-    Transfer& receive = schedule.transfers.emplace_back(Transfer::ReceiveReduce(
+    schedule.transfers.push_back(Transfer::ReceiveReduce(
         BlockAfter(last - step - 1, reduction.from),
         BlockAfter(last - step - 1,
                    is_last ? reduction.to : Place::Buffer::kScratch),
-        RankAfter(-1)));
-    receive.finish = is_last && reduction.finish;
+        RankAfter(-1), is_last && reduction.finish));
   }
 }
 
@@ -69,9 +68,8 @@ void Group::ReduceDirectly(Reduction reduction, Schedule& schedule) const {
     const bool is_last = step == size() - 1;
     const Place target =
         BlockAfter(0, is_last ? reduction.to : Place::Buffer::kScratch);
-    Transfer& receive = schedule.transfers.emplace_back(
-        Transfer::ReceiveReduce(sum, target, RankAfter(step)));
-    receive.finish = is_last && reduction.finish;
+    schedule.transfers.push_back(Transfer::ReceiveReduce(
+        sum, target, RankAfter(step), is_last && reduction.finish));
     sum = target;
   }
 }
@@ -86,10 +84,7 @@ void Group::GatherDirectly(Place own, Schedule& schedule) const {
   }
 }
 
-Group InRankOrder(const Member& self) {
-  std::vector<int> ranks = InHostOrder({self.rank, self.size});
-  return {self.rank, ranks, ranks, 1};
-}
+Group InRankOrder(const Member& self) { return AsRing({self.rank, self.size}); }
 
 Group AsRing(const Member& self) {
   std::vector<int> ranks = InHostOrder(self);

@@ -21,8 +21,6 @@ class Group {
   Group(int self, std::vector<int> ranks, std::vector<int> chunks, int width);
 
   int size() const { return static_cast<int>(ranks_.size()); }
-  // This rank's place in the order.
-  int place() const { return place_; }
   // The rank that follows this one by so many places, and its block.
   int RankAfter(int places) const { return ranks_[PlaceAfter(places)]; }
   Place BlockAfter(int places, Place::Buffer buffer) const {

@@ -47,9 +47,6 @@ Schedule Scatter(const Member& self) {
 // Rank 0 reduces all inputs, in the order of the ranks, and hands the result
 // out.
 Schedule ParameterServer(const Member& self) {
-  if (self.size == 1) {
-    return CopyOfInput();
-  }
   if (self.rank != 0) {
     return {1,
             0,
@@ -58,10 +55,9 @@ Schedule ParameterServer(const Member& self) {
   Schedule schedule = {1, 1, {}};
   for (int peer = 1; peer < self.size; ++peer) {
     const Place sum = peer == 1 ? Input(0) : Scratch(0);
-    schedule.transfers.push_back(
-        peer == self.size - 1
-            ? Transfer::ReceiveReduceLast(sum, Output(0), peer)
-            : Transfer::ReceiveReduce(sum, Scratch(0), peer));
+    const bool last = peer == self.size - 1;
+    schedule.transfers.push_back(Transfer::ReceiveReduce(
+        sum, last ? Output(0) : Scratch(0), peer, last));
   }
   for (int peer = 1; peer < self.size; ++peer) {
     schedule.transfers.push_back(Transfer::Send(Output(0), peer));
@@ -79,7 +75,7 @@ constexpr AlgorithmInfo kLinear[] = {
                "Parameter Server\", OSDI 2014, with one server",
      .how = "Rank 0 gets the message of every other rank, reduces all, "
             "and sends each the result.",
-     .algorithm = ParameterServer,
+     .algorithm = ForSeveral<ParameterServer>,
      .cost = {"2α + 2(p-1)(μ+nβ) + (p-1)nγ", "p-1"},
      .slots = OneMoreThanDepthFromThree},
     {.collective = Collective::kBroadcast,
@@ -94,7 +90,7 @@ constexpr AlgorithmInfo kLinear[] = {
      .source = kGloo,
      .how = "Every rank tells rank 0 that it has come, which tells all "
             "when it has heard of all.",
-     .algorithm = ParameterServer,
+     .algorithm = ForSeveral<ParameterServer>,
      .cost = {"2α + 2(p-1)μ", "p-1"},
      .slots = OneMoreThanDepthFromThree},
     {.collective = Collective::kGather,

@@ -50,10 +50,9 @@ void Halve(const Fold& fold, const Blocks& blocks, int actor, Buffer buffer,
     transfers.push_back(
         Transfer::Send(blocks.Of(buffer, kept ^ count, count), peer));
     const Place own = blocks.Of(buffer, kept, count);
-    Transfer& reduce = transfers.emplace_back(Transfer::ReceiveReduce(
+    transfers.push_back(Transfer::ReceiveReduce(
         own, blocks.Of(count > 1 ? Buffer::kScratch : result, kept, count),
-        peer));
-    reduce.finish = count == 1;
+        peer, count == 1));
     buffer = Buffer::kScratch;
   }
 }
@@ -73,9 +72,6 @@ void Double(const Fold& fold, const Blocks& blocks, int actor,
 
 // A reduce-scatter by halving, then an all-gather by doubling.
 Schedule RabenseifnerAllReduce(const Member& self) {
-  if (self.size == 1) {
-    return CopyOfInput();
-  }
   const Fold fold(self.size);
   const Blocks blocks(fold, self.size, /*of_ranks=*/false);
   const int all = blocks.chunks();
@@ -102,9 +98,6 @@ Schedule RabenseifnerAllReduce(const Member& self) {
 }
 
 Schedule HalvingReduceScatter(const Member& self) {
-  if (self.size == 1) {
-    return CopyOfInput();
-  }
   const Fold fold(self.size);
   const Blocks blocks(fold, self.size, /*of_ranks=*/true);
   const int all = self.size;
@@ -160,9 +153,6 @@ Schedule DoublingAllGather(const Member& self) {
 // In each step the ranks of two groups exchange what they have of all chunks
 // but those that they end with themselves.
 Schedule DoublingReduceScatter(const Member& self) {
-  if (self.size == 1) {
-    return CopyOfInput();
-  }
   // The chunks of its own group that others end with take part too, though
   // their sums are of no use: so they have to be something.
   Schedule schedule = {
@@ -176,9 +166,8 @@ Schedule DoublingReduceScatter(const Member& self) {
     const Place kept = Scratch(Modulo((own ^ group) + group, self.size), count);
     schedule.transfers.push_back(
         Transfer::Send(Scratch(Modulo(own + group, self.size), count), peer));
-    Transfer& reduce = schedule.transfers.emplace_back(
-        Transfer::ReceiveReduce(kept, kept, peer));
-    reduce.finish = 2 * group == self.size;
+    schedule.transfers.push_back(
+        Transfer::ReceiveReduce(kept, kept, peer, 2 * group == self.size));
   }
   schedule.transfers.push_back(
       Transfer::LocalCopy(Scratch(self.rank), Output(self.rank)));
@@ -187,9 +176,6 @@ Schedule DoublingReduceScatter(const Member& self) {
 
 // All exchange all that they have.
 Schedule DoublingAllReduce(const Member& self) {
-  if (self.size == 1) {
-    return CopyOfInput();
-  }
   const Fold fold(self.size);
   if (fold.IsFolded(self.rank)) {
     return {1,
@@ -208,10 +194,9 @@ Schedule DoublingAllReduce(const Member& self) {
   for (int bit = 1; bit < fold.actors(); bit *= 2) {
     const int peer = fold.RankOf(actor ^ bit);
     schedule.transfers.push_back(Transfer::Send(sum, peer));
-    schedule.transfers.push_back(
-        2 * bit < fold.actors()
-            ? Transfer::ReceiveReduce(sum, Scratch(0), peer)
-            : Transfer::ReceiveReduceLast(sum, Output(0), peer));
+    const bool last = 2 * bit == fold.actors();
+    schedule.transfers.push_back(Transfer::ReceiveReduce(
+        sum, last ? Output(0) : Scratch(0), peer, last));
     sum = Scratch(0);
   }
   if (fold.IsDouble(actor)) {
@@ -223,9 +208,6 @@ Schedule DoublingAllReduce(const Member& self) {
 // A reduce-scatter by halving, then the chunks go up a binomial tree. Ranks are
 // numbered from the root.
 Schedule RabenseifnerReduce(const Member& self) {
-  if (self.size == 1) {
-    return CopyOfInput();
-  }
   const Fold fold(self.size);
   const Blocks blocks(fold, self.size, /*of_ranks=*/false);
   const int all = blocks.chunks();
@@ -287,7 +269,7 @@ constexpr AlgorithmInfo kRecursiveExchanges[] = {
             "two, each of the ranks that are too many first gives all it "
             "has to a neighbour, which acts for both and gives back the "
             "result.",
-     .algorithm = DoublingAllReduce,
+     .algorithm = ForSeveral<DoublingAllReduce>,
      .cost = {"lg p (α+μ+nβ+nγ)", "lg p"},
      .cost_off_powers = {"(⌊lg p⌋+1+h)α + (⌊lg p⌋+2)(μ+nβ) + (⌊lg p⌋+1)nγ",
                          "⌊lg p⌋+1"},
@@ -299,7 +281,7 @@ constexpr AlgorithmInfo kRecursiveExchanges[] = {
             "recursive doubling. Beyond a power of two, each of the ranks "
             "that are too many first gives all it has to a neighbour, "
             "which acts for both and gives back the result.",
-     .algorithm = RabenseifnerAllReduce,
+     .algorithm = ForSeveral<RabenseifnerAllReduce>,
      .cost = {"2 lg p (α+μ) + 2(p-1)/p nβ + (p-1)/p nγ", "2 lg p"},
      .cost_off_powers = {"(2⌊lg p⌋+2)(α+μ) + (2+2(a-1)/a)nβ + (1+(a-1)/a)nγ",
                          "2⌊lg p⌋+1"},
@@ -313,7 +295,7 @@ constexpr AlgorithmInfo kRecursiveExchanges[] = {
             "is. Beyond a power of two, each of the ranks that are too "
             "many first gives all it has to a neighbour, which acts for "
             "both and gives back the result.",
-     .algorithm = HalvingReduceScatter,
+     .algorithm = ForSeveral<HalvingReduceScatter>,
      .cost = {"lg p (α+μ) + (p-1)/p nβ + (p-1)/p nγ", "lg p"},
      .cost_off_powers =
          {"(⌊lg p⌋+1+h)α + (⌊lg p⌋+2)μ + (1+(s+1)/p)nβ + (1+s/p)nγ",
@@ -326,7 +308,7 @@ constexpr AlgorithmInfo kRecursiveExchanges[] = {
      .how = "In each step two ranks whose numbers differ in one bit, from "
             "the lowest to the highest, exchange their sums of all chunks "
             "but those that their own group of ranks ends with.",
-     .algorithm = DoublingReduceScatter,
+     .algorithm = ForSeveral<DoublingReduceScatter>,
      .cost = {"lg p (α+μ) + (lg p - (p-1)/p)(nβ+nγ)", "lg p"},
      .slots = SlotsOfPairwiseReduction,
      .slots_of_split = ChunksAndOne,
@@ -351,7 +333,7 @@ constexpr AlgorithmInfo kRecursiveExchanges[] = {
             "a binomial tree to the root. Beyond a power of two, each of "
             "the ranks that are too many first gives all it has to a "
             "neighbour, which acts for both.",
-     .algorithm = RabenseifnerReduce,
+     .algorithm = ForSeveral<RabenseifnerReduce>,
      .cost = {"2 lg p (α+μ) + 2(p-1)/p nβ + (p-1)/p nγ", "lg p + 1"},
      .cost_off_powers = {"(2⌊lg p⌋+1)(α+μ) + (1+2(a-1)/a)nβ + (1+(a-1)/a)nγ",
                          "⌊lg p⌋+1"},
@@ -364,7 +346,7 @@ constexpr AlgorithmInfo kRecursiveExchanges[] = {
             "each of the ranks that are too many first gives all it has "
             "to a neighbour, which acts for both and gives back the "
             "result.",
-     .algorithm = DoublingAllReduce,
+     .algorithm = ForSeveral<DoublingAllReduce>,
      .cost = {"lg p (α+μ)", "lg p"},
      .cost_off_powers = {"(⌊lg p⌋+1+h)α + (⌊lg p⌋+2)μ", "⌊lg p⌋+1"},
      .slots = OneMoreThanDepth},

@@ -1,6 +1,8 @@
 // Rings: a message goes from each rank to the next one, around all ranks. The
 // ranks of a host follow each other, so that a message leaves and enters each
 // host once.
+#include <vector>
+
 #include "engine/algorithms/families.h"
 #include "engine/algorithms/group.h"
 
@@ -10,9 +12,6 @@ namespace {
 // p-1 steps that reduce, after which each rank has one chunk's result, and p-1
 // that hand the results around.
 Schedule AllReduce(const Member& self) {
-  if (self.size == 1) {
-    return CopyOfInput();
-  }
   const Group ring = AsRing(self);
   Schedule schedule = {self.size, self.size, {}};
   ring.ReduceAround(1, {}, schedule);
@@ -22,9 +21,6 @@ Schedule AllReduce(const Member& self) {
 
 // The first half, turned by one so that each rank ends with its own chunk.
 Schedule ReduceScatter(const Member& self) {
-  if (self.size == 1) {
-    return CopyOfInput();
-  }
   Schedule schedule = {self.size, self.size, {}};
   AsRing(self).ReduceAround(0, {}, schedule);
   return schedule;
@@ -40,20 +36,10 @@ Schedule AllGather(const Member& self) {
 
 // The message is not divided: each rank's sum of all travels around by itself.
 Schedule UnsplitAllReduce(const Member& self) {
-  if (self.size == 1) {
-    return CopyOfInput();
-  }
-  const Group ring = AsRing(self);
+  const Group ring(self.rank, InHostOrder(self), std::vector<int>(self.size),
+                   1);
   Schedule schedule = {1, 1, {}};
-  for (int step = 1; step < self.size; ++step) {
-    schedule.transfers.push_back(
-        Transfer::Send(step == 1 ? Input(0) : Scratch(0), ring.RankAfter(1)));
-    schedule.transfers.push_back(
-        step < self.size - 1
-            ? Transfer::ReceiveReduce(Input(0), Scratch(0), ring.RankAfter(-1))
-            : Transfer::ReceiveReduceLast(Input(0), Output(0),
-                                          ring.RankAfter(-1)));
-  }
+  ring.ReduceAround(0, {}, schedule);
   return schedule;
 }
 
@@ -89,7 +75,7 @@ constexpr AlgorithmInfo kRings[] = {
      .how = "The message is one chunk for each rank. A partial sum of "
             "each chunk travels around all ranks, each of which adds its "
             "part; then the results travel around once more.",
-     .algorithm = AllReduce,
+     .algorithm = ForSeveral<AllReduce>,
      .cost = {"2(p-1)(α+μ) + 2(p-1)/p nβ + (p-1)/p nγ", "2(p-1)"},
      .slots = OneMoreThanDepth,
      .direct_over_sent = true},
@@ -101,7 +87,7 @@ constexpr AlgorithmInfo kRings[] = {
      .how = "A sum of the whole message sets out from every rank and "
             "travels around all others, each of which adds its part. "
             "Every rank adds in another order.",
-     .algorithm = UnsplitAllReduce,
+     .algorithm = ForSeveral<UnsplitAllReduce>,
      .cost = {"(p-1)(α+μ+nβ+nγ)", "p-1"},
      .slots = OneMoreThanDepth,
      .same_bits = false},
@@ -111,7 +97,7 @@ constexpr AlgorithmInfo kRings[] = {
      .how = "The first half of the allreduce of that name: a partial sum "
             "of each chunk travels around all ranks, and ends where it "
             "belongs.",
-     .algorithm = ReduceScatter,
+     .algorithm = ForSeveral<ReduceScatter>,
      .cost = {"(p-1)(α+μ) + (p-1)/p nβ + (p-1)/p nγ", "p-1"},
      .slots = OneMoreThanDepth},
     {.collective = Collective::kAllGather,

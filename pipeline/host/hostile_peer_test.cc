@@ -196,8 +196,8 @@ class Duel {
   // victim comes far.
   void Agree(const CallLines& lines) {
     CallLine& line = peers_header().calls[lines.call() % 2];
-    Inbox::Message& message = inbox().messages[(number_ + 1) % kWindow];
-    Inbox::Target& target = inbox().targets[(number_ + 1) % kWindow];
+    Inbox::Entry& message = inbox().messages[(number_ + 1) % kWindow];
+    Inbox::Entry& target = inbox().targets[(number_ + 1) % kWindow];
     switch (random_() % 3) {
       case 0:
         line.check = check_.word();

@@ -56,25 +56,19 @@ enum class Space : std::uint32_t {
 
 // What a peer writes for the owner.
 struct alignas(64) Inbox {
-  // The peer's message of this number: the owner reads it at the peer's
-  // `address`, unless it is in the owner's target already.
-  struct alignas(32) Message {
-    std::atomic<std::uint64_t> number;  // written last
-    std::atomic<std::uint64_t> address;
-    std::atomic<std::uint32_t> bytes;
-    std::atomic<Space> space;
-  };
-  // The owner's message of this number may be put to the peer's `address`;
-  // kNone: the peer reads it where it lies.
-  struct alignas(32) Target {
+  struct alignas(32) Entry {
     std::atomic<std::uint64_t> number;  // written last
     std::atomic<std::uint64_t> address;
     std::atomic<std::uint32_t> bytes;
     std::atomic<Space> space;
   };
 
-  std::array<Message, kWindow> messages;
-  std::array<Target, kWindow> targets;
+  // The peer's message of this number: the owner reads it at the peer's
+  // `address`, unless it is in the owner's target already.
+  std::array<Entry, kWindow> messages;
+  // The owner's message of this number may be put to the peer's `address`;
+  // kNone: the peer reads it where it lies.
+  std::array<Entry, kWindow> targets;
   // The owner's message of this number was read where it lies.
   std::array<std::atomic<std::uint64_t>, kWindow> released;
   // The owner's messages up to this number were taken from `messages`.

@@ -31,25 +31,25 @@ class Announced {
 
 }  // namespace
 
-Status WrongLength(int peer, std::uint64_t sent, std::uint64_t expected) {
-  return {StatusCode::kInternal,
-          "rank " + std::to_string(peer) + " sent " + std::to_string(sent) +
-              " bytes where the schedule has " + std::to_string(expected)};
-}
-
 void MessageStream::Expect(Instance instance, const Memory& target) {
   const std::uint64_t number = ++expects_;
   Expected& expected = expected_[At(number)];
   expected.instance = instance;
   expected.target = target;
   expected.number = number;
-  Inbox::Target& place = peer_.out().targets[At(number)];
   const auto [space, address] = AddressOf(target);
-  place.space.store(space == Space::kSlot ? Space::kRegion : space,
-                    std::memory_order_relaxed);
-  place.address.store(address, std::memory_order_relaxed);
-  place.bytes.store(target.bytes, std::memory_order_relaxed);
-  place.number.store(number, kPublishes);
+  Publish(peer_.out().targets[At(number)], number,
+          space == Space::kSlot ? Space::kRegion : space, address,
+          target.bytes);
+}
+
+void MessageStream::Publish(Inbox::Entry& entry, std::uint64_t number,
+                            Space space, std::uint64_t address,
+                            std::uint32_t bytes) {
+  entry.space.store(space, std::memory_order_relaxed);
+  entry.address.store(address, std::memory_order_relaxed);
+  entry.bytes.store(bytes, std::memory_order_relaxed);
+  entry.number.store(number, kPublishes);
   peer_.Written();
 }
 
@@ -65,9 +65,9 @@ std::pair<Space, std::uint64_t> MessageStream::AddressOf(
              : std::pair(Space::kNone, std::uint64_t{0});
 }
 
-const Inbox::Target* MessageStream::PeersTarget() const {
+const Inbox::Entry* MessageStream::PeersTarget() const {
   const std::uint64_t number = sent_ + 1;
-  const Inbox::Target& target = peer_.in().targets[At(number)];
+  const Inbox::Entry& target = peer_.in().targets[At(number)];
   return target.number.load(std::memory_order_acquire) == number ? &target
                                                                  : nullptr;
 }
@@ -85,7 +85,7 @@ bool MessageStream::CanSend(bool agreed) const {
 Result<bool> MessageStream::Send(Instance instance, const Memory& source,
                                  bool agreed, std::uint64_t call) {
   // Before both have said the same, a target may be of another call.
-  const Inbox::Target* const target = agreed ? PeersTarget() : nullptr;
+  const Inbox::Entry* const target = agreed ? PeersTarget() : nullptr;
   if (target != nullptr &&
       target->space.load(std::memory_order_relaxed) == Space::kRegion) {
     return Write(*target, source, call);
@@ -107,7 +107,7 @@ Result<bool> MessageStream::Send(Instance instance, const Memory& source,
 
 // Announced, so that the peer knows when nobody writes any more, and not begun
 // once it has said that nobody may.
-Result<bool> MessageStream::Write(const Inbox::Target& target,
+Result<bool> MessageStream::Write(const Inbox::Entry& target,
                                   const Memory& source, std::uint64_t call) {
   std::byte* const shared = peer_.region().At(
       target.address.load(std::memory_order_relaxed), source.bytes);
@@ -136,12 +136,7 @@ Result<bool> MessageStream::Write(const Inbox::Target& target,
 void MessageStream::Say(Space space, std::uint64_t address,
                         std::uint32_t bytes) {
   const std::uint64_t number = ++sent_;
-  Inbox::Message& message = peer_.out().messages[At(number)];
-  message.space.store(space, std::memory_order_relaxed);
-  message.address.store(address, std::memory_order_relaxed);
-  message.bytes.store(bytes, std::memory_order_relaxed);
-  message.number.store(number, kPublishes);
-  peer_.Written();
+  Publish(peer_.out().messages[At(number)], number, space, address, bytes);
 }
 
 Status MessageStream::Release(Instance instance, std::uint64_t call) {
@@ -195,7 +190,7 @@ Result<bool> MessageStream::PollMessages(Connection::Events& events,
                                          std::uint64_t call) {
   const std::uint64_t before = taken_;
   while (taken_ < expects_) {
-    const Inbox::Message& message = peer_.in().messages[At(taken_ + 1)];
+    const Inbox::Entry& message = peer_.in().messages[At(taken_ + 1)];
     if (message.number.load(std::memory_order_acquire) != taken_ + 1) {
       break;
     }
@@ -211,7 +206,7 @@ Result<bool> MessageStream::PollMessages(Connection::Events& events,
 }
 
 Status MessageStream::Take(Connection::Events& events, std::uint64_t number,
-                           const Inbox::Message& message, std::uint64_t call) {
+                           const Inbox::Entry& message, std::uint64_t call) {
   const Expected& expected = expected_[At(number)];
   const Memory& target = expected.target;
   const std::uint64_t address = message.address.load(std::memory_order_relaxed);

@@ -67,13 +67,15 @@ class MessageStream {
   static std::size_t At(std::uint64_t number) { return number % kWindow; }
 
   std::pair<Space, std::uint64_t> AddressOf(const Memory& memory) const;
-  const Inbox::Target* PeersTarget() const;
+  const Inbox::Entry* PeersTarget() const;
   bool HasRoom() const;
-  Result<bool> Write(const Inbox::Target& target, const Memory& source,
+  Result<bool> Write(const Inbox::Entry& target, const Memory& source,
                      std::uint64_t call);
+  void Publish(Inbox::Entry& entry, std::uint64_t number, Space space,
+               std::uint64_t address, std::uint32_t bytes);
   void Say(Space space, std::uint64_t address, std::uint32_t bytes);
   Status Take(Connection::Events& events, std::uint64_t number,
-              const Inbox::Message& message, std::uint64_t call);
+              const Inbox::Entry& message, std::uint64_t call);
   Status TakeFromRegion(Connection::Events& events, std::uint64_t number,
                         Space space, std::uint64_t offset, std::uint32_t bytes,
                         std::uint64_t call);
@@ -92,9 +94,6 @@ class MessageStream {
   std::uint64_t taken_ = 0;
   std::uint64_t oldest_expected_ = 0;  // up to there none is open
 };
-
-// A message of another length than its target has room for.
-Status WrongLength(int peer, std::uint64_t sent, std::uint64_t expected);
 
 }  // namespace ringpipe
 

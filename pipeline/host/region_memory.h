@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <limits>
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "base/memory_source.h"
@@ -19,6 +21,10 @@ class RegionMemory final : public MemorySource {
       : region_(std::move(region)) {}
 
   Result<Allocation> Allocate(std::size_t bytes) override {
+    if (bytes > std::numeric_limits<std::size_t>::max() / 2) {
+      return Status(StatusCode::kResourceExhausted,
+                    "cannot allocate " + std::to_string(bytes) + " bytes");
+    }
     bytes = RoundUp(std::max<std::size_t>(bytes, 1), kPageBytes);
     RINGPIPE_ASSIGN_OR_RETURN(std::byte* const data, region_->Allocate(bytes));
     return Allocation(shared_from_this(), data, bytes);

@@ -115,6 +115,10 @@ Status ControlChannel::Probe() {
   return posted;
 }
 
+Status ControlChannel::SignalLast() {
+  return posted_ == last_signaled_ || !HasRoom() ? Status::Ok() : Probe();
+}
+
 bool ControlChannel::SendCompleted(std::uint32_t number) {
   completed_ = number + 1;
   for (std::optional<std::uint32_t>& user : used_by_) {

@@ -69,6 +69,10 @@ class ControlChannel {
 
   // Whether something is outstanding that will complete, or fail.
   bool awaits_completion() const { return signaled_ > 0; }
+  // Work requests that are not known to have completed; after SignalLast the
+  // last of them will be, as soon as there is room for a probe.
+  int outstanding() const { return static_cast<int>(posted_ - completed_); }
+  Status SignalLast();
   // Returns whether it says more than that the peer's device is alive.
   bool SendCompleted(std::uint32_t number);
 
@@ -83,7 +87,6 @@ class ControlChannel {
   }
 
  private:
-  int outstanding() const { return static_cast<int>(posted_ - completed_); }
   Status Post(ibv_send_wr& request, unsigned flags);
 
   const std::unique_ptr<verbs::QueuePair> queue_pair_;

@@ -53,22 +53,18 @@ Result<RailConnection::Address> RailConnection::Address::Parse(
   constexpr std::size_t kFixed = offsetof(Address, rail);
   if (text.size() >= kFixed) {
     std::memcpy(static_cast<void*>(&address), text.data(), kFixed);
-    if (address.rails <= kMaxRails &&
+    if (address.rails >= 1 && address.rails <= kMaxRails &&
         text.size() == kFixed + address.rails * sizeof(RailAddress)) {
       std::memcpy(static_cast<void*>(&address), text.data(), text.size());
       return address;
     }
   }
-  return Status(StatusCode::kMismatch, "an address of another format");
+  return Status(StatusCode::kMismatch,
+                "an address of another format: do all ranks run "
+                "the same version of ringpipe?");
 }
 
 Status RailConnection::SetRemote(const Address& remote) {
-  if (remote.rails < 1 || remote.rails > kMaxRails) {
-    return {StatusCode::kMismatch,
-            "rank " + std::to_string(peer()) + " says that it has " +
-                std::to_string(remote.rails) +
-                " rails: do all ranks run the same version of ringpipe?"};
-  }
   const std::size_t common = std::min<std::size_t>(rails_.size(), remote.rails);
   rails_.resize(common);
   std::vector<std::uint32_t> speeds;
@@ -211,11 +207,7 @@ Result<bool> RailConnection::DeliverEager(Events& events) {
   const auto [instance, target] = *std::exchange(expected_, std::nullopt);
   const Early message = *std::exchange(eager_, std::nullopt);
   if (message.payload_bytes > target.bytes) {
-    return Status(StatusCode::kInternal,
-                  "rank " + std::to_string(peer()) + " sent " +
-                      std::to_string(message.payload_bytes) +
-                      " bytes where the schedule has " +
-                      std::to_string(target.bytes));
+    return WrongLength(peer(), message.payload_bytes, target.bytes);
   }
   if (message.payload_bytes > 0) {
     std::memcpy(target.data, control_->payload(message.buffer),

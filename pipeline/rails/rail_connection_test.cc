@@ -148,6 +148,9 @@ class End final : public Connection::Events {
              !connection().sending();
     });
   }
+  void FinishSending() {
+    transport_->FinishSending(Deadline::After(kPatience));
+  }
   // The first error that Poll returns.
   Status PollUntilError() {
     const Deadline deadline = Deadline::After(kPatience);
@@ -331,6 +334,20 @@ TEST_F(RailConnectionTest, AnEagerMessageWaitsForOneOfTheTwoBuffers) {
     b_.Progress();
   }
   EXPECT_EQ(b_.arrived(), texts);
+}
+
+// --- The end -----------------------------------------------------------------
+
+// Of the messages one in 16 has a completion; what comes after it has none of
+// its own.
+TEST_F(RailConnectionTest, TheLastMessageIsOutWhenSendingHasFinished) {
+  for (const int messages : {1, 16, 17, 31, 33}) {
+    for (int message = 0; message < messages; ++message) {
+      ASSERT_TRUE(a_.connection().control().WriteCredit(0).ok());
+    }
+    a_.FinishSending();
+    EXPECT_EQ(a_.connection().control().outstanding(), 0) << messages;
+  }
 }
 
 // --- Credit ------------------------------------------------------------------

@@ -568,16 +568,15 @@ Status RailTransport::CheckAsyncEvents(std::vector<std::string>* notices) {
 void RailTransport::FinishSending(Deadline deadline) {
   const auto is_out = [](const auto& connection) {
     return connection == nullptr || !connection->failure().ok() ||
-           !connection->control().awaits_completion();
+           connection->control().outstanding() == 0;
   };
-  for (const auto& connection : connections_) {
-    if (connection != nullptr && connection->failure().ok() &&
-        !connection->Probe().ok()) {
-      connection->Lost({StatusCode::kPeerLost, "the peer has gone"});
-    }
-  }
   while (!std::all_of(connections_.begin(), connections_.end(), is_out) &&
          !deadline.expired()) {
+    for (const auto& connection : connections_) {
+      if (!is_out(connection) && !connection->control().SignalLast().ok()) {
+        connection->Lost({StatusCode::kPeerLost, "the peer has gone"});
+      }
+    }
     const Result<int> polled = PollQueues();
     for (int i = 0; i < (polled.ok() ? polled.value() : 0); ++i) {
       const ibv_wc& completion = completions_[i];

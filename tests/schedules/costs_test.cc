@@ -106,7 +106,7 @@ class CostsTest : public testing::TestWithParam<AlgorithmInfo> {
     options.same_bits = GetParam().same_bits;
     options.subchunks = 1;
     options.slots = SlotsFor(GetParam(), of, options.depth);
-    CheckResult result;
+    RunResult result;
     const Status status =
         Check(SchedulesOf(GetParam().algorithm, of.size, of.root, of.hosts),
               options, &result);

@@ -77,7 +77,7 @@ class Mutants {
         return Verdict::kFound;
       }
       std::swap(setting.plans[rank], *plan);
-      CheckResult result;
+      RunResult result;
       const Status status = CheckPlans(setting.plans, setting.options, &result);
       std::swap(setting.plans[rank], *plan);
       if (!status.ok()) {
@@ -106,7 +106,7 @@ class Mutants {
       ASSERT_TRUE(plan.ok());
       setting.plans.push_back(std::move(plan).value());
     }
-    CheckResult result;
+    RunResult result;
     ASSERT_TRUE(CheckPlans(setting.plans, options, &result).ok());
     setting.data_flow = result.data_flow;
     settings_.push_back(std::move(setting));

@@ -111,7 +111,7 @@ std::vector<std::uint64_t> MessagesOf(const AlgorithmInfo& info, int size,
   options.root = root;
   options.subchunks = 1;
   options.slots = SlotsFor(info, {0, size}, options.depth);
-  CheckResult result;
+  RunResult result;
   const Status status =
       Check(SchedulesOf(info.algorithm, size, root), options, &result);
   EXPECT_TRUE(status.ok()) << status.ToString();

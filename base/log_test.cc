@@ -16,8 +16,11 @@ namespace {
 int closed_after_poll = -1;
 }  // namespace
 
-// Instead of the system's: something may happen between it and what follows.
-extern "C" int poll(pollfd* descriptors, nfds_t count, int timeout_ms) {
+// Instead of the system's poll(): something may happen between it and what
+// follows.
+extern "C" int PollOfTest(pollfd* descriptors, nfds_t count,
+                          int timeout_ms) __asm__("poll");
+extern "C" int PollOfTest(pollfd* descriptors, nfds_t count, int timeout_ms) {
   timespec timeout = {timeout_ms / 1000, timeout_ms % 1000 * 1'000'000L};
   const auto ready =
       syscall(SYS_ppoll, descriptors, count,

@@ -230,7 +230,7 @@ TEST(EthernetTest, TheFastestOfTheSupportedModesCounts) {
   names[36] = "100000baseKR4/Full";
   names[39] = "56000 lanes";
   EXPECT_EQ(FastestMode(names, {}), 0);
-  const auto fastest = [&](std::vector<int> modes) {
+  const auto fastest = [&](const std::vector<int>& modes) {
     std::vector<std::uint32_t> supported(2);
     for (const int mode : modes) {
       supported[mode / 32] |= 1U << mode % 32;

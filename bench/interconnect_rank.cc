@@ -11,6 +11,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/host_name.h"
 #include "bench/interconnect_report.h"
 #include "bench/interruption.h"
 #include "bench/local_ranks.h"
@@ -19,6 +20,8 @@
 #include "engine/communicator.h"
 #include "validate/identity.h"
 #include "validate/measure.h"
+#include "validate/port_findings.h"
+#include "validate/ports.h"
 
 namespace ringpipe {
 namespace {
@@ -70,7 +73,7 @@ class InterconnectJob {
     }
     auto communicator = Communicator::Create(options);
     if (!communicator.ok()) {
-      return WithAdvice(communicator.status());
+      return WithPorts(WithAdvice(communicator.status()));
     }
     const std::lock_guard<std::mutex> lock(mutex_);
     communicator_ = std::move(communicator).value();
@@ -94,6 +97,16 @@ class InterconnectJob {
                             "\nTo start all ranks on this host, say how many: "
                             "interconnect --ranks 8")
                : status;
+  }
+
+  // And what this host's ports say, which may be why the ranks cannot meet.
+  static Status WithPorts(const Status& status) {
+    std::string text = status.message();
+    for (const validate::Finding& finding :
+         validate::FindPortFaults(validate::ReadPorts("/sys", HostName()))) {
+      text += "\n" + finding.text;
+    }
+    return {status.code(), text};
   }
 
   void ArmSignals() {

@@ -353,6 +353,14 @@ class FileTest(unittest.TestCase):
         self._assert_refused(document_of(case), "no sample to draw")
 
 
+class DocumentsTest(unittest.TestCase):
+
+    def test_the_readmes_picture_is_of_the_samples_in_the_tree(self):
+        document = peer_document.load(BENCH / "results" / "peers.json")
+        self.assertEqual((BENCH.parent / "docs" / "peers.svg").read_text(),
+                         peer_picture.draw(document))
+
+
 class TickTest(unittest.TestCase):
 
     def test_steps_are_1_2_or_5_and_not_many(self):

@@ -1,6 +1,8 @@
 #include "engine/planner.h"
 
 #include <algorithm>
+#include <bit>
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
@@ -63,9 +65,12 @@ int RootOf(const Call& call) {
 Planner::Recent& Planner::RecentOf(const Call& call) {
   const auto send = reinterpret_cast<std::uintptr_t>(call.send);
   const auto receive = reinterpret_cast<std::uintptr_t>(call.receive);
-  return recent_[(static_cast<std::size_t>(call.collective) + call.count +
-                  send / 64 + receive / 64) %
-                 recent_.size()];
+  const std::uint64_t fields =
+      send ^ std::rotl(receive, 24) ^ std::rotl(call.count, 48) ^
+      static_cast<std::uint64_t>(call.collective) << 40;
+  // By the upper bits of the product, which all of them have a part in.
+  constexpr std::uint64_t kGoldenRatio = 0x9E3779B97F4A7C15;
+  return recent_[(fields * kGoldenRatio) >> (64 - kRecentBits)];
 }
 
 const Operation* Planner::In(const Timing& timing, Operation& operation) {
@@ -94,7 +99,10 @@ Result<const Operation*> Planner::Prepare(const CheckedCall& checked,
                                 buffers.elements * SizeOf(call.type),
                                 job_.share_memory ? job_.size : 0);
   const Shape& shape = FindShape(algorithm);
+  // Here and below the memory for short steps is kept: nothing is allocated.
+  std::vector<ShortStep> short_steps = std::move(operation_.short_steps);
   operation_ = Describe(checked, algorithm, shape);
+  operation_.short_steps = std::move(short_steps);
   RINGPIPE_RETURN_IF_ERROR(FindReach(checked, operation_));
   PlanKey key;
   key.algorithm = &algorithm;
@@ -109,7 +117,9 @@ Result<const Operation*> Planner::Prepare(const CheckedCall& checked,
   ShortRun::Measure(operation_);
   // Such a call goes by no reach, which may be another one the next time.
   if (key.on_host && !operation_.short_steps.empty()) {
-    RecentOf(call) = {call, operation_};
+    Recent& recent = RecentOf(call);
+    recent.call = call;
+    recent.operation = operation_;
   }
   return In(timing, operation_);
 }

@@ -110,7 +110,8 @@ class Planner {
   std::map<PlanKey, Plan> plans_;
 
   // The latest short call of those that share a place, and no other's.
-  std::array<Recent, 16> recent_;
+  static constexpr int kRecentBits = 6;
+  std::array<Recent, 1 << kRecentBits> recent_;
   Operation operation_;  // of a call that is not short
 };
 

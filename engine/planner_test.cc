@@ -139,6 +139,11 @@ TEST_F(PlannerTest, HandlesGoWithTheBuffers) {
   EXPECT_EQ(operation.input.reached[0].reach, Reach());
   EXPECT_EQ(operation.input.reached[1].reach, kReached);
   EXPECT_EQ(operation.output.reached[1].reach, kReached);
+  // Which is the test network's: where the buffer begins.
+  for (const int way : {0, 1}) {
+    EXPECT_EQ(operation.input.reached[way].handle, input_.data());
+    EXPECT_EQ(operation.output.reached[way].handle, output_.data());
+  }
 }
 
 TEST_F(PlannerTest, AShortCallThatIsRepeatedAsksNobody) {

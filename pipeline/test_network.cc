@@ -431,7 +431,8 @@ class TestNetwork::LooseTransport final : public Transport {
   Result<Reached> ReachOf(const UserMemory& memory) override {
     return Reached{reach_ ? reach_(memory)
                           : Reach{static_cast<Reach::Sends>(self_.Draw(3)),
-                                  self_.Draw(2) == 0}};
+                                  self_.Draw(2) == 0},
+                   memory.data};
   }
   MemoryHandle HandleOf(const SlotPool& /*slots*/) override { return nullptr; }
 

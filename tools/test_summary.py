@@ -2,7 +2,7 @@
 """Says how many test cases of one or more runs of "bazel test" passed.
 
     bazel test --build_event_json_file=asan.json --config=asan //...
-    tools/test_summary.py [--failed=WHAT]... asan.json...
+    tools/test_summary.py [--failed=WHAT]... [--skipped=WHAT]... [--cut=RUN]... asan.json...
 
 Prints what failed or was skipped, and then, as the last line,
 "N passed, M failed" or "N passed, M failed, K skipped".  Exits 1 if anything
@@ -10,8 +10,9 @@ failed or nothing passed.
 
 It counts the test cases of tests that list theirs, as GoogleTest's do, and any
 other test as one.  A target that does not build is one failure, and so is a run
-of Bazel that failed for a reason of its own or did not end.  The name of a file,
-less its suffix, is shown as the name of the run.
+of Bazel that failed for a reason of its own or did not end.  Of a run that --cut
+names, because it was interrupted when its time was over, the tests that had not
+ended are skipped.  The name of a file, less its suffix, is the name of the run.
 """
 
 import argparse
@@ -72,17 +73,23 @@ def test_outcomes(label, result):
         yield Outcome("failed", label, result.get("status", "no status").lower())
 
 
-def run_outcomes(events):
+def run_outcomes(events, was_cut=False):
     """Yields the outcomes of one run of Bazel."""
     tests = set()
     results = {}
     not_built = []
+    interrupted = set()
     end = None
     for event in events:
         ident = event.get("id", {})
         if "configured" in event:
             if "testSize" in event["configured"]:
                 tests.add(ident["targetConfigured"]["label"])
+        elif (was_cut and event.get("aborted", {}).get("reason") == "USER_INTERRUPTED"
+              and ident.keys() & {"testResult", "targetCompleted"}):
+            label = next(iter(ident.values()))["label"]
+            if label in tests:
+                interrupted.add(label)
         elif "testResult" in event:
             key = ident["testResult"]
             # Of several attempts the last one counts.
@@ -104,6 +111,10 @@ def run_outcomes(events):
         yield from test_outcomes(label, result)
     for label in not_built:
         yield Outcome("failed", label, "does not build")
+    for label in interrupted:
+        yield Outcome("skipped", label, "not ended when the time was over")
+    if was_cut and end == "INTERRUPTED":
+        return
     if end is None:
         yield Outcome("failed", "bazel", "did not end")
     elif end not in _EXPECTED_ENDS and not not_built:
@@ -127,13 +138,18 @@ def main():
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--failed", action="append", default=[], metavar="WHAT",
                         help="one more failure, of something that is no test")
+    parser.add_argument("--skipped", action="append", default=[], metavar="WHAT",
+                        help="one more that was skipped")
+    parser.add_argument("--cut", action="append", default=[], metavar="RUN",
+                        help="a run that was interrupted")
     parser.add_argument("files", nargs="+", type=pathlib.Path)
     args = parser.parse_args()
 
-    counts = collections.Counter(failed=len(args.failed))
+    counts = collections.Counter(failed=len(args.failed), skipped=len(args.skipped))
     lines = [f"FAILED {what}" for what in args.failed]
+    lines += [f"SKIPPED {what}" for what in args.skipped]
     for path in args.files:
-        for outcome in run_outcomes(read_events(path)):
+        for outcome in run_outcomes(read_events(path), path.stem in args.cut):
             counts[outcome.kind] += 1
             if outcome.kind != "passed":
                 detail = f": {outcome.detail}" if outcome.detail else ""

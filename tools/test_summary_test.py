@@ -119,6 +119,41 @@ class TestSummaryTest(unittest.TestCase):
         self.assertEqual(lines, ["FAILED lint", "1 passed, 1 failed"])
         self.assertEqual(status, 1)
 
+    def interrupted(self):
+        """The events of a run in which one test has failed, and two did not end."""
+        aborted = {"aborted": {"reason": "USER_INTERRUPTED"}}
+        not_run = self.result("//a:d", "")
+        del not_run["testResult"]
+        return [*(configured(f"//a:{name}", testSize="SMALL") for name in "bcd"),
+                configured("//a:lib"), self.result("//a:b", "PASSED"),
+                completed("//a:c", **aborted), completed("//a:lib", **aborted),
+                completed("//a:d", completed={"success": True}),
+                {**not_run, **aborted}, finished("INTERRUPTED")]
+
+    def test_of_a_run_that_was_cut_what_had_not_ended_is_skipped(self):
+        why = "not ended when the time was over"
+        lines, status = self.summary(*self.interrupted(), arguments=["--cut=run"])
+        self.assertEqual(lines, [f"SKIPPED //a:d (run): {why}", f"SKIPPED //a:c (run): {why}",
+                                 "1 passed, 0 failed, 2 skipped"])
+        self.assertEqual(status, 0)
+
+    def test_what_failed_in_a_run_that_was_cut_has_failed(self):
+        lines, status = self.summary(*self.interrupted(), self.result("//a:e", "FAILED"),
+                                     arguments=["--cut=run"])
+        self.assertEqual(lines[-1], "1 passed, 1 failed, 2 skipped")
+        self.assertEqual(status, 1)
+
+    def test_an_interrupted_run_that_was_not_cut_fails(self):
+        lines, status = self.summary(*self.interrupted(), arguments=["--cut=other"])
+        self.assertIn("FAILED //a:c (run): does not build", lines)
+        self.assertEqual(status, 1)
+
+    def test_what_was_not_begun_can_be_added(self):
+        lines, status = self.summary(
+            self.result("//a:b", "PASSED"), finished("SUCCESS"), arguments=["--skipped=tidy"])
+        self.assertEqual(lines, ["SKIPPED tidy", "1 passed, 0 failed, 1 skipped"])
+        self.assertEqual(status, 0)
+
     def test_nothing_passed_is_no_success(self):
         self.assertEqual(self.summary(finished("NO_TESTS_FOUND")), (["0 passed, 0 failed"], 1))
 

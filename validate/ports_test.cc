@@ -308,14 +308,44 @@ TEST_F(PortsTest, GrowingErrorsAreNamedAndTrafficIsNot) {
   EXPECT_EQ(BriefPortFault(ports, ports[0]), "symbol_error +17");
 }
 
-TEST_F(PortsTest, FullLinksAreNotedAndNoFault) {
+// Of a port on which this counter has grown, and no other.
+std::vector<Finding> FindGrowth(const std::string& counter) {
+  const std::string file = "class/infiniband/mlx5_0/ports/1/" + counter;
   Host host("c02", HealthyPort());
+  host.Write(file, "10");
   std::vector<Port> ports = host.Read();
-  host.Write(Of("counters/port_xmit_wait"), "1010");
+  host.Write(file, "1010");
   ReadCountersAfter(host.folder(), ports);
-  const std::vector<Finding> findings = FindPortFaults(ports);
-  ASSERT_EQ(findings.size(), 1U);
-  EXPECT_FALSE(findings[0].fault);
+  return FindPortFaults(ports);
+}
+
+TEST_F(PortsTest, EachCounterOfErrorsIsAFault) {
+  for (const std::string counter :
+       {"counters/symbol_error", "counters/link_error_recovery",
+        "counters/link_downed", "counters/port_rcv_errors",
+        "counters/local_link_integrity_errors", "counters/VL15_dropped",
+        "hw_counters/out_of_sequence", "hw_counters/packet_seq_err",
+        "hw_counters/local_ack_timeout_err", "hw_counters/rnr_nak_retry_err",
+        "hw_counters/req_transport_retries_exceeded"}) {
+    const std::vector<Finding> findings = FindGrowth(counter);
+    ASSERT_EQ(findings.size(), 1U) << counter;
+    EXPECT_TRUE(findings[0].fault) << counter;
+    EXPECT_NE(findings[0].text.find(counter.substr(counter.find('/') + 1) +
+                                    " of port mlx5_0:1 grew by 1,000"),
+              std::string::npos)
+        << findings[0].text;
+  }
+}
+
+TEST_F(PortsTest, FullLinksAreNotedAndNoFault) {
+  for (const std::string counter :
+       {"counters/port_xmit_wait", "counters/port_xmit_discards",
+        "hw_counters/np_cnp_sent", "hw_counters/rp_cnp_handled",
+        "hw_counters/np_ecn_marked_roce_packets"}) {
+    const std::vector<Finding> findings = FindGrowth(counter);
+    ASSERT_EQ(findings.size(), 1U) << counter;
+    EXPECT_FALSE(findings[0].fault) << counter;
+  }
 }
 
 }  // namespace

@@ -24,8 +24,8 @@ struct Shape {
   int rails;
   int cases;
 };
-constexpr Shape kShapes[] = {{8, 1, 1, 300},  {64, 1, 1, 400}, {16, 4, 1, 100},
-                             {256, 1, 1, 80}, {512, 1, 1, 20}, {8, 1, 2, 100},
+constexpr Shape kShapes[] = {{8, 1, 1, 300},   {64, 1, 1, 700}, {16, 4, 1, 100},
+                             {256, 1, 1, 140}, {512, 1, 1, 40}, {8, 1, 2, 100},
                              {64, 1, 4, 30}};
 
 constexpr std::pair<Fault::Kind, const char*> kFaults[] = {

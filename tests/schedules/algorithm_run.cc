@@ -156,22 +156,27 @@ void ExpectRight(const AlgorithmInfo& info, std::uint64_t count,
   const AlgorithmRun run(info, settings.size, elements, settings.slot_bytes,
                          settings.ranks_per_host);
   for (const bool in_place : {false, true}) {
-    const bool left_out = settings.places == Places::kInPlaceIfItCanBe &&
-                          in_place != info.in_place;
+    const bool left_out =
+        settings.places != Places::kBoth && in_place != info.in_place;
     if (left_out || (in_place && !info.in_place)) {
       continue;
     }
+    const bool is_mixed = settings.places == Places::kEverySecondInPlace;
     const std::uint64_t sequence = job.TakeSequence(1);
     std::vector<Plan>& own = plans.emplace_back(settings.size);
     const std::vector<Status> statuses = job.OnAll([&](int rank) {
-      return run.On(job, rank, sequence, in_place, own[rank], settings.timeout);
+      return run.On(job, rank, sequence,
+                    in_place && (!is_mixed || rank % 2 != 0), own[rank],
+                    settings.timeout);
     });
     for (int rank = 0; rank < settings.size; ++rank) {
       EXPECT_TRUE(statuses[rank].ok())
           << TestName(info) << ", rank " << rank << " of " << settings.size
           << " ranks, " << elements << " elements, "
-          << (in_place ? "in place" : "out of place") << ": "
-          << statuses[rank].ToString();
+          << (!in_place  ? "out of place"
+              : is_mixed ? "odd ranks in place"
+                         : "in place")
+          << ": " << statuses[rank].ToString();
     }
   }
 }

@@ -53,8 +53,9 @@ class AlgorithmRun {
 std::uint64_t ElementsFor(const AlgorithmInfo& info, int size,
                           std::uint64_t count);
 
-// In place where the algorithm can be, and not.
-enum class Places { kBoth, kInPlaceIfItCanBe };
+// Which ranks call in place, where the algorithm can be: none, and then all;
+// all; every second one.
+enum class Places { kBoth, kInPlaceIfItCanBe, kEverySecondInPlace };
 
 // Every algorithm is right. Those that need as many slots share a job.
 struct RunSettings {

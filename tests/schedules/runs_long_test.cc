@@ -1,7 +1,8 @@
-// Every algorithm moves 64 MiB.
+// Every algorithm moves 64 MiB, and among 1 to 16 ranks a million elements.
 #include <cstdint>
 #include <string>
 #include <tuple>
+#include <utility>
 
 #include "gtest/gtest.h"
 #include "pipeline/test_job.h"
@@ -34,6 +35,24 @@ INSTANTIATE_TEST_SUITE_P(Ranks, RunsLongTest,
                                        ? "_software_device"
                                        : "_host_memory");
                          });
+
+// Among so many ranks.
+class MillionTest : public testing::TestWithParam<int> {};
+
+TEST_P(MillionTest, AMillionElementsAreRight) {
+  for (const auto& [way, seed] :
+       {std::pair(Way::kHostMemory, 0), {Way::kRails, 0}, {Way::kRails, 1}}) {
+    ExpectAllRight({.size = GetParam(),
+                    .counts = {1'000'003},
+                    .seed = seed,  // 1: the adversary's
+                    .way = way,
+                    .slot_bytes = 64 * 1024,
+                    .places = Places::kInPlaceIfItCanBe,
+                    .timeout = std::chrono::minutes(10)});
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, MillionTest, testing::Range(1, 17));
 
 }  // namespace
 }  // namespace ringpipe

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdint>
 #include <deque>
+#include <utility>
 #include <vector>
 
 #include "base/counters.h"
@@ -35,11 +36,25 @@ class RunsTest : public testing::TestWithParam<int> {
 
 TEST_P(RunsTest, ShortMessages) {
   const auto ranks = static_cast<std::uint64_t>(size());
-  for (const Way way : {Way::kHostMemory, Way::kRails}) {
+  // Over rails with the adversary too.
+  for (const auto& [way, seed] :
+       {std::pair(Way::kHostMemory, 0), {Way::kRails, 0}, {Way::kRails, 1}}) {
     ExpectAllRight({.size = size(),
                     .counts = {0, 1, ranks - 1, ranks, ranks + 1},
-                    .seed = way == Way::kRails ? 1 : 0,
+                    .seed = seed,
                     .way = way});
+  }
+}
+
+TEST_P(RunsTest, SomeRanksInPlaceAndOthersNot) {
+  if (size() != 2 && size() != 4 && size() != 7) {
+    return;
+  }
+  for (const Way way : {Way::kHostMemory, Way::kRails, Way::kBoth}) {
+    ExpectAllRight({.size = size(),
+                    .counts = {1, size() * kSubchunkBytes + 3},
+                    .way = way,
+                    .places = Places::kEverySecondInPlace});
   }
 }
 
@@ -76,6 +91,7 @@ TEST_P(RunsTest, RanksOnSeveralHosts) {
   }
 }
 
+// Other numbers of ranks, and the adversary, in runs_long_test.
 TEST_P(RunsTest, AMillionElements) {
   if (size() == 2 || size() == 5 || size() == 8 || size() == 16) {
     for (const Way way : {Way::kHostMemory, Way::kRails}) {

@@ -104,7 +104,7 @@ class InterconnectJob {
     std::string text = status.message();
     for (const validate::Finding& finding :
          validate::FindPortFaults(validate::ReadPorts("/sys", HostName()))) {
-      text += "\n" + finding.text;
+      text += "; " + finding.text;
     }
     return {status.code(), text};
   }

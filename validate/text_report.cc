@@ -436,8 +436,8 @@ std::string DescribeJob(const Measurements& measurements) {
 std::string WarnAboutWay(const Measurements& measurements) {
   if (measurements.way == "host memory") {
     return "All ranks are on this host: this measures its memory, not a "
-           "network. Start one rank a host for that, or set RINGPIPE_DEVICE to "
-           "an RDMA device.";
+           "network. Start one rank a host for that, or set "
+           "RINGPIPE_HOST_MEMORY=never, and RINGPIPE_DEVICE to an RDMA device.";
   }
   if (measurements.way == "software device") {
     return "No RDMA device is used: this measures TCP between hosts (and host "

@@ -162,6 +162,15 @@ TEST(TextReportTest, AnInterruptionIsSaidWithWhatWasBeingMeasured) {
   EXPECT_EQ(lines[3], "Ended early by SIGINT, while latency was measured.");
 }
 
+// A device alone is not enough: ranks of one host would share memory still.
+TEST(TextReportTest, OfOneHostItSaysHowItsDevicesAreMeasured) {
+  Measurements measured = Cluster(4);
+  measured.way = "host memory";
+  EXPECT_NE(WarnAboutWay(measured).find(
+                "RINGPIPE_HOST_MEMORY=never, and RINGPIPE_DEVICE"),
+            std::string::npos);
+}
+
 TEST(TextReportTest, EverySortOfFigureHasItsPart) {
   Measurements measured = Cluster(4);
   measured.way = "software device";

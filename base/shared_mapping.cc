@@ -5,6 +5,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "base/hold_forks.h"
 #include "base/pages.h"
 
 namespace ringpipe {
@@ -61,40 +62,39 @@ std::uint64_t MostGrowthBytes() {
   return limited ? kLimitedGrowth : kMostGrowth;
 }
 
-SharedMapping::SharedMapping(void* data, std::uint64_t bytes) {
+template <typename F>
+SharedMapping SharedMapping::Map(std::uint64_t bytes, F map) {
+  bytes = RoundUp(bytes, kPageBytes);
+  SharedMapping mapping;
+  const HoldForks held;
+  void* const data =
+      MapAligned(bytes, [&](void* place) { return map(place, bytes); });
   if (data != MAP_FAILED) {
     madvise(data, bytes, MADV_DONTDUMP);
     madvise(data, bytes, MADV_DONTFORK);
-    data_ = static_cast<std::byte*>(data);
-    bytes_ = bytes;
-    process_ = getpid();
+    mapping.data_ = static_cast<std::byte*>(data);
+    mapping.bytes_ = bytes;
+    mapping.process_ = getpid();
   }
+  return mapping;
 }
 
 SharedMapping::SharedMapping(const FileDescriptor& file, std::uint64_t bytes,
                              int protection)
-    : SharedMapping(MapAligned(RoundUp(bytes, kPageBytes),
-                               [&](void* place) {
-                                 return mmap(
-                                     place, RoundUp(bytes, kPageBytes),
-                                     protection,
-                                     MAP_SHARED | MAP_NORESERVE |
-                                         (place != nullptr ? MAP_FIXED : 0),
-                                     file.get(), 0);
-                               }),
-                    RoundUp(bytes, kPageBytes)) {}
+    : SharedMapping(Map(bytes, [&](void* place, std::uint64_t rounded) {
+        return mmap(
+            place, rounded, protection,
+            MAP_SHARED | MAP_NORESERVE | (place != nullptr ? MAP_FIXED : 0),
+            file.get(), 0);
+      })) {}
 
 // Of no bytes of a shared mapping mremap makes a second one.
 SharedMapping SharedMapping::Again(std::uint64_t bytes) const {
-  bytes = RoundUp(bytes, kPageBytes);
-  return {MapAligned(bytes,
-                     [&](void* place) {
-                       return mremap(data_, 0, bytes,
-                                     MREMAP_MAYMOVE |
-                                         (place != nullptr ? MREMAP_FIXED : 0),
-                                     place);
-                     }),
-          bytes};
+  return Map(bytes, [&](void* place, std::uint64_t rounded) {
+    return mremap(data_, 0, rounded,
+                  MREMAP_MAYMOVE | (place != nullptr ? MREMAP_FIXED : 0),
+                  place);
+  });
 }
 
 SharedMapping::~SharedMapping() {

@@ -42,7 +42,10 @@ class SharedMapping {
   bool IsInThisProcess() const;
 
  private:
-  SharedMapping(void* data, std::uint64_t bytes);
+  // What `map` returns, as mmap does, given the place (nullptr: anywhere) and
+  // the size.
+  template <typename F>
+  static SharedMapping Map(std::uint64_t bytes, F map);
 
   std::byte* data_ = nullptr;
   std::uint64_t bytes_ = 0;

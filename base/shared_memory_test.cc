@@ -2,10 +2,17 @@
 // //pipeline/host's Region).
 #include <sys/mman.h>
 #include <sys/time.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <atomic>
 #include <csignal>
 #include <cstdint>
+#include <fstream>
+#include <iterator>
 #include <memory>
+#include <string>
+#include <thread>
 
 #include "base/file_descriptor.h"
 #include "base/mapping_registry.h"
@@ -61,6 +68,43 @@ TEST(SharedMapping, OfAHugePageIsAlignedToOne) {
     EXPECT_EQ(reinterpret_cast<std::uintptr_t>(mapping.data()) % kHugePageBytes,
               0u);
   }
+}
+
+// Whether the process has mapped a file of this name.
+bool HasMapped(pid_t process, const std::string& name) {
+  std::ifstream stream("/proc/" + std::to_string(process) + "/maps");
+  const std::string maps((std::istreambuf_iterator<char>(stream)), {});
+  EXPECT_NE(maps.find("[stack]"), std::string::npos);
+  return maps.find(name) != std::string::npos;
+}
+
+TEST(SharedMapping, IsInNoChildAlsoWhereAnotherThreadForksMeanwhile) {
+  const FileDescriptor file = CreateSharedFile("not-for-children", kPageBytes);
+  std::atomic<bool> done = false;
+  std::atomic<int> made = 0;
+  std::thread maps([&] {
+    while (!done) {
+      const SharedMapping mapping(file, kPageBytes, PROT_READ);
+      const SharedMapping another = mapping.Again(kPageBytes);
+      ++made;
+    }
+  });
+  int have_it = 0;
+  for (int i = 0; i < 200; ++i) {
+    for (const int before = made; made == before;) {
+      std::this_thread::yield();
+    }
+    const pid_t child = fork();
+    if (child == 0) {
+      pause();
+    }
+    have_it += HasMapped(child, "not-for-children") ? 1 : 0;
+    kill(child, SIGKILL);
+    waitpid(child, nullptr, 0);
+  }
+  done = true;
+  maps.join();
+  EXPECT_EQ(have_it, 0);
 }
 
 TEST(MappingRegistry, KeepsTheFirstAndForgetsTheDead) {

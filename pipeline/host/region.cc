@@ -12,6 +12,7 @@
 #include <string>
 #include <utility>
 
+#include "base/hold_forks.h"
 #include "base/pages.h"
 
 namespace ringpipe {
@@ -221,6 +222,7 @@ Status Region::TakeBack(std::byte* data, std::size_t bytes) {
 // mmap for a write of all of it.) False, with errno, where it stays as it was.
 bool Region::TakeBackPage(std::uint64_t offset) {
   std::byte* const page = AddressOf(offset);
+  const HoldForks held;
   if (syscall(SYS_mmap, page, kPageBytes, PROT_READ | PROT_WRITE,
               MAP_PRIVATE | MAP_FIXED | MAP_NORESERVE, file_.get(),
               static_cast<off_t>(offset)) == -1) {

@@ -29,6 +29,7 @@
 #include "bootstrap/launcher.h"
 #include "engine/algorithms.h"
 #include "engine/communicator.h"
+#include "engine/hosts.h"
 
 namespace ringpipe {
 namespace {
@@ -303,21 +304,27 @@ class Rank {
     facts.date = UtcDate();
     facts.launcher = options_.error_fd >= 0 ? "--ranks" : launch.launcher;
     facts.environment = ReportedVariables(environ);
-    // Ranks of one host have algorithms of their own.
-    const bool one_host = OnOneHost();
+    RINGPIPE_ASSIGN_OR_RETURN(const Hosts hosts, MeetHosts(environment));
     RINGPIPE_ASSIGN_OR_RETURN(
         const AlgorithmChoice algorithms,
-        AlgorithmChoice::Parse(environment.algorithm, {0, job_.size()}));
-    facts.chunking.algorithm =
-        algorithms
-            .For(Collective::kAllReduce, options_.max_bytes,
-                 one_host ? job_.size() : 0)
-            .name;
+        AlgorithmChoice::Parse(environment.algorithm,
+                               {0, job_.size(), 0, hosts.numbers}));
+    facts.chunking.algorithm = algorithms
+                                   .For(Collective::kAllReduce,
+                                        options_.max_bytes, hosts.common())
+                                   .name;
     facts.chunking.subchunk_bytes = environment.subchunk_bytes;
     facts.chunking.depth = algorithms.DepthFor(
         static_cast<int>(environment.depth), environment.subchunk_bytes,
-        {0, job_.size()}, one_host);
+        {0, job_.size(), 0, hosts.numbers}, hosts.common());
     return {};
+  }
+
+  // As the engine sees them.
+  Result<Hosts> MeetHosts(const Environment& environment) {
+    RINGPIPE_ASSIGN_OR_RETURN(const Residence own, Residence::Own(environment));
+    RINGPIPE_ASSIGN_OR_RETURN(const auto blobs, job_.Exchange(own.Serialize()));
+    return ParseHosts(blobs, job_.rank());
   }
 
   Status WriteReport() {

@@ -247,12 +247,14 @@ std::string ChoiceTable() {
   struct Case {
     const char* name;
     std::uint64_t bytes;
-    int ranks_in_memory;
+    CommonHost host;
   };
   constexpr std::array kCases = {
-      Case{"between hosts, up to 4 KiB", 4096, 0}, Case{"longer", 4097, 0},
-      Case{"8 ranks on one host, up to 4 KiB", 4096, 8},
-      Case{"longer", 4097, 8}};
+      Case{"between hosts, up to 4 KiB", 4096, {}},
+      Case{"longer", 4097, {}},
+      Case{"8 ranks on one host, up to 4 KiB", 4096, {8, 8}},
+      Case{"longer", 4097, {8, 8}},
+      Case{"with 2 processors, up to 256 KiB", 256 << 10, {8, 2}}};
   std::string table = "## What is chosen\n\n| |";
   std::string line = "| --- |";
   for (const Case& which : kCases) {
@@ -267,7 +269,7 @@ std::string ChoiceTable() {
     for (const Case& which : kCases) {
       table += " " +
                LinkTo(AlgorithmChoice().For(collective, which.bytes,
-                                            which.ranks_in_memory)) +
+                                            which.host)) +
                " |";
     }
     table += "\n";

@@ -19,6 +19,11 @@ constexpr std::uint64_t kShortBytes = 4096;
 // What one rank reads in a time that is short beside that of a few messages.
 constexpr std::uint64_t kShortOfAll = 32 * 1024;
 
+// Where so many ranks share a processor, each message waits for its turn: an
+// allreduce of at most so many bytes takes the form with the fewest.
+constexpr int kManyRanks = 4;
+constexpr std::uint64_t kFewMessagesBytes = 256 * 1024;
+
 constexpr std::array<const char*, kCollectives> kNames = {
     "allreduce", "reduce-scatter", "all-gather", "broadcast", "barrier",
     "reduce",    "gather",         "scatter",    "all-to-all"};
@@ -179,26 +184,31 @@ Result<AlgorithmChoice> AlgorithmChoice::Parse(std::string_view text,
 
 std::string_view AlgorithmChoice::BestFor(Collective collective,
                                           std::uint64_t bytes,
-                                          int host_ranks) const {
+                                          const CommonHost& host) const {
+  const bool one_host = host.ranks > 0;
   const bool is_short = bytes <= kShortBytes;
-  const bool is_tiny = is_short && bytes * host_ranks <= kShortOfAll;
+  const bool is_tiny = is_short && bytes * host.ranks <= kShortOfAll;
   switch (collective) {
     case Collective::kAllReduce:
-      if (host_ranks == 0) {
+      if (!one_host) {
         return is_short ? "recursive_doubling" : "ring";
       }
-      return is_tiny ? "one_shot" : "all_pairs";
+      return is_tiny ? "one_shot"
+             : host.ranks >= kManyRanks * host.processors &&
+                     bytes <= kFewMessagesBytes
+                 ? "parameter_server"
+                 : "all_pairs";
     case Collective::kReduceScatter:
       // Undivided, or its slots would be many.
-      return host_ranks == 0                       ? "ring"
+      return !one_host                             ? "ring"
              : is_tiny && bytes <= subchunk_bytes_ ? "one_shot"
                                                    : "all_pairs";
     case Collective::kAllGather:
-      return host_ranks == 0 ? "ring" : "all_pairs";
+      return !one_host ? "ring" : "all_pairs";
     case Collective::kBroadcast:
-      return host_ranks == 0 ? "chain" : is_short ? "one_to_all" : "all_pairs";
+      return !one_host ? "chain" : is_short ? "one_to_all" : "all_pairs";
     case Collective::kBarrier:
-      return host_ranks == 0 ? "recursive_doubling" : "all_to_all";
+      return !one_host ? "recursive_doubling" : "all_to_all";
     case Collective::kReduce:
     case Collective::kGather:
     case Collective::kScatter:
@@ -213,27 +223,27 @@ std::string_view AlgorithmChoice::BestFor(Collective collective,
 
 const AlgorithmInfo& AlgorithmChoice::For(Collective collective,
                                           std::uint64_t bytes,
-                                          int host_ranks) const {
+                                          const CommonHost& host) const {
   const AlgorithmInfo* const chosen =
       chosen_[static_cast<std::size_t>(collective)];
   const AlgorithmInfo* const taken =
       chosen != nullptr
           ? chosen
-          : FindAlgorithm(collective, BestFor(collective, bytes, host_ranks));
+          : FindAlgorithm(collective, BestFor(collective, bytes, host));
   assert(taken != nullptr);
   return *taken;
 }
 
 int AlgorithmChoice::SlotsNeeded(const Member& of, int depth,
-                                 bool share_memory) const {
+                                 const CommonHost& host) const {
   int needed = 1;
   for (const Collective collective : kCalled) {
     const bool is_chosen = chosen_[static_cast<std::size_t>(collective)];
-    for (const std::uint64_t bytes : {std::uint64_t{0}, kShortBytes + 1}) {
+    for (const std::uint64_t bytes :
+         {std::uint64_t{0}, kFewMessagesBytes, kFewMessagesBytes + 1}) {
       // What the engine takes for short messages has its ranges whole.
-      needed = std::max(
-          needed, SlotsFor(For(collective, bytes, share_memory ? of.size : 0),
-                           of, depth, /*split=*/is_chosen || bytes > 0));
+      needed = std::max(needed, SlotsFor(For(collective, bytes, host), of,
+                                         depth, is_chosen || bytes > 0));
     }
   }
   return needed;
@@ -241,15 +251,14 @@ int AlgorithmChoice::SlotsNeeded(const Member& of, int depth,
 
 // Twice what a round needs, so that rounds follow each other without a gap.
 int AlgorithmChoice::Slots(const Member& of, int depth,
-                           bool share_memory) const {
-  return std::max(SlotsNeeded(of, depth, share_memory), 4 * depth + 2);
+                           const CommonHost& host) const {
+  return std::max(SlotsNeeded(of, depth, host), 4 * depth + 2);
 }
 
 int AlgorithmChoice::DepthFor(int depth, std::uint64_t subchunk_bytes,
-                              const Member& of, bool share_memory) const {
-  while (share_memory && depth > 1 &&
-         SlotsNeeded(of, depth, share_memory) * subchunk_bytes >
-             kMostSlotBytes) {
+                              const Member& of, const CommonHost& host) const {
+  while (host.ranks > 0 && depth > 1 &&
+         SlotsNeeded(of, depth, host) * subchunk_bytes > kMostSlotBytes) {
     --depth;
   }
   return depth;

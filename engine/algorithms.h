@@ -14,6 +14,7 @@
 
 #include "base/status.h"
 #include "engine/algorithms/algorithm.h"
+#include "engine/hosts.h"
 #include "pipeline/chunking.h"
 
 namespace ringpipe {
@@ -53,7 +54,8 @@ int SlotsFor(const AlgorithmInfo& info, const Member& of, int depth,
              bool split = true);
 
 // Which algorithm a call takes: the one that the user has chosen for the
-// collective, else what is best by size, and by whether all ranks share memory.
+// collective, else what is best by size, by whether all ranks share memory, and
+// by how many of them share a processor.
 class AlgorithmChoice {
  public:
   // All are chosen by the engine.
@@ -64,28 +66,26 @@ class AlgorithmChoice {
   static Result<AlgorithmChoice> Parse(std::string_view text, const Member& of,
                                        std::uint64_t subchunk_bytes = kNoLimit);
 
-  // For a message that as a whole has so many bytes; `host_ranks`: between so
-  // many ranks that all share memory, 0 if they do not. Of Algorithms().
+  // For a message that as a whole has so many bytes. Of Algorithms().
   const AlgorithmInfo& For(Collective collective, std::uint64_t bytes,
-                           int host_ranks = 0) const;
+                           const CommonHost& host = {}) const;
 
   // The slots with which no algorithm that a call may take can deadlock.
-  // `share_memory`: all ranks do.
-  int SlotsNeeded(const Member& of, int depth, bool share_memory) const;
+  int SlotsNeeded(const Member& of, int depth, const CommonHost& host) const;
 
   // The slots that a rank has unless RINGPIPE_SLOTS says how many.
-  int Slots(const Member& of, int depth, bool share_memory) const;
+  int Slots(const Member& of, int depth, const CommonHost& host) const;
 
   // Sub-chunks a round: RINGPIPE_DEPTH, or fewer where, with many ranks on one
   // host, the slots for their copies would take too much memory.
   int DepthFor(int depth, std::uint64_t subchunk_bytes, const Member& of,
-               bool share_memory) const;
+               const CommonHost& host) const;
 
  private:
   static constexpr std::uint64_t kNoLimit = ~std::uint64_t{0};
   // What the engine has chosen.
   std::string_view BestFor(Collective collective, std::uint64_t bytes,
-                           int host_ranks) const;
+                           const CommonHost& host) const;
 
   std::uint64_t subchunk_bytes_ = kNoLimit;
   // By collective; nullptr: the engine's.

@@ -345,10 +345,11 @@ INSTANTIATE_TEST_SUITE_P(All, AlgorithmsTest,
 
 TEST(AlgorithmsTest, EveryCollectiveHasAnAlgorithmForEveryNumberOfRanks) {
   for (int collective = 0; collective < kCollectives; ++collective) {
-    for (const int host_ranks : {0, 3}) {
-      for (const std::uint64_t bytes : {0, 4096, 4097}) {
+    for (const CommonHost host :
+         {CommonHost(), CommonHost{3, 2}, CommonHost{12, 2}}) {
+      for (const std::uint64_t bytes : {0, 4096, 4097, 1 << 20}) {
         const AlgorithmInfo& info = AlgorithmChoice().For(
-            static_cast<Collective>(collective), bytes, host_ranks);
+            static_cast<Collective>(collective), bytes, host);
         EXPECT_EQ(static_cast<int>(info.collective), collective);
         EXPECT_EQ(info.exists, nullptr);
       }
@@ -405,41 +406,49 @@ TEST(AlgorithmsTest, NamesAreUnique) {
   }
 }
 
-std::string_view AllReduceFor(std::uint64_t bytes, int host_ranks) {
-  return AlgorithmChoice().For(Collective::kAllReduce, bytes, host_ranks).name;
+std::string_view AllReduceFor(std::uint64_t bytes, const CommonHost& host) {
+  return AlgorithmChoice().For(Collective::kAllReduce, bytes, host).name;
 }
 
 TEST(AlgorithmsTest, AShortAllReduceHasAnAlgorithmOfItsOwn) {
-  EXPECT_EQ(AllReduceFor(4096, 0), "recursive_doubling");
-  EXPECT_EQ(AllReduceFor(4097, 0), "ring");
+  EXPECT_EQ(AllReduceFor(4096, {}), "recursive_doubling");
+  EXPECT_EQ(AllReduceFor(4097, {}), "ring");
 }
 
 TEST(AlgorithmsTest, RanksOfOneHostHaveTheirOwn) {
-  EXPECT_EQ(AllReduceFor(1 << 20, 8), "all_pairs");
-  EXPECT_EQ(AllReduceFor(4096, 8), "one_shot");
-  EXPECT_EQ(AllReduceFor(4097, 8), "all_pairs");
+  EXPECT_EQ(AllReduceFor(1 << 20, {8, 8}), "all_pairs");
+  EXPECT_EQ(AllReduceFor(4096, {8, 8}), "one_shot");
+  EXPECT_EQ(AllReduceFor(4097, {8, 8}), "all_pairs");
   // All inputs together are too much for one rank to read.
-  EXPECT_EQ(AllReduceFor(4096, 9), "all_pairs");
-  EXPECT_EQ(AllReduceFor(256, 128), "one_shot");
-  EXPECT_EQ(AllReduceFor(264, 128), "all_pairs");
+  EXPECT_EQ(AllReduceFor(4096, {9, 9}), "all_pairs");
+  EXPECT_EQ(AllReduceFor(256, {128, 128}), "one_shot");
+  EXPECT_EQ(AllReduceFor(264, {128, 128}), "all_pairs");
+}
+
+TEST(AlgorithmsTest, ManyRanksOfAProcessorSendFewMessages) {
+  EXPECT_EQ(AllReduceFor(64 << 10, {8, 2}), "parameter_server");
+  EXPECT_EQ(AllReduceFor(64 << 10, {7, 2}), "all_pairs");
+  EXPECT_EQ(AllReduceFor(4096, {8, 2}), "one_shot");
+  EXPECT_EQ(AllReduceFor(4096, {16, 2}), "parameter_server");
+  EXPECT_EQ(AllReduceFor((256 << 10) + 1, {8, 2}), "all_pairs");
 }
 
 // Those of what a call may take, and not those of the hungriest of all.
 TEST(AlgorithmsTest, SlotsAreThoseOfWhatMayBeTaken) {
   const Member of = {0, 16};
-  EXPECT_EQ(AlgorithmChoice().SlotsNeeded(of, 4, /*share_memory=*/false), 5);
-  EXPECT_EQ(AlgorithmChoice().SlotsNeeded(of, 4, /*share_memory=*/true), 61);
+  EXPECT_EQ(AlgorithmChoice().SlotsNeeded(of, 4, {}), 5);
+  EXPECT_EQ(AlgorithmChoice().SlotsNeeded(of, 4, {16, 2}), 61);
   const auto choice = AlgorithmChoice::Parse(
       "allreduce:rabenseifner,barrier:dissemination", of);
   ASSERT_TRUE(choice.ok()) << choice.status().ToString();
-  EXPECT_EQ(choice->SlotsNeeded(of, 4, /*share_memory=*/false), 21);
+  EXPECT_EQ(choice->SlotsNeeded(of, 4, {}), 21);
 }
 
 TEST(AlgorithmsTest, TheUsersChoiceIsTaken) {
   const auto choice = AlgorithmChoice::Parse(
       "allreduce:rabenseifner,barrier:dissemination", {0, 5});
   ASSERT_TRUE(choice.ok()) << choice.status().ToString();
-  EXPECT_EQ(choice->For(Collective::kAllReduce, 8, 5).name, "rabenseifner");
+  EXPECT_EQ(choice->For(Collective::kAllReduce, 8, {5, 5}).name, "rabenseifner");
   EXPECT_EQ(choice->For(Collective::kBarrier, 0).name, "dissemination");
   EXPECT_EQ(choice->For(Collective::kBroadcast, 8).name, "chain");
 }

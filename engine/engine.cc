@@ -192,12 +192,7 @@ Status Engine::MeetNeighbours(Deadline deadline) {
   RINGPIPE_ASSIGN_OR_RETURN(const Residence own, Residence::Own(environment_));
   RINGPIPE_ASSIGN_OR_RETURN(const std::vector<std::string> all,
                             bootstrap_->AllGather(own.Serialize(), deadline));
-  std::vector<Residence> ranks;
-  for (const std::string& text : all) {
-    RINGPIPE_ASSIGN_OR_RETURN(Residence residence, Residence::Parse(text));
-    ranks.push_back(std::move(residence));
-  }
-  RINGPIPE_ASSIGN_OR_RETURN(hosts_, FindHosts(ranks, rank()));
+  RINGPIPE_ASSIGN_OR_RETURN(hosts_, ParseHosts(all, rank()));
   if (hosts_.in_memory[rank()]) {
     RINGPIPE_RETURN_IF_ERROR(
         verbs::CheckDescriptors(kDescriptorsOfHostPeer *
@@ -224,10 +219,9 @@ Status Engine::CreateExecutor() {
                                           environment_.subchunk_bytes));
   depth_ = algorithms_.DepthFor(static_cast<int>(environment_.depth),
                                 environment_.subchunk_bytes, self,
-                                hosts_.all_in_memory);
-  const int needed =
-      algorithms_.SlotsNeeded(self, depth_, hosts_.all_in_memory);
-  int slots = algorithms_.Slots(self, depth_, hosts_.all_in_memory);
+                                hosts_.common());
+  const int needed = algorithms_.SlotsNeeded(self, depth_, hosts_.common());
+  int slots = algorithms_.Slots(self, depth_, hosts_.common());
   if (environment_.slots > 0) {
     slots = static_cast<int>(environment_.slots);
     if (slots < needed) {
@@ -248,7 +242,7 @@ Status Engine::CreateExecutor() {
   options.size = size();
   options.trace = trace_ == nullptr ? nullptr : &trace_->trace();
   options.spin = std::chrono::microseconds(environment_.spin_us);
-  options.oversubscribed = hosts_.oversubscribed;
+  options.oversubscribed = hosts_.oversubscribed();
   options.abort = abort_.get();
   options.whereabouts = &whereabouts_;
   options.explain_timeout = [this](const Status& timeout) {
@@ -423,7 +417,7 @@ void Engine::CreatePlanner() {
   Planner::Job job;
   job.rank = rank();
   job.size = size();
-  job.share_memory = hosts_.all_in_memory;
+  job.common_host = hosts_.common();
   job.algorithms = algorithms_;
   job.hosts = hosts_.numbers;
   job.ranks_here = hosts_.ranks_here;

@@ -139,8 +139,17 @@ Result<Hosts> FindHosts(const std::vector<Residence>& ranks, int rank) {
   }
   hosts.all_in_memory =
       std::count(hosts.in_memory.begin(), hosts.in_memory.end(), false) == 0;
-  hosts.oversubscribed = hosts.ranks_here > CountBits(processors);
+  hosts.processors = CountBits(processors);
   return hosts;
+}
+
+Result<Hosts> ParseHosts(const std::vector<std::string>& ranks, int rank) {
+  std::vector<Residence> parsed;
+  for (const std::string& text : ranks) {
+    RINGPIPE_ASSIGN_OR_RETURN(Residence residence, Residence::Parse(text));
+    parsed.push_back(std::move(residence));
+  }
+  return FindHosts(parsed, rank);
 }
 
 }  // namespace ringpipe

@@ -30,6 +30,12 @@ struct Residence {
   static Result<Residence> Parse(const std::string& text);
 };
 
+// The host of all ranks, where they share its memory.
+struct CommonHost {
+  int ranks = 0;       // 0: not all ranks do
+  int processors = 1;  // on which they may run
+};
+
 // The hosts of a job, as one rank sees them.
 struct Hosts {
   std::vector<std::string> of_rank;  // by rank: Residence::host
@@ -39,15 +45,21 @@ struct Hosts {
   std::vector<bool> in_memory;
   bool all_in_memory = false;
   int ranks_here = 1;  // the number of ranks on this rank's host
-  // This rank's host is oversubscribed: it has more ranks than processors on
-  // which they may run.
-  bool oversubscribed = false;
+  int processors = 1;  // on which these may run; 0: the kernel does not say
+
+  // This rank's host has more ranks than processors for them.
+  bool oversubscribed() const { return ranks_here > processors; }
+  CommonHost common() const {
+    return {all_in_memory ? ranks_here : 0, processors};
+  }
 };
 
 // `ranks` by rank; `rank`: this one. kInvalidArgument, on all ranks, if some
 // ranks of a host share memory and others of that host do not: each kind would
 // wait for the other in vain.
 Result<Hosts> FindHosts(const std::vector<Residence>& ranks, int rank);
+// The same of what Residence::Serialize wrote.
+Result<Hosts> ParseHosts(const std::vector<std::string>& ranks, int rank);
 
 }  // namespace ringpipe
 

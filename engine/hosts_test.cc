@@ -95,13 +95,25 @@ TEST(HostsTest, RanksOfOneHostThatDifferAreAnErrorThatNamesThem) {
 TEST(HostsTest, AreOversubscribedWithFewerProcessorsThanRanks) {
   // Each bound to its own, both to one, and unknown.
   EXPECT_FALSE(
-      FindHosts({{"a", true, kOne}, {"a", true, kOther}}, 0)->oversubscribed);
+      FindHosts({{"a", true, kOne}, {"a", true, kOther}}, 0)->oversubscribed());
   EXPECT_TRUE(
-      FindHosts({{"a", true, kOne}, {"a", true, kOne}}, 0)->oversubscribed);
+      FindHosts({{"a", true, kOne}, {"a", true, kOne}}, 0)->oversubscribed());
   EXPECT_FALSE(
-      FindHosts({{"a", true, "\3"}, {"a", true, "\3"}}, 0)->oversubscribed);
+      FindHosts({{"a", true, "\3"}, {"a", true, "\3"}}, 0)->oversubscribed());
   EXPECT_FALSE(
-      FindHosts({{"a", true, kOne}, {"b", true, kOne}}, 0)->oversubscribed);
+      FindHosts({{"a", true, kOne}, {"b", true, kOne}}, 0)->oversubscribed());
+}
+
+TEST(HostsTest, AreCommonToAllWhereAllShareMemory) {
+  const CommonHost both =
+      FindHosts({{"a", true, kOne}, {"a", true, kOther}}, 1)->common();
+  EXPECT_EQ(both.ranks, 2);
+  EXPECT_EQ(both.processors, 2);
+  for (const auto& ranks :
+       {std::vector<Residence>{{"a", true, kOne}, {"b", true, kOne}},
+        std::vector<Residence>{{"a", false, kOne}, {"a", false, kOne}}}) {
+    EXPECT_EQ(FindHosts(ranks, 0)->common().ranks, 0);
+  }
 }
 
 }  // namespace

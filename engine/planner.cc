@@ -97,7 +97,7 @@ Result<const Operation*> Planner::Prepare(const CheckedCall& checked,
           ? SendReceiveAlgorithm()
           : job_.algorithms.For(call.collective,
                                 buffers.elements * SizeOf(call.type),
-                                job_.share_memory ? job_.size : 0);
+                                job_.common_host);
   const Shape& shape = FindShape(algorithm);
   // Here and below the memory for short steps is kept: nothing is allocated.
   std::vector<ShortStep> short_steps = std::move(operation_.short_steps);

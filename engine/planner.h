@@ -46,7 +46,7 @@ class Planner {
   struct Job {
     int rank = 0;
     int size = 1;
-    bool share_memory = false;  // all ranks do
+    CommonHost common_host = {};
     AlgorithmChoice algorithms = {};
     std::span<const int> hosts = {};  // by rank, as in Member
     int ranks_here = 1;               // on this rank's host

@@ -8,12 +8,12 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <span>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "cuda/thread_accelerator.h"
@@ -63,13 +63,13 @@ struct Setting {
 };
 using SettingOfRank = std::function<Setting(int rank)>;
 
-// One rank's call, whose plan is added to `plans`: as the transports reach the
+// One rank's call, whose plan becomes `plan`: as the transports reach the
 // buffers.
 Result<Operation> Prepare(Job& job, int rank, const AlgorithmInfo& info,
                           const Setting& setting, std::span<float> input,
                           std::span<float> output, int depth,
                           Accelerator* accelerator, milliseconds timeout,
-                          std::deque<Plan>& plans) {
+                          Plan& plan) {
   const Transports& transports = job.executor(rank).transports();
   const std::uint64_t message_bytes = setting.registers_sends ? 1 : 0;
   RINGPIPE_ASSIGN_OR_RETURN(
@@ -87,12 +87,11 @@ Result<Operation> Prepare(Job& job, int rank, const AlgorithmInfo& info,
   options.same_to_all = SameToAll(info, {0, job.size()});
   options.message_bytes = setting.message_bytes;
   options.peers = peers;
-  RINGPIPE_ASSIGN_OR_RETURN(
-      plans.emplace_back(),
-      Compile(info.algorithm({rank, job.size()}), rank, job.size(), options));
+  RINGPIPE_ASSIGN_OR_RETURN(plan, Compile(info.algorithm({rank, job.size()}),
+                                          rank, job.size(), options));
   Operation operation = MakeOperation(
-      plans.back(), input.data(), output.data(), output.size(), depth,
-      accelerator, timeout, ShapeOf(info, {0, job.size()}).widest);
+      plan, input.data(), output.data(), output.size(), depth, accelerator,
+      timeout, ShapeOf(info, {0, job.size()}).widest);
   operation.input.reached = from.reached;
   operation.output.reached = to.reached;
   return operation;
@@ -112,16 +111,16 @@ std::vector<Status> AllReduce(
     RegisteredMemory* const memory = &job.memory(rank);
     const Floats input(setting.reaches_input ? memory : nullptr, count);
     const Floats output(setting.reaches_output ? memory : nullptr, count);
-    std::deque<Plan> plans;
+    const std::span<float> from = setting.in_place ? output.get() : input.get();
+    Plan plan;
+    RINGPIPE_ASSIGN_OR_RETURN(
+        Operation operation,
+        Prepare(job, rank, info, setting, from, output.get(), depth, host.get(),
+                timeout, plan));
     for (int call = 0; call < calls; ++call) {
       const auto value = static_cast<float>(rank + 1 + call);
-      std::ranges::fill(input.get(), value);
-      std::ranges::fill(output.get(), setting.in_place ? value : -1);
-      RINGPIPE_ASSIGN_OR_RETURN(
-          Operation operation,
-          Prepare(job, rank, info, setting,
-                  setting.in_place ? output.get() : input.get(), output.get(),
-                  depth, host.get(), timeout, plans));
+      std::ranges::fill(output.get(), -1);
+      std::ranges::fill(from, value);
       operation.digest.sequence = sequence + call;
       RINGPIPE_RETURN_IF_ERROR(job.executor(rank).Run(operation));
       const int sum = job.size() * (job.size() + 1) / 2 + job.size() * call;
@@ -160,11 +159,11 @@ std::string NameOf(const ::testing::TestParamInfo<Case>& info) {
 std::vector<AlgorithmInfo> AllReduces() {
   const AlgorithmChoice choice;
   std::vector<AlgorithmInfo> chosen;
-  for (const int ranks_of_one_host : {0, 2}) {
-    for (const std::size_t bytes : {8, 1 << 20}) {
-      chosen.push_back(
-          choice.For(Collective::kAllReduce, bytes, ranks_of_one_host));
-    }
+  for (const auto& [bytes, host] :
+       {std::pair(8, CommonHost()), std::pair(1 << 20, CommonHost()),
+        std::pair(8, CommonHost{2, 2}), std::pair(1 << 20, CommonHost{2, 2}),
+        std::pair(1 << 16, CommonHost{8, 2})}) {
+    chosen.push_back(choice.For(Collective::kAllReduce, bytes, host));
   }
   return chosen;
 }
@@ -275,8 +274,8 @@ TEST_P(MemoryTest, RanksMayHaveDifferentBuffers) {
 TEST_P(MemoryTest, ShortCallsFollowEachOther) {
   const auto [size, depth, seed, way] = GetParam();
   for (const AlgorithmInfo& info : AllReduces()) {
+    Job job({size, info.slots({0, size}, depth), seed, 1, way});
     for (const std::size_t count : {1, 16, 256}) {
-      Job job({size, info.slots({0, size}, depth), seed, 1, way});
       ExpectOk(AllReduce(
                    job, info, count, depth, std::chrono::minutes(1),
                    [count = count](int rank) {

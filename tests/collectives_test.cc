@@ -36,8 +36,8 @@ constexpr int kSmallestDepth = 1;
 // The bound that the engine states: the smallest number of slots with which no
 // algorithm can deadlock.
 int FewestSlots(Way way, int size) {
-  return AlgorithmChoice().SlotsNeeded({.size = size}, kSmallestDepth,
-                                       SharesMemory(way));
+  const CommonHost host = {.ranks = SharesMemory(way) ? size : 0};
+  return AlgorithmChoice().SlotsNeeded({.size = size}, kSmallestDepth, host);
 }
 
 void MakeSmallest(CommunicatorOptions& options, Way way, int size) {

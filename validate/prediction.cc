@@ -40,8 +40,8 @@ double SimulatedSeconds(int ranks, std::uint64_t bytes,
   options.message_bytes = bytes;
   options.subchunk_bytes = kSubchunkBytes;
   options.depth = kDepth;
-  options.slots = AlgorithmChoice().Slots({0, ranks, 0, {}}, kDepth,
-                                          /*share_memory=*/false);
+  options.slots =
+      AlgorithmChoice().Slots({0, ranks, 0, {}}, kDepth, CommonHost());
   const auto result = Simulate(schedules, network, options);
   return result.ok() ? result->seconds : 0;
 }

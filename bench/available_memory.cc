@@ -41,12 +41,10 @@ std::uint64_t BytesOfSlots(const Options& options,
   const Member self = {.rank = 0, .size = ranks};
   const CommonHost host = {.ranks = ranks};
   const int depth = algorithms.DepthFor(static_cast<int>(environment.depth),
-                                        environment.subchunk_bytes, self,
-                                        host);
-  const std::int64_t slots =
-      environment.slots > 0
-          ? environment.slots
-          : algorithms.Slots(self, depth, host);
+                                        environment.subchunk_bytes, self, host);
+  const std::int64_t slots = environment.slots > 0
+                                 ? environment.slots
+                                 : algorithms.Slots(self, depth, host);
   return static_cast<std::uint64_t>(slots * environment.subchunk_bytes);
 }
 

@@ -309,10 +309,10 @@ class Rank {
         const AlgorithmChoice algorithms,
         AlgorithmChoice::Parse(environment.algorithm,
                                {0, job_.size(), 0, hosts.numbers}));
-    facts.chunking.algorithm = algorithms
-                                   .For(Collective::kAllReduce,
-                                        options_.max_bytes, hosts.common())
-                                   .name;
+    facts.chunking.algorithm =
+        algorithms
+            .For(Collective::kAllReduce, options_.max_bytes, hosts.common())
+            .name;
     facts.chunking.subchunk_bytes = environment.subchunk_bytes;
     facts.chunking.depth = algorithms.DepthFor(
         static_cast<int>(environment.depth), environment.subchunk_bytes,

@@ -250,8 +250,7 @@ std::string ChoiceTable() {
     CommonHost host;
   };
   constexpr std::array kCases = {
-      Case{"between hosts, up to 4 KiB", 4096, {}},
-      Case{"longer", 4097, {}},
+      Case{"between hosts, up to 4 KiB", 4096, {}}, Case{"longer", 4097, {}},
       Case{"8 ranks on one host, up to 4 KiB", 4096, {8, 8}},
       Case{"longer", 4097, {8, 8}},
       Case{"with 2 processors, up to 256 KiB", 256 << 10, {8, 2}}};
@@ -267,17 +266,20 @@ std::string ChoiceTable() {
         Collective::kAllGather, Collective::kBroadcast, Collective::kBarrier}) {
     table += std::string("| ") + CollectiveName(collective) + " |";
     for (const Case& which : kCases) {
-      table += " " +
-               LinkTo(AlgorithmChoice().For(collective, which.bytes,
-                                            which.host)) +
-               " |";
+      table +=
+          " " +
+          LinkTo(AlgorithmChoice().For(collective, which.bytes, which.host)) +
+          " |";
     }
     table += "\n";
   }
   return table +
          "\nOn one host, the column \"longer\" also holds for an allreduce or "
          "reduce-scatter whose inputs of all ranks together have more than 32 "
-         "KiB, and for a reduce-scatter of more than a sub-chunk.\n\n";
+         "KiB, and for a reduce-scatter of more than a sub-chunk; the last "
+         "column "
+         "for such an allreduce wherever there are at least 4 ranks a "
+         "processor.\n\n";
 }
 
 constexpr std::string_view kHowToRead =

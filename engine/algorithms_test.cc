@@ -448,7 +448,8 @@ TEST(AlgorithmsTest, TheUsersChoiceIsTaken) {
   const auto choice = AlgorithmChoice::Parse(
       "allreduce:rabenseifner,barrier:dissemination", {0, 5});
   ASSERT_TRUE(choice.ok()) << choice.status().ToString();
-  EXPECT_EQ(choice->For(Collective::kAllReduce, 8, {5, 5}).name, "rabenseifner");
+  EXPECT_EQ(choice->For(Collective::kAllReduce, 8, {5, 5}).name,
+            "rabenseifner");
   EXPECT_EQ(choice->For(Collective::kBarrier, 0).name, "dissemination");
   EXPECT_EQ(choice->For(Collective::kBroadcast, 8).name, "chain");
 }

@@ -217,9 +217,9 @@ Status Engine::CreateExecutor() {
   RINGPIPE_ASSIGN_OR_RETURN(
       algorithms_, AlgorithmChoice::Parse(environment_.algorithm, self,
                                           environment_.subchunk_bytes));
-  depth_ = algorithms_.DepthFor(static_cast<int>(environment_.depth),
-                                environment_.subchunk_bytes, self,
-                                hosts_.common());
+  depth_ =
+      algorithms_.DepthFor(static_cast<int>(environment_.depth),
+                           environment_.subchunk_bytes, self, hosts_.common());
   const int needed = algorithms_.SlotsNeeded(self, depth_, hosts_.common());
   int slots = algorithms_.Slots(self, depth_, hosts_.common());
   if (environment_.slots > 0) {

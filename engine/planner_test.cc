@@ -147,7 +147,9 @@ TEST_F(PlannerTest, HandlesGoWithTheBuffers) {
 }
 
 TEST_F(PlannerTest, AShortCallThatIsRepeatedAsksNobody) {
-  job_.common_host = {.ranks = kSize, .processors = kSize};  // so that a short allreduce is one shot
+  job_.common_host = {
+      .ranks = kSize,
+      .processors = kSize};  // so that a short allreduce is one shot
   Planner planner(job_);
   const CheckedCall checked = AllReduce(2);
   EXPECT_EQ(planner.PrepareAgain(checked, {}), nullptr);

@@ -2,10 +2,13 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <unistd.h>
 
 #include <array>
 #include <atomic>
 #include <cstdint>
+
+#include "base/hold_forks.h"
 
 namespace ringpipe {
 namespace {
@@ -48,6 +51,17 @@ void KeepFromChildren(int fd) {
   while (used <= fd / kBits &&
          !words_used.compare_exchange_weak(used, fd / kBits + 1)) {
   }
+}
+
+void FileDescriptor::Close() {
+  if (fd_ < 0) {
+    return;
+  }
+  const HoldForks held;
+  if (StopKeeping(fd_)) {
+    close(fd_);
+  }
+  fd_ = -1;
 }
 
 bool StopKeeping(int fd) {

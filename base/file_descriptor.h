@@ -1,7 +1,7 @@
 // Descriptors, none of which a child of fork() keeps: one that lives on would
-// hold the memory and the connections that are behind them. (A descriptor that
-// another thread is just about to get or to close while this one forks may slip
-// through.)
+// hold the memory and the connections that are behind them. (One that another
+// thread is about to get while this one forks may slip through, but for shared
+// memory; so may one of Boost.Asio's that it is about to close.)
 #ifndef RINGPIPE_BASE_FILE_DESCRIPTOR_H_
 #define RINGPIPE_BASE_FILE_DESCRIPTOR_H_
 
@@ -40,12 +40,7 @@ class FileDescriptor {
   // The caller's from now on; kept from children until StopKeeping.
   int Release() { return std::exchange(fd_, -1); }
 
-  void Close() {
-    if (StopKeeping(fd_)) {
-      close(fd_);
-    }
-    fd_ = -1;
-  }
+  void Close();
 
  private:
   int fd_ = -1;

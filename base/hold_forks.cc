@@ -8,6 +8,7 @@ namespace ringpipe {
 namespace {
 
 constinit std::mutex forks;
+constinit thread_local int held = 0;
 
 void Hold() { forks.lock(); }
 void Release() { forks.unlock(); }
@@ -17,9 +18,15 @@ void Release() { forks.unlock(); }
 HoldForks::HoldForks() {
   [[maybe_unused]] static const int registered =
       pthread_atfork(&Hold, &Release, &Release);
-  Hold();
+  if (held++ == 0) {
+    Hold();
+  }
 }
 
-HoldForks::~HoldForks() { Release(); }
+HoldForks::~HoldForks() {
+  if (--held == 0) {
+    Release();
+  }
+}
 
 }  // namespace ringpipe

@@ -4,8 +4,9 @@
 namespace ringpipe {
 
 // While one lives, a fork() by another thread waits: no child gets what is made
-// here before it is kept from children (MADV_DONTFORK). For a few system calls;
-// nothing that forks or takes a lock.
+// here before it is kept from children (MADV_DONTFORK, KeepFromChildren). For a
+// few system calls; nothing that forks or takes a lock. One thread may have
+// several.
 class HoldForks {
  public:
   HoldForks();

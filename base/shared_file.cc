@@ -11,6 +11,8 @@
 
 #include <algorithm>
 
+#include "base/hold_forks.h"
+
 namespace ringpipe {
 namespace {
 
@@ -46,6 +48,7 @@ std::uint64_t AllocatePiece(int file, std::uint64_t offset,
 }  // namespace
 
 FileDescriptor CreateSharedFile(const char* name, std::uint64_t bytes) {
+  const HoldForks held;
   FileDescriptor file(memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (file && (!SetFileBytes(file, bytes) ||
                fcntl(file.get(), F_ADD_SEALS, F_SEAL_SHRINK) != 0)) {

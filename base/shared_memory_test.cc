@@ -1,14 +1,19 @@
 // What is not seen through its users (//verbs/soft's Segment and
 // //pipeline/host's Region).
+#include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <csignal>
 #include <cstdint>
+#include <filesystem>
 #include <fstream>
+#include <functional>
 #include <iterator>
 #include <memory>
 #include <string>
@@ -19,6 +24,7 @@
 #include "base/pages.h"
 #include "base/shared_file.h"
 #include "base/shared_mapping.h"
+#include "base/unix_message.h"
 #include "gtest/gtest.h"
 
 namespace ringpipe {
@@ -70,41 +76,92 @@ TEST(SharedMapping, OfAHugePageIsAlignedToOne) {
   }
 }
 
-// Whether the process has mapped a file of this name.
-bool HasMapped(pid_t process, const std::string& name) {
-  std::ifstream stream("/proc/" + std::to_string(process) + "/maps");
+// Whether the process has it mapped, or open: a file of this name.
+bool Has(pid_t process, const std::string& name) {
+  const std::string folder = "/proc/" + std::to_string(process);
+  std::ifstream stream(folder + "/maps");
   const std::string maps((std::istreambuf_iterator<char>(stream)), {});
   EXPECT_NE(maps.find("[stack]"), std::string::npos);
-  return maps.find(name) != std::string::npos;
+  bool found = maps.find(name) != std::string::npos;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(folder + "/fd")) {
+    const std::string file = std::filesystem::read_symlink(entry.path());
+    found = found || file.find(name) != std::string::npos;
+  }
+  return found;
 }
 
-TEST(SharedMapping, IsInNoChildAlsoWhereAnotherThreadForksMeanwhile) {
-  const FileDescriptor file = CreateSharedFile("not-for-children", kPageBytes);
+// Of the children of this thread that are born while another runs `make` all
+// the time: how many have a file of this name.
+int ChildrenThatHave(const std::string& name,
+                     const std::function<void()>& make) {
   std::atomic<bool> done = false;
   std::atomic<int> made = 0;
-  std::thread maps([&] {
-    while (!done) {
-      const SharedMapping mapping(file, kPageBytes, PROT_READ);
-      const SharedMapping another = mapping.Again(kPageBytes);
-      ++made;
+  std::thread maker([&] {
+    for (; !done; ++made) {
+      make();
     }
   });
+  int ends[2];
+  EXPECT_EQ(pipe2(ends, O_CLOEXEC), 0);
   int have_it = 0;
   for (int i = 0; i < 200; ++i) {
     for (const int before = made; made == before;) {
       std::this_thread::yield();
     }
     const pid_t child = fork();
+    char born = 0;
     if (child == 0) {
+      static_cast<void>(write(ends[1], &born, 1));
       pause();
     }
-    have_it += HasMapped(child, "not-for-children") ? 1 : 0;
+    EXPECT_EQ(read(ends[0], &born, 1), 1);
+    have_it += Has(child, name) ? 1 : 0;
     kill(child, SIGKILL);
     waitpid(child, nullptr, 0);
   }
   done = true;
-  maps.join();
-  EXPECT_EQ(have_it, 0);
+  maker.join();
+  close(ends[0]);
+  close(ends[1]);
+  return have_it;
+}
+
+TEST(NoChildHas, WhatAnotherThreadIsMapping) {
+  const FileDescriptor file = CreateSharedFile("not-for-children", kPageBytes);
+  EXPECT_EQ(ChildrenThatHave(
+                "not-for-children",
+                [&] {
+                  const SharedMapping mapping(file, kPageBytes, PROT_READ);
+                  const SharedMapping another = mapping.Again(kPageBytes);
+                }),
+            0);
+}
+
+TEST(NoChildHas, TheFileThatAnotherThreadIsMakingOrClosing) {
+  EXPECT_EQ(ChildrenThatHave("not-for-children",
+                             [] {
+                               const FileDescriptor file = CreateSharedFile(
+                                   "not-for-children", kPageBytes);
+                             }),
+            0);
+}
+
+TEST(NoChildHas, TheFileThatAnotherThreadIsReceiving) {
+  const FileDescriptor file = CreateSharedFile("not-for-children", kPageBytes);
+  int ends[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
+  const FileDescriptor from(ends[0]);
+  const FileDescriptor to(ends[1]);
+  EXPECT_EQ(ChildrenThatHave("not-for-children",
+                             [&] {
+                               const int sent = file.get();
+                               SendMessage(from.get(), "file", {&sent, 1});
+                               std::array<char, 4> bytes;
+                               std::array<FileDescriptor, 1> files;
+                               ReceiveMessage(to.get(), bytes, files);
+                             }),
+            0);
 }
 
 TEST(MappingRegistry, KeepsTheFirstAndForgetsTheDead) {

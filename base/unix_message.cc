@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/hold_forks.h"
+
 namespace ringpipe {
 namespace {
 
@@ -73,6 +75,7 @@ ReceivedMessage ReceiveMessage(int socket, std::span<char> buffer,
     header.msg_controllen = sizeof control.bytes;
   }
   ReceivedMessage received;
+  const HoldForks held;
   do {
     received.bytes = recvmsg(socket, &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
   } while (received.bytes < 0 && errno == EINTR);

@@ -112,8 +112,7 @@ int ChildrenThatHave(const std::string& name,
     const pid_t child = fork();
     char born = 0;
     if (child == 0) {
-      static_cast<void>(write(ends[1], &born, 1));
-      pause();
+      _exit(write(ends[1], &born, 1) == 1 ? pause() : 1);
     }
     EXPECT_EQ(read(ends[0], &born, 1), 1);
     have_it += Has(child, name) ? 1 : 0;

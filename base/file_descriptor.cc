@@ -38,14 +38,15 @@ void CloseKept() {
   errno = error;
 }
 
+[[maybe_unused]] const int registered =
+    pthread_atfork(nullptr, nullptr, &CloseKept);
+
 }  // namespace
 
 void KeepFromChildren(int fd) {
   if (!IsCounted(fd)) {
     return;
   }
-  [[maybe_unused]] static const int registered =
-      pthread_atfork(nullptr, nullptr, &CloseKept);
   kept[fd / kBits].fetch_or(BitOf(fd));
   int used = words_used.load();
   while (used <= fd / kBits &&

@@ -10,23 +10,27 @@ namespace {
 constinit std::mutex forks;
 constinit thread_local int held = 0;
 
-void Hold() { forks.lock(); }
-void Release() { forks.unlock(); }
+void Hold() {
+  if (held++ == 0) {
+    forks.lock();
+  }
+}
+
+void Release() {
+  if (held == 1) {
+    forks.unlock();
+  }
+  --held;
+}
+
+// When this is loaded, so that other handlers, which may close what they have,
+// mostly run outside of these.
+[[maybe_unused]] const int registered =
+    pthread_atfork(&Hold, &Release, &Release);
 
 }  // namespace
 
-HoldForks::HoldForks() {
-  [[maybe_unused]] static const int registered =
-      pthread_atfork(&Hold, &Release, &Release);
-  if (held++ == 0) {
-    Hold();
-  }
-}
-
-HoldForks::~HoldForks() {
-  if (--held == 0) {
-    Release();
-  }
-}
+HoldForks::HoldForks() { Hold(); }
+HoldForks::~HoldForks() { Release(); }
 
 }  // namespace ringpipe

@@ -2,6 +2,7 @@
 // //pipeline/host's Region).
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <sys/wait.h>
@@ -102,27 +103,33 @@ int ChildrenThatHave(const std::string& name,
       make();
     }
   });
-  int ends[2];
-  EXPECT_EQ(pipe2(ends, O_CLOEXEC), 0);
   int have_it = 0;
-  for (int i = 0; i < 200; ++i) {
+  for (int i = 0; i < 200 && !::testing::Test::HasFailure(); ++i) {
     for (const int before = made; made == before;) {
       std::this_thread::yield();
     }
-    const pid_t child = fork();
+    // A child says that it is born, or ends without a word.
+    int ends[2];
+    EXPECT_EQ(pipe2(ends, O_CLOEXEC), 0);
     char born = 0;
+    const pid_t child = fork();
     if (child == 0) {
+      prctl(PR_SET_PDEATHSIG, SIGKILL);
       _exit(write(ends[1], &born, 1) == 1 ? pause() : 1);
     }
+    close(ends[1]);
     EXPECT_EQ(read(ends[0], &born, 1), 1);
+    close(ends[0]);
+    if (child < 0) {
+      ADD_FAILURE() << "no child";
+      break;
+    }
     have_it += Has(child, name) ? 1 : 0;
     kill(child, SIGKILL);
     waitpid(child, nullptr, 0);
   }
   done = true;
   maker.join();
-  close(ends[0]);
-  close(ends[1]);
   return have_it;
 }
 

@@ -1,5 +1,6 @@
 #include "bench/available_memory.h"
 
+#include <algorithm>
 #include <fstream>
 #include <limits>
 #include <string>
@@ -31,10 +32,13 @@ std::uint64_t BytesOfRank(int ranks) {
 
 std::uint64_t BytesOfSlots(const Options& options,
                            const Environment& environment, int ranks) {
-  // Messages are parts of the buffer, one for each rank.
+  // Messages are parts of the buffer, one for each rank; or short buffers as a
+  // whole, where many ranks share a processor.
   constexpr std::uint64_t kShort = 4096;
-  if (options.buffers == BufferKind::kAllocated ||
-      options.max_bytes / ranks <= kShort) {
+  constexpr std::uint64_t kMostWhole = 256 << 10;
+  const std::uint64_t longest = std::max(
+      options.max_bytes / ranks, std::min(options.max_bytes, kMostWhole));
+  if (options.buffers == BufferKind::kAllocated || longest <= kShort) {
     return 0;
   }
   const AlgorithmChoice algorithms;  // the engine's

@@ -194,7 +194,8 @@ std::string_view AlgorithmChoice::BestFor(Collective collective,
         return is_short ? "recursive_doubling" : "ring";
       }
       return is_tiny ? "one_shot"
-             : host.ranks >= kManyRanks * host.processors &&
+             : host.processors > 0 &&
+                     host.ranks >= kManyRanks * host.processors &&
                      bytes <= kFewMessagesBytes
                  ? "parameter_server"
                  : "all_pairs";

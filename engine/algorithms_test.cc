@@ -428,6 +428,7 @@ TEST(AlgorithmsTest, RanksOfOneHostHaveTheirOwn) {
 TEST(AlgorithmsTest, ManyRanksOfAProcessorSendFewMessages) {
   EXPECT_EQ(AllReduceFor(64 << 10, {8, 2}), "parameter_server");
   EXPECT_EQ(AllReduceFor(64 << 10, {7, 2}), "all_pairs");
+  EXPECT_EQ(AllReduceFor(64 << 10, {8, 0}), "all_pairs");
   EXPECT_EQ(AllReduceFor(4096, {8, 2}), "one_shot");
   EXPECT_EQ(AllReduceFor(4096, {16, 2}), "parameter_server");
   EXPECT_EQ(AllReduceFor((256 << 10) + 1, {8, 2}), "all_pairs");

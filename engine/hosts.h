@@ -33,7 +33,7 @@ struct Residence {
 // The host of all ranks, where they share its memory.
 struct CommonHost {
   int ranks = 0;       // 0: not all ranks do
-  int processors = 1;  // on which they may run
+  int processors = 1;  // on which they may run; 0: the kernel does not say
 };
 
 // The hosts of a job, as one rank sees them.

@@ -93,7 +93,8 @@ TEST(HostsTest, RanksOfOneHostThatDifferAreAnErrorThatNamesThem) {
 }
 
 TEST(HostsTest, AreOversubscribedWithFewerProcessorsThanRanks) {
-  // Each bound to its own, both to one, and unknown.
+  // Each bound to its own, both to one, each to both, one on each host,
+  // unknown.
   EXPECT_FALSE(
       FindHosts({{"a", true, kOne}, {"a", true, kOther}}, 0)->oversubscribed());
   EXPECT_TRUE(
@@ -102,6 +103,9 @@ TEST(HostsTest, AreOversubscribedWithFewerProcessorsThanRanks) {
       FindHosts({{"a", true, "\3"}, {"a", true, "\3"}}, 0)->oversubscribed());
   EXPECT_FALSE(
       FindHosts({{"a", true, kOne}, {"b", true, kOne}}, 0)->oversubscribed());
+  const Hosts unknown = *FindHosts({{"a", true, ""}, {"a", true, ""}}, 0);
+  EXPECT_TRUE(unknown.oversubscribed());
+  EXPECT_EQ(unknown.processors, 0);
 }
 
 TEST(HostsTest, AreCommonToAllWhereAllShareMemory) {

@@ -122,6 +122,7 @@ std::vector<Status> AllReduce(
       std::ranges::fill(output.get(), -1);
       std::ranges::fill(from, value);
       operation.digest.sequence = sequence + call;
+      operation.deadline = Deadline::After(timeout);
       RINGPIPE_RETURN_IF_ERROR(job.executor(rank).Run(operation));
       const int sum = job.size() * (job.size() + 1) / 2 + job.size() * call;
       if (std::ranges::count(output.get(), static_cast<float>(sum)) !=

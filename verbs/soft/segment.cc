@@ -10,6 +10,7 @@
 #include <string>
 #include <utility>
 
+#include "base/hold_forks.h"
 #include "base/pages.h"
 
 namespace ringpipe::verbs::soft {
@@ -27,6 +28,7 @@ FileDescriptor Seal(FileDescriptor file) {
   // Before Linux 5.1: a descriptor that cannot write. It keeps out all but
   // those who could change its mode, which are this user's.
   const std::string path = "/proc/self/fd/" + std::to_string(file.get());
+  const HoldForks held;
   FileDescriptor reading(open(path.c_str(), O_RDONLY | O_CLOEXEC));
   return fchmod(file.get(), S_IRUSR) == 0 ? std::move(reading)
                                           : FileDescriptor();

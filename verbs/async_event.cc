@@ -222,7 +222,8 @@ std::string DescribeAsyncEvent(const ibv_async_event& event) {
 
 Status TakeAsyncEvents(const Library& library, ibv_context* context,
                        const DeviceInfo& info,
-                       std::vector<std::string>* notices) {
+                       std::vector<std::string>* notices,
+                       std::uint32_t* qp_number) {
   Status first;
   if (context->async_fd < 0) {
     return first;
@@ -239,6 +240,11 @@ Status TakeAsyncEvents(const Library& library, ibv_context* context,
       notices->push_back(status.ok()
                              ? info.name + ": " + DescribeAsyncEvent(event)
                              : status.message());
+    }
+    if (qp_number != nullptr && first.ok() && !status.ok()) {
+      const bool of_one =
+          MeaningOf(event.event_type).subject == Subject::kQueuePair;
+      *qp_number = of_one ? event.element.qp->qp_num : 0;
     }
     library.ack_async_event(&event);
     if (first.ok()) {

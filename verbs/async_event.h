@@ -3,6 +3,7 @@
 #ifndef RINGPIPE_VERBS_ASYNC_EVENT_H_
 #define RINGPIPE_VERBS_ASYNC_EVENT_H_
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -24,7 +25,8 @@ std::string DescribeAsyncEvent(const ibv_async_event& event);
 // Device::CheckAsyncEvents for the open `context` of `info`.
 Status TakeAsyncEvents(const Library& library, ibv_context* context,
                        const DeviceInfo& info,
-                       std::vector<std::string>* notices);
+                       std::vector<std::string>* notices,
+                       std::uint32_t* qp_number = nullptr);
 
 }  // namespace ringpipe::verbs
 

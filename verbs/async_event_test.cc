@@ -201,6 +201,24 @@ TEST_F(TakeAsyncEventsTest, TheFirstErrorWinsAndLaterOnesAreNotices) {
   EXPECT_EQ(machine_.events_acknowledged, 2);
 }
 
+TEST_F(TakeAsyncEventsTest, AnErrorOfOneQueuePairComesWithItsNumber) {
+  ibv_qp qp = {};
+  qp.qp_num = 17;
+  ibv_cq cq = {};
+  machine_.Raise(Event(IBV_EVENT_COMM_EST, &qp, &cq));
+  std::uint32_t number = 0;
+  EXPECT_TRUE(
+      TakeAsyncEvents(*machine_.library(), context_, info_, nullptr, &number)
+          .ok());
+  EXPECT_EQ(number, 0u);
+  machine_.Raise(Event(IBV_EVENT_QP_FATAL, &qp, &cq));
+  machine_.Raise(PortEvent(IBV_EVENT_PORT_ERR, 1));
+  EXPECT_FALSE(
+      TakeAsyncEvents(*machine_.library(), context_, info_, nullptr, &number)
+          .ok());
+  EXPECT_EQ(number, 17u);
+}
+
 TEST_F(TakeAsyncEventsTest, AStormOfEventsDoesNotHoldTheCallerUp) {
   constexpr int kEvents = 100;
   for (int i = 0; i < kEvents; ++i) {

@@ -259,8 +259,9 @@ Device::~Device() {
   }
 }
 
-Status Device::CheckAsyncEvents(std::vector<std::string>* notices) {
-  return TakeAsyncEvents(*library_, context_, info_, notices);
+Status Device::CheckAsyncEvents(std::vector<std::string>* notices,
+                                std::uint32_t* qp_number) {
+  return TakeAsyncEvents(*library_, context_, info_, notices, qp_number);
 }
 
 Status Device::CallFailed(const std::string& what, int error) const {

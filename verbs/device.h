@@ -98,7 +98,9 @@ class Device final : public MemorySource {
   // log, unless that is nullptr. An event is reported once: one reader a
   // device, which is the executor that owns it; and as each communicator opens
   // its devices for itself, an event reaches those that it concerns.
-  Status CheckAsyncEvents(std::vector<std::string>* notices = nullptr);
+  // `*qp_number`: of the queue pair to which the error happened; 0: to all.
+  Status CheckAsyncEvents(std::vector<std::string>* notices = nullptr,
+                          std::uint32_t* qp_number = nullptr);
   // Readable when CheckAsyncEvents has something to take; -1: never.
   int async_fd() const { return context_->async_fd; }
 

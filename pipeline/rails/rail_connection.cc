@@ -42,6 +42,18 @@ RailConnection::Address RailConnection::address() const {
   return address;
 }
 
+bool RailConnection::Has(int rail, std::uint32_t qp_number) const {
+  for (std::size_t i = 0; i < rails_.size(); ++i) {
+    if (rails_[i].index == rail &&
+        (rails_[i].own.data.qp_number == qp_number ||
+         (i == 0 &&
+          control_->queue_pair().endpoint().qp_number == qp_number))) {
+      return true;
+    }
+  }
+  return false;
+}
+
 std::string RailConnection::Address::Serialize() const {
   return {reinterpret_cast<const char*>(this),
           offsetof(Address, rail) + rails * sizeof(RailAddress)};

@@ -79,6 +79,10 @@ class RailConnection final : public Connection {
   Status Connect(const Address& remote);
   Status Fail();
 
+  // Whether the queue pair of this number on a rail of the communicator's is
+  // one of this connection's.
+  bool Has(int rail, std::uint32_t qp_number) const;
+
   ControlChannel& control() { return *control_; }
   // In use, once SetRemote has been called.
   std::vector<Rail>& rails() { return rails_; }

@@ -540,21 +540,25 @@ void RailTransport::ConsumeEvents() {
   }
 }
 
-std::string RailTransport::RanksOn(int rail) const {
+std::string RailTransport::RanksOn(int rail, std::uint32_t qp_number) const {
   std::string ranks;
   for (int peer = 0; peer < options_.size; ++peer) {
     if (IsOn(rail, peer)) {
+      if (qp_number != 0 && connections_[peer]->Has(rail, qp_number)) {
+        return "rank " + std::to_string(peer);
+      }
       ranks += (ranks.empty() ? "" : ", ") + std::to_string(peer);
     }
   }
-  return ranks;
+  return "rank(s) " + ranks;
 }
 
 Status RailTransport::CheckAsyncEvents(std::vector<std::string>* notices) {
   for (int rail = 0; rail < static_cast<int>(rails_.size()); ++rail) {
-    const Status status = device(rail).CheckAsyncEvents(notices);
+    std::uint32_t qp_number = 0;
+    const Status status = device(rail).CheckAsyncEvents(notices, &qp_number);
     if (!status.ok()) {
-      return {status.code(), "rank(s) " + RanksOn(rail) +
+      return {status.code(), RanksOn(rail, qp_number) +
                                  " can no longer be reached from rank " +
                                  std::to_string(options_.rank) + ": " +
                                  status.message()};

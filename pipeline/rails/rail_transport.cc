@@ -511,17 +511,22 @@ Status RailTransport::FailureOf(const ibv_wc& completion) {
             "a connection failed while it was made: " +
                 verbs::DescribeCompletion(completion.status)};
   }
-  const bool local = completion.status == IBV_WC_LOC_PROT_ERR ||
-                     completion.status == IBV_WC_LOC_QP_OP_ERR ||
-                     completion.status == IBV_WC_LOC_LEN_ERR;
-  found_silence_ = completion.status == IBV_WC_RETRY_EXC_ERR;
   const WorkId id = WorkId::Unpack(completion.wr_id);
   RailConnection& connection = *connections_[id.peer];
   const verbs::QueuePair& queue_pair =
       id.channel == WorkId::kControl
           ? connection.control().queue_pair()
           : connection.rails()[id.channel].channel->queue_pair();
-  return {local ? StatusCode::kDeviceError : StatusCode::kPeerLost,
+  // What Linux's siw also says of a connection that the peer has closed.
+  const int rail =
+      connection.rails()[id.channel == WorkId::kControl ? 0 : id.channel].index;
+  const bool closed = completion.status == IBV_WC_LOC_QP_OP_ERR &&
+                      device(rail).info().transport == verbs::Transport::kIwarp;
+  const bool local = completion.status == IBV_WC_LOC_PROT_ERR ||
+                     completion.status == IBV_WC_LOC_QP_OP_ERR ||
+                     completion.status == IBV_WC_LOC_LEN_ERR;
+  found_silence_ = completion.status == IBV_WC_RETRY_EXC_ERR;
+  return {local && !closed ? StatusCode::kDeviceError : StatusCode::kPeerLost,
           "the connection of rank " + std::to_string(options_.rank) +
               " to rank " + std::to_string(id.peer) +
               " failed: " + queue_pair.DescribeFailure(completion)};
@@ -558,10 +563,13 @@ Status RailTransport::CheckAsyncEvents(std::vector<std::string>* notices) {
     std::uint32_t qp_number = 0;
     const Status status = device(rail).CheckAsyncEvents(notices, &qp_number);
     if (!status.ok()) {
-      return {status.code(), RanksOn(rail, qp_number) +
-                                 " can no longer be reached from rank " +
-                                 std::to_string(options_.rank) + ": " +
-                                 status.message()};
+      // Linux's siw says so of a connection that the peer has closed.
+      const bool closed = qp_number != 0 && device(rail).info().transport ==
+                                                verbs::Transport::kIwarp;
+      return {closed ? StatusCode::kPeerLost : status.code(),
+              RanksOn(rail, qp_number) +
+                  " can no longer be reached from rank " +
+                  std::to_string(options_.rank) + ": " + status.message()};
     }
   }
   return Status::Ok();

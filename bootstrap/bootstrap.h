@@ -75,15 +75,17 @@ class Bootstrap {
 
   // Leaves in order: the other ranks learn that this one is done, and do not
   // take it for dead. A rank that fails later is no longer this one's concern.
-  // Does not wait for the others to be done; takes up to 1 s where one of them
-  // is stopped. When rank 0 leaves, the star is closed: on the others failure()
+  // Does not wait for the others to be done, but sends what they still have to
+  // get; gives up 0.7 s after the last of them took any of it, as where one is
+  // stopped. When rank 0 leaves, the star is closed: on the others failure()
   // stays ok, AllGather and Barrier fail, Abort stays local, and they no longer
   // learn of each other's death here.
   ~Bootstrap();
 
   // This process is about to exit, with this object as it is, and has ended so
   // many calls: the others do not take it for dead, and their on_exit is
-  // called. Waits for none of them. From now on AllGather and Barrier fail.
+  // called. Sends the rest as the destructor does. From now on AllGather and
+  // Barrier fail.
   void Exit(uint64_t calls);
 
   int rank() const;

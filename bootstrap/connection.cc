@@ -16,6 +16,7 @@ namespace asio = boost::asio;
 using boost::system::error_code;
 
 constexpr size_t kReadBytes = 16384;
+constexpr size_t kWriteBytes = 65536;
 constexpr size_t kStrangersReadBytes = 1024;
 
 // What an error of the socket means: this process's own shortage, or that the
@@ -175,8 +176,15 @@ void Connection::Write() {
   const std::array<asio::const_buffer, 3> parts = {asio::buffer(first.header),
                                                    asio::buffer(*first.payload),
                                                    asio::buffer(first.trailer)};
+  const auto write_all = [self = shared_from_this()](const error_code& error,
+                                                     size_t bytes) -> size_t {
+    if (bytes > 0) {
+      self->TellSent();
+    }
+    return error ? 0 : kWriteBytes;
+  };
   asio::async_write(
-      socket_, parts,
+      socket_, parts, write_all,
       [self = shared_from_this()](const error_code& error, size_t /*bytes*/) {
         if (self->closed()) {
           return;
@@ -222,9 +230,13 @@ void Connection::Fail(const Status& reason) {
 void Connection::Shutdown() {
   error_code ignored;
   socket_.shutdown(asio::socket_base::shutdown_send, ignored);
+  TellSent();
+}
+
+void Connection::TellSent() {
   // A copy: the handler may close the connection.
-  if (const auto sent_last = events_.sent_last) {
-    sent_last();
+  if (const auto sent = events_.sent) {
+    sent();
   }
 }
 

@@ -38,8 +38,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
     // peer closed it or cannot be reached any more; otherwise it said
     // something wrong.
     std::function<void(const Status&)> closed;
-    // After FinishSending: the system has the last message. May be empty.
-    std::function<void()> sent_last = nullptr;
+    // The system has taken some of what is sent here; after FinishSending, also
+    // that nothing is left. May be empty.
+    std::function<void()> sent = nullptr;
   };
 
   // How long a connection may take until its owner confirms the peer.
@@ -96,6 +97,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void Queue(Outgoing outgoing);
   void Write();
   void WriteOn();
+  void TellSent();
   void Fail(const Status& reason);
   void Shutdown();
 

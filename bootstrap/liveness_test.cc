@@ -291,6 +291,36 @@ TEST(LivenessTest, RankZeroMayLeaveFirst) {
   EXPECT_TRUE(ranks[2].value()->failure().ok());
 }
 
+// As one far away does: 2 MiB take it two seconds.
+TEST(LivenessTest, ARankThatReadsSlowlyGetsAllBeforeRankZeroIsGone) {
+  for (const bool exits : {false, true}) {
+    const std::string name = UniqueName();
+    auto rank0 = std::async(std::launch::async, [&] {
+      Joined rank = Bootstrap::Join(MakeOptions("unix:@" + name, 0, 2));
+      ASSERT_TRUE(
+          rank.value()->AllGather(std::string(1 << 20, 'x'), Soon()).ok());
+      if (exits) {
+        rank.value()->Exit(1);
+      }
+    });
+    RawPeer slow(name);
+    ASSERT_TRUE(slow.Authenticate({"", "bootstrap", "job", kBootstrapVersion}));
+    slow.Send(JoinRequest{1, 2, -1, {6, "x"}});
+    ASSERT_TRUE(slow.Receive().ok());  // who has joined
+    slow.set_pause(milliseconds(4));
+    slow.Send(
+        Contribution{1, Gathering::kAllGather, -1, std::string(1 << 20, 'y')});
+    size_t blobs = 0;
+    Result<Message> message = slow.Receive();
+    while (message.ok() && std::holds_alternative<GatheredBlobs>(*message)) {
+      blobs += std::get<GatheredBlobs>(*message).blobs.size();
+      message = slow.Receive();
+    }
+    EXPECT_EQ(blobs, 2U);
+    EXPECT_TRUE(message.ok() && std::holds_alternative<Departure>(*message));
+  }
+}
+
 TEST(LivenessTest, AbortJustBeforeLeavingStillReachesTheOthers) {
   for (const int leaver : {0, 1}) {
     std::vector<Bootstrap::Options> all = MakeJob(3);

@@ -164,7 +164,7 @@ void MemberSession::OnConnected() {
       [this] { OnAuthenticated(); },
       [this](const Message& message) { OnMessage(message); },
       [this](const Status& reason) { OnClosed(reason); },
-      [this] { GoOnLeaving(); },
+      [this] { NoteSent(); },
   });
 }
 

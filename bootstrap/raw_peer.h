@@ -44,6 +44,9 @@ class RawPeer {
     }
   }
 
+  // Before each read of at most 4 KiB.
+  void set_pause(std::chrono::milliseconds pause) { pause_ = pause; }
+
   void SendBytes(std::string_view bytes) const {
     (void)send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
   }
@@ -104,6 +107,7 @@ class RawPeer {
       if (!frame.ok() || frame.value()) {
         return frame.ok() ? frame.value() : std::nullopt;
       }
+      std::this_thread::sleep_for(pause_);
       char buffer[4096];
       const ssize_t bytes = recv(fd_, buffer, sizeof(buffer), 0);
       if (bytes <= 0) {
@@ -114,6 +118,7 @@ class RawPeer {
   }
 
   int fd_ = -1;
+  std::chrono::milliseconds pause_{0};
   FrameDecoder decoder_{kMostMessageBytes + 64};
   std::optional<FrameSealer> sealer_;
   std::optional<FrameOpener> opener_;

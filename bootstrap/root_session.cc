@@ -355,7 +355,7 @@ void RootSession::OnStrangersMessage(Connection* connection,
       [] {},
       [this, rank](const Message& later) { OnRanksMessage(rank, later); },
       [this, rank](const Status& reason) { OnRankClosed(rank, reason); },
-      [this] { GoOnLeaving(); },
+      [this] { NoteSent(); },
   });
   TakeContribution(rank, {0, Gathering::kJoin, request->left_ms,
                           request->identity.Encode()});

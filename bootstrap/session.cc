@@ -20,8 +20,8 @@ namespace {
 
 namespace asio = boost::asio;
 
-// Long enough for any process that runs to read what it is told and to close
-// its end.
+// Long enough for any process that runs to read something of what it is told,
+// and to close its end.
 constexpr auto kLeaveTimeout = std::chrono::milliseconds(700);
 // A flood of strangers must not become a flood of log lines.
 constexpr int kMostRefusalsLogged = 20;
@@ -294,7 +294,7 @@ void Session::Exit(uint64_t calls) {
     asio::post(io_, [this, calls] { BeginLeaving(calls); });
     NoteDeparture(rank(), calls);
     std::unique_lock<std::mutex> lock(mutex_);
-    changed_.wait_for(lock, kLeaveTimeout, [this] { return has_sent_last_; });
+    AwaitLeaving(lock, has_sent_last_);
   } catch (const std::exception&) {
     // Out of memory: without a word.
   }
@@ -310,40 +310,49 @@ void Session::BeginLeaving(uint64_t calls) {
     return;
   }
   DisarmTimeout();
-  leave_timer_.expires_after(kLeaveTimeout);
-  leave_timer_.async_wait([this](const boost::system::error_code& error) {
-    if (!error) {
-      FinishLeaving();
-    }
-  });
   StartLeaving(calls);
   GoOnLeaving();
 }
 
 void Session::GoOnLeaving() {
-  if (leaving() && HasSentLast()) {
+  if (!leaving()) {
+    return;
+  }
+  const bool has_sent_last = HasSentLast();
+  const bool is_alone = IsAlone();
+  const std::lock_guard<std::mutex> lock(mutex_);
+  has_sent_last_ = has_sent_last;
+  left_ = left_ || is_alone;
+  changed_.notify_all();
+}
+
+void Session::NoteSent() {
+  if (leaving()) {
     const std::lock_guard<std::mutex> lock(mutex_);
-    has_sent_last_ = true;
-    changed_.notify_all();
+    ++sent_;
   }
-  if (leaving() && IsAlone()) {
-    FinishLeaving();
-  }
+  GoOnLeaving();
+}
+
+// Until `done`, or until no rank has taken anything for kLeaveTimeout: one that
+// is slow, or far away, gets all of it.
+void Session::AwaitLeaving(std::unique_lock<std::mutex>& lock,
+                           const bool& done) {
+  uint64_t sent = 0;
+  do {
+    sent = sent_;
+    changed_.wait_for(lock, kLeaveTimeout,
+                      [&] { return done || sent_ != sent; });
+  } while (!done && sent_ != sent);
 }
 
 void Session::LeaveInOrder() {
   asio::post(io_, [this] { BeginLeaving(Departure::kInOrder); });
-  // The thread may be in a callback of the user's. Once it gets to it, the
-  // timer is what ends it, unless there was no memory for that.
   std::unique_lock<std::mutex> lock(mutex_);
+  // The thread may be in a callback of the user's.
   changed_.wait(lock, [this] { return leaving_has_begun_; });
-  changed_.wait_for(lock, 2 * kLeaveTimeout, [this] { return left_; });
-}
-
-void Session::FinishLeaving() {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  AwaitLeaving(lock, left_);
   left_ = true;
-  changed_.notify_all();
 }
 
 Status Session::RankLost(const std::string& who, const Status& reason) {

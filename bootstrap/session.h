@@ -103,8 +103,10 @@ class Session {
   // From elsewhere than rank 0, whose word of a gathering that the departed
   // rank took part in may still be on its way.
   void NoteEarlyDeparture(int rank, uint64_t calls);
-  // After a connection has sent its last message, or ended.
+  // After a connection has ended.
   void GoOnLeaving();
+  // After a connection has got rid of some of what it sends.
+  void NoteSent();
   // Fails the job when `left_ms` have passed, unless DisarmTimeout comes
   // before; the earliest of several counts.
   void ArmTimeout(Gathering gathering, int64_t left_ms);
@@ -147,13 +149,12 @@ class Session {
   Result<std::vector<std::string>> WaitForCall();
   Status DepartedStatus(Gathering gathering) const;  // with mutex_ held
   void OnFailed(const Status& reason) noexcept;
-  void FinishLeaving();
+  void AwaitLeaving(std::unique_lock<std::mutex>& lock, const bool& done);
 
   const Status out_of_memory_;  // of this rank, whose number it says
   boost::asio::executor_work_guard<boost::asio::io_context::executor_type>
       work_;
   boost::asio::steady_timer timeout_timer_{io_};
-  boost::asio::steady_timer leave_timer_{io_};
   Identity own_identity_;
   std::string job_key_;  // set before Join returns, and not changed again
   bool joined_ = false;
@@ -176,6 +177,7 @@ class Session {
   int refused_otherwise_ = 0;
   int refused_total_ = 0;
   bool leaving_has_begun_ = false;
+  uint64_t sent_ = 0;  // how often something was, since that
   bool has_sent_last_ = false;
   bool left_ = false;
 

@@ -1,7 +1,5 @@
 #include "engine/call.h"
 
-#include <limits>
-
 namespace ringpipe {
 namespace {
 
@@ -16,7 +14,7 @@ Status CheckValues(const Call& call, int rank, int size) {
                              std::to_string(static_cast<int>(call.type)) +
                              " does not exist; see DataType");
   }
-  if (Reduces(call.collective) && Name(call.op) == "unknown") {
+  if (Reduces(call.collective) && !Exists(call.op)) {
     return Invalid(call, "operation " +
                              std::to_string(static_cast<int>(call.op)) +
                              " does not exist; see ReduceOp");
@@ -34,8 +32,8 @@ Status CheckValues(const Call& call, int rank, int size) {
                     "; name another rank, or -1 for none");
     }
   }
-  const std::size_t most = std::numeric_limits<std::ptrdiff_t>::max();
-  if (call.count > most / SizeOf(call.type) / size) {
+  std::ptrdiff_t of_all = 0;
+  if (__builtin_mul_overflow(call.count, SizeOf(call.type) * size, &of_all)) {
     return Invalid(call, "count " + std::to_string(call.count) +
                              " is more than memory can hold");
   }
@@ -47,7 +45,8 @@ Status CheckBuffer(const Call& call, const char* name, const void* buffer) {
     return Invalid(call, std::string(name) + " buffer is null and count is " +
                              std::to_string(call.count));
   }
-  if (reinterpret_cast<std::uintptr_t>(buffer) % SizeOf(call.type) != 0) {
+  if ((reinterpret_cast<std::uintptr_t>(buffer) & (SizeOf(call.type) - 1)) !=
+      0) {
     return Invalid(call, std::string(name) +
                              " buffer is not aligned to its element type (" +
                              std::string(Name(call.type)) + ")");

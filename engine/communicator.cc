@@ -159,11 +159,11 @@ class Communicator::State {
   // is missing here, and peers may wait for it: the communicator has failed.
   template <typename F>
   Status Guarded(F f) {
-    Status status = OutOfMemory();
+    Status status;
     try {
       status = f();
     } catch (const std::bad_alloc&) {
-      // The peers have to hear of that.
+      status = OutOfMemory();  // the peers have to hear of that
     }
     if (!status.ok() && order_.closed()) {
       AbortCalls();

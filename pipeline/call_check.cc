@@ -1,6 +1,5 @@
 #include "pipeline/call_check.h"
 
-#include <bit>
 #include <cstring>
 
 namespace ringpipe {
@@ -9,9 +8,13 @@ std::uint64_t CallCheck::WordOf(const Digest& digest) {
   std::array<std::uint64_t, sizeof digest / sizeof(std::uint64_t)> words;
   static_assert(sizeof words == sizeof digest);
   std::memcpy(words.data(), &digest, sizeof digest);
+  // By different odd factors: calls that differ in one word never have the
+  // same. No multiplication waits for another one of a word.
   std::uint64_t result = 0;
+  std::uint64_t factor = 1;
   for (const std::uint64_t word : words) {
-    result = std::rotl(result ^ word, 29) * 0x9e3779b97f4a7c15;  // 2^64 / phi
+    factor *= 0x9e3779b97f4a7c15;  // 2^64 / phi
+    result += word * factor;
   }
   return result;
 }

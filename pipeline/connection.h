@@ -82,7 +82,8 @@ class Connection {
   virtual Result<bool> Send(Instance instance, Pieces source) = 0;
   // What has arrived without a target was read.
   virtual Status Release(Instance instance) = 0;
-  // Passes on what was expected and sent. Returns whether there was anything.
+  // Passes on what was expected and sent, and may take what has come. Returns
+  // whether there was anything.
   virtual Result<bool> Progress(Events& events) = 0;
 
   // Whether the first message waits for its eager payload; Announce sends it

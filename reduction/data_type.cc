@@ -1,6 +1,5 @@
 #include "reduction/data_type.h"
 
-#include <cstdint>
 #include <iterator>
 
 namespace ringpipe {
@@ -8,18 +7,17 @@ namespace {
 
 struct DataTypeRow {
   DataType type;
-  std::size_t bytes;
   std::string_view name;
   std::string_view nccl_tests_name;
 };
 
 constexpr DataTypeRow kDataTypeRows[] = {
-    {DataType::kFloat32, sizeof(float), "float32", "float"},
-    {DataType::kFloat64, sizeof(double), "float64", "double"},
-    {DataType::kInt32, sizeof(std::int32_t), "int32", "int32"},
-    {DataType::kInt64, sizeof(std::int64_t), "int64", "int64"},
-    {DataType::kInt8, sizeof(std::int8_t), "int8", "int8"},
-    {DataType::kUint8, sizeof(std::uint8_t), "uint8", "uint8"},
+    {DataType::kFloat32, "float32", "float"},
+    {DataType::kFloat64, "float64", "double"},
+    {DataType::kInt32, "int32", "int32"},
+    {DataType::kInt64, "int64", "int64"},
+    {DataType::kInt8, "int8", "int8"},
+    {DataType::kUint8, "uint8", "uint8"},
 };
 
 struct ReduceOpRow {
@@ -48,11 +46,6 @@ const DataTypeRow* FindRow(DataType type) {
 }
 
 }  // namespace
-
-std::size_t SizeOf(DataType type) {
-  const DataTypeRow* row = FindRow(type);
-  return row == nullptr ? 0 : row->bytes;
-}
 
 std::string_view Name(DataType type) {
   const DataTypeRow* row = FindRow(type);

@@ -1,5 +1,6 @@
-// Element types and reduction operations. To add one, add an enumerator here, a
-// row in data_type.cc, and a kernel in host_reduction.cc and in cuda/.
+// Element types and reduction operations. To add one, add an enumerator here
+// (with its size), a row in data_type.cc, and a kernel in host_reduction.cc and
+// in cuda/.
 #ifndef RINGPIPE_REDUCTION_DATA_TYPE_H_
 #define RINGPIPE_REDUCTION_DATA_TYPE_H_
 
@@ -39,8 +40,27 @@ inline constexpr std::array kReduceOps = {ReduceOp::kSum, ReduceOp::kMin,
                                           ReduceOp::kMax, ReduceOp::kProd,
                                           ReduceOp::kAverage};
 
-// The bytes of an element; 0 for a value outside the enumeration.
-std::size_t SizeOf(DataType type);
+// The bytes of an element, a power of two; 0 for a value outside the
+// enumeration.
+constexpr std::size_t SizeOf(DataType type) {
+  switch (type) {
+    case DataType::kFloat64:
+    case DataType::kInt64:
+      return 8;
+    case DataType::kFloat32:
+    case DataType::kInt32:
+      return 4;
+    case DataType::kInt8:
+    case DataType::kUint8:
+      return 1;
+  }
+  return 0;
+}
+
+// Whether it is in the enumeration.
+constexpr bool Exists(ReduceOp op) {
+  return op >= ReduceOp::kSum && op <= ReduceOp::kAverage;
+}
 
 // "float32", "average"; "unknown" for a value outside the enumeration.
 std::string_view Name(DataType type);

@@ -93,7 +93,7 @@ Result<bool> FirstMessage::PollCall() {
 }
 
 Result<bool> FirstMessage::PollEager(Connection::Events& events) {
-  if (!has_come_ || eager_ != Eager::kExpected) {
+  if (eager_ != Eager::kExpected) {
     return false;
   }
   const CallLine& line = peer_.header().calls[lines_.call() % 2];

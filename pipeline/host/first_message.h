@@ -43,13 +43,12 @@ class FirstMessage {
   // Takes what has come; returns whether anything has. kMismatch where the peer
   // makes another call.
   Result<bool> Poll(Connection::Events& events);
-  // The same of the eager message alone.
-  Result<bool> PollEager(Connection::Events& events);
 
  private:
   enum class Eager { kNone, kExpected, kArrived };
 
   Result<bool> PollCall();
+  Result<bool> PollEager(Connection::Events& events);
   std::string Name() const;
 
   const int self_;

@@ -36,10 +36,10 @@ Status HostConnection::Release(Instance instance) {
                                   : stream_.Release(instance, lines_.call());
 }
 
-// An eager message may be there already.
+// The first message may be there already.
 Result<bool> HostConnection::Progress(Events& events) {
   const bool told = first_.has_to_tell() && first_.Tell();
-  RINGPIPE_ASSIGN_OR_RETURN(const bool arrived, first_.PollEager(events));
+  RINGPIPE_ASSIGN_OR_RETURN(const bool arrived, first_.Poll(events));
   return told || arrived;
 }
 

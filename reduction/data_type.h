@@ -59,7 +59,7 @@ constexpr std::size_t SizeOf(DataType type) {
 
 // Whether it is in the enumeration.
 constexpr bool Exists(ReduceOp op) {
-  return op >= ReduceOp::kSum && op <= ReduceOp::kAverage;
+  return op >= kReduceOps.front() && op <= kReduceOps.back();
 }
 
 // "float32", "average"; "unknown" for a value outside the enumeration.

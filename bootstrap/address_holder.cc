@@ -38,8 +38,8 @@ void AddressHolder::Connect(const Endpoint& address, bool has_secret) {
     Finish(Status::Ok());
     return;
   }
-  Result<Connection::Socket> socket =
-      Connection::Own(io_, address.protocol(), *std::move(fd));
+  Result<AuthenticatedConnection::Socket> socket =
+      AuthenticatedConnection::Own(io_, address.protocol(), *std::move(fd));
   if (!socket.ok()) {
     Finish(Status::Ok());
     return;
@@ -67,8 +67,8 @@ void AddressHolder::Connect(const Endpoint& address, bool has_secret) {
 }
 
 void AddressHolder::OnConnected() {
-  connection_ = std::make_shared<Connection>(io_, std::move(socket_),
-                                             std::move(handshake_));
+  connection_ = std::make_shared<AuthenticatedConnection>(
+      io_, std::move(socket_), std::move(handshake_));
   // The timer keeps this object, and with it the connection; its events do not.
   const std::weak_ptr<AddressHolder> weak = weak_from_this();
   connection_->Start({

@@ -10,7 +10,7 @@
 
 #include "auth/handshake.h"
 #include "base/status.h"
-#include "bootstrap/connection.h"
+#include "bootstrap/authenticated_connection.h"
 #include "bootstrap/endpoint.h"
 #include "bootstrap/message.h"
 
@@ -43,8 +43,8 @@ class AddressHolder : public std::enable_shared_from_this<AddressHolder> {
   Handshake handshake_;
   const JoinRequest claim_;
   std::function<void(const Status&)> answered_;
-  Connection::Socket socket_;
-  std::shared_ptr<Connection> connection_;
+  AuthenticatedConnection::Socket socket_;
+  std::shared_ptr<AuthenticatedConnection> connection_;
 };
 
 }  // namespace ringpipe

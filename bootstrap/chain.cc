@@ -171,8 +171,8 @@ void Chain::Admit(FileDescriptor fd) {
   }
   DetectDeadHost(fd.get());
   const auto protocol = OwnSide(fd.get()).protocol();
-  Result<Connection::Socket> socket =
-      Connection::Own(io_, protocol, std::move(fd));
+  Result<AuthenticatedConnection::Socket> socket =
+      AuthenticatedConnection::Own(io_, protocol, std::move(fd));
   if (socket.ok()) {
     const Link stranger =
         Start(std::move(socket).value(), Handshake::Role::kAcceptor, rank_ - 1,
@@ -245,8 +245,8 @@ void Chain::TryAbove() {
     TryAgain(fd.status().message());
     return;
   }
-  Result<Connection::Socket> socket =
-      Connection::Own(io_, there.protocol(), *std::move(fd));
+  Result<AuthenticatedConnection::Socket> socket =
+      AuthenticatedConnection::Own(io_, there.protocol(), *std::move(fd));
   if (!socket.ok()) {
     TryAgain(socket.status().message());
     return;
@@ -282,7 +282,7 @@ void Chain::TryAgain(const std::string& why) {
 }
 
 void Chain::OnConnected() {
-  Connection::Socket socket = std::move(*connecting_);
+  AuthenticatedConnection::Socket socket = std::move(*connecting_);
   connecting_.reset();
   DetectDeadHost(socket.native_handle());
   above_ = Start(std::move(socket), Handshake::Role::kConnector, rank_,
@@ -300,8 +300,9 @@ void Chain::OnConnected() {
 
 // --- Both --------------------------------------------------------------------
 
-Chain::Link Chain::Start(Connection::Socket socket, Handshake::Role role,
-                         int lower_rank, Connection::Events events) {
+Chain::Link Chain::Start(AuthenticatedConnection::Socket socket,
+                         Handshake::Role role, int lower_rank,
+                         AuthenticatedConnection::Events events) {
   Result<Handshake> handshake = Handshake::Create(
       role,
       {job_key_, "bootstrap chain from rank " + std::to_string(lower_rank), "",
@@ -309,15 +310,15 @@ Chain::Link Chain::Start(Connection::Socket socket, Handshake::Role role,
   if (!handshake.ok()) {
     return nullptr;
   }
-  auto link = std::make_shared<Connection>(io_, std::move(socket),
-                                           *std::move(handshake));
+  auto link = std::make_shared<AuthenticatedConnection>(io_, std::move(socket),
+                                                        *std::move(handshake));
   link->Start(std::move(events));
   return link;
 }
 
 void Chain::Adopt(const Link& link, int rank, bool heard) {
   link->ConfirmPeer();
-  const std::weak_ptr<Connection> weak = link;
+  const std::weak_ptr<AuthenticatedConnection> weak = link;
   const auto has_spoken = std::make_shared<bool>(heard);
   link->SetEvents({
       [] {},

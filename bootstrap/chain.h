@@ -19,7 +19,7 @@
 #include "base/name_filter.h"
 #include "base/status.h"
 #include "bootstrap/address.h"
-#include "bootstrap/connection.h"
+#include "bootstrap/authenticated_connection.h"
 #include "bootstrap/endpoint.h"
 #include "bootstrap/resolver.h"
 
@@ -76,7 +76,7 @@ class Chain {
   bool closed() const;
 
  private:
-  using Link = std::shared_ptr<Connection>;
+  using Link = std::shared_ptr<AuthenticatedConnection>;
   struct Stranger {
     Link link;
     Clock::time_point since;
@@ -93,8 +93,8 @@ class Chain {
   void TryAbove();
   void OnConnected();
   void TryAgain(const std::string& why);
-  Link Start(Connection::Socket socket, Handshake::Role role, int lower_rank,
-             Connection::Events events);
+  Link Start(AuthenticatedConnection::Socket socket, Handshake::Role role,
+             int lower_rank, AuthenticatedConnection::Events events);
   // From now on `link` is the connection to that rank; `heard` once it has said
   // something.
   void Adopt(const Link& link, int rank, bool heard);
@@ -113,7 +113,7 @@ class Chain {
   boost::asio::steady_timer accept_pause_;
   std::deque<Stranger> strangers_;  // one may be the rank below; oldest first
   std::vector<Endpoint> endpoints_above_;
-  std::optional<Connection::Socket> connecting_;
+  std::optional<AuthenticatedConnection::Socket> connecting_;
   boost::asio::steady_timer connect_pause_;
   int attempts_ = 0;
   Link below_;

@@ -80,16 +80,17 @@ void MemberSession::Connect(const Endpoint& endpoint) {
     OnConnectFailed(fd.status().message());
     return;
   }
-  Result<Connection::Socket> socket =
-      Connection::Own(&io_, endpoint.protocol(), *std::move(fd));
+  Result<AuthenticatedConnection::Socket> socket =
+      AuthenticatedConnection::Own(&io_, endpoint.protocol(), *std::move(fd));
   if (!socket.ok()) {
     OnConnectFailed(socket.status().message());
     return;
   }
-  connecting_ = std::make_unique<Connection::Socket>(std::move(socket).value());
+  connecting_ = std::make_unique<AuthenticatedConnection::Socket>(
+      std::move(socket).value());
   const int attempt = ++connects_;
   // A host that does not answer at all must not take all the time there is.
-  retry_timer_.expires_after(Connection::kStrangerTimeout);
+  retry_timer_.expires_after(AuthenticatedConnection::kStrangerTimeout);
   retry_timer_.async_wait([this, attempt](const error_code& error) {
     if (!error && attempt == connects_ && connecting_ != nullptr) {
       error_code ignored;
@@ -157,8 +158,8 @@ void MemberSession::OnConnected() {
     Fail(handshake.status());
     return;
   }
-  connection_ = std::make_shared<Connection>(&io_, std::move(*connecting_),
-                                             *std::move(handshake));
+  connection_ = std::make_shared<AuthenticatedConnection>(
+      &io_, std::move(*connecting_), *std::move(handshake));
   connecting_.reset();
   connection_->Start({
       [this] { OnAuthenticated(); },

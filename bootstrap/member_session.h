@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "bootstrap/address.h"
+#include "bootstrap/authenticated_connection.h"
 #include "bootstrap/chain.h"
-#include "bootstrap/connection.h"
 #include "bootstrap/endpoint.h"
 #include "bootstrap/resolver.h"
 #include "bootstrap/session.h"
@@ -63,8 +63,8 @@ class MemberSession : public Session {
   int attempts_ = 0;
   int connects_ = 0;  // tells a late event from that of the latest connect
   std::string last_failure_ = "not tried yet";
-  std::unique_ptr<Connection::Socket> connecting_;
-  std::shared_ptr<Connection> connection_;
+  std::unique_ptr<AuthenticatedConnection::Socket> connecting_;
+  std::shared_ptr<AuthenticatedConnection> connection_;
   Chain chain_;
   std::string contact_;  // where that listens; "": nowhere
   bool authenticated_ = false;

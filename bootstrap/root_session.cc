@@ -235,7 +235,8 @@ void RootSession::MakeRoom() {
     }
     // Who has proved to be of the job keeps its place.
     if (!stranger.connection->authenticated()) {
-      const std::shared_ptr<Connection> oldest = stranger.connection;
+      const std::shared_ptr<AuthenticatedConnection> oldest =
+          stranger.connection;
       oldest->Close();
       OnStrangerClosed(
           oldest.get(),
@@ -262,15 +263,15 @@ void RootSession::Admit(FileDescriptor fd) {
     return;
   }
   const auto protocol = OwnSide(fd.get()).protocol();
-  Result<Connection::Socket> socket =
-      Connection::Own(&io_, protocol, std::move(fd));
+  Result<AuthenticatedConnection::Socket> socket =
+      AuthenticatedConnection::Own(&io_, protocol, std::move(fd));
   if (!socket.ok()) {
     return;
   }
-  const auto connection = std::make_shared<Connection>(
+  const auto connection = std::make_shared<AuthenticatedConnection>(
       &io_, std::move(socket).value(), *std::move(handshake));
   strangers_.push_back({connection, Clock::now()});
-  Connection* const self = connection.get();
+  AuthenticatedConnection* const self = connection.get();
   connection->Start({
       [this, self] { OnAuthenticated(self); },
       [this, self](const Message& message) {
@@ -282,10 +283,11 @@ void RootSession::Admit(FileDescriptor fd) {
 
 // --- Strangers, who may become ranks -----------------------------------------
 
-std::shared_ptr<Connection> RootSession::TakeStranger(Connection* connection) {
+std::shared_ptr<AuthenticatedConnection> RootSession::TakeStranger(
+    AuthenticatedConnection* connection) {
   for (auto at = strangers_.begin(); at != strangers_.end(); ++at) {
     if (at->connection.get() == connection) {
-      std::shared_ptr<Connection> taken = at->connection;
+      std::shared_ptr<AuthenticatedConnection> taken = at->connection;
       strangers_.erase(at);
       return taken;
     }
@@ -293,7 +295,7 @@ std::shared_ptr<Connection> RootSession::TakeStranger(Connection* connection) {
   return nullptr;
 }
 
-void RootSession::OnStrangerClosed(Connection* connection,
+void RootSession::OnStrangerClosed(AuthenticatedConnection* connection,
                                    const Status& reason) {
   TakeStranger(connection);
   if (failed() || leaving()) {
@@ -310,7 +312,7 @@ void RootSession::OnStrangerClosed(Connection* connection,
   }
 }
 
-void RootSession::OnAuthenticated(Connection* connection) {
+void RootSession::OnAuthenticated(AuthenticatedConnection* connection) {
   Status contradiction = failure();
   if (connection->peer_version() != kBootstrapVersion) {
     contradiction = {StatusCode::kMismatch,
@@ -326,9 +328,10 @@ void RootSession::OnAuthenticated(Connection* connection) {
   }
 }
 
-void RootSession::OnStrangersMessage(Connection* connection,
+void RootSession::OnStrangersMessage(AuthenticatedConnection* connection,
                                      const Message& message) {
-  const std::shared_ptr<Connection> taken = TakeStranger(connection);
+  const std::shared_ptr<AuthenticatedConnection> taken =
+      TakeStranger(connection);
   if (const auto* notice = std::get_if<AbortNotice>(&message)) {
     // A rank of the job, if of another version or just aborted.
     Fail(notice->reason);
@@ -384,11 +387,12 @@ Status RootSession::CheckJoin(const JoinRequest& request) const {
   return Status::Ok();
 }
 
-void RootSession::Rebuff(const std::shared_ptr<Connection>& connection,
-                         const Status& reason) {
+void RootSession::Rebuff(
+    const std::shared_ptr<AuthenticatedConnection>& connection,
+    const Status& reason) {
   rebuffed_.insert(connection);
   connection->ConfirmPeer();
-  const std::weak_ptr<Connection> weak = connection;
+  const std::weak_ptr<AuthenticatedConnection> weak = connection;
   connection->SetEvents({
       [] {},
       [](const Message& /*ignored*/) {},
@@ -435,7 +439,7 @@ void RootSession::OnRankClosed(int rank, const Status& reason) {
 void RootSession::SendToAll(const Message& message) {
   const auto encoded =
       std::make_shared<const std::string>(EncodeMessage(message));
-  for (const std::shared_ptr<Connection>& connection : ranks_) {
+  for (const std::shared_ptr<AuthenticatedConnection>& connection : ranks_) {
     if (connection != nullptr) {
       connection->Send(encoded);
     }
@@ -546,7 +550,8 @@ void RootSession::CompleteRound() {
 void RootSession::StopAdmitting() {
   StopListening();
   while (!strangers_.empty()) {
-    const std::shared_ptr<Connection> late = strangers_.front().connection;
+    const std::shared_ptr<AuthenticatedConnection> late =
+        strangers_.front().connection;
     TakeStranger(late.get());
     Refuse("all ranks had joined already");
     if (late->authenticated()) {
@@ -613,7 +618,7 @@ Status RootSession::DescribeTimeout(Gathering gathering) {
 
 void RootSession::TellFailure(const Status& reason) {
   SendToAll(AbortNotice{reason});
-  for (const std::shared_ptr<Connection>& connection : ranks_) {
+  for (const std::shared_ptr<AuthenticatedConnection>& connection : ranks_) {
     if (connection != nullptr) {
       connection->FinishSending();
     }
@@ -629,7 +634,7 @@ void RootSession::TellFailure(const Status& reason) {
 }
 
 void RootSession::CutOff() {
-  for (const std::shared_ptr<Connection>& connection : ranks_) {
+  for (const std::shared_ptr<AuthenticatedConnection>& connection : ranks_) {
     if (connection != nullptr) {
       connection->Close();
     }
@@ -642,7 +647,7 @@ void RootSession::CutOff() {
 void RootSession::StartLeaving(uint64_t calls) {
   if (!failed()) {
     SendToAll(Departure{0, calls});
-    for (const std::shared_ptr<Connection>& connection : ranks_) {
+    for (const std::shared_ptr<AuthenticatedConnection>& connection : ranks_) {
       if (connection != nullptr) {
         connection->FinishSending();
       }
@@ -651,11 +656,11 @@ void RootSession::StartLeaving(uint64_t calls) {
 }
 
 bool RootSession::HasSentLast() const {
-  return std::all_of(ranks_.begin(), ranks_.end(),
-                     [](const std::shared_ptr<Connection>& connection) {
-                       return connection == nullptr ||
-                              connection->has_sent_last();
-                     });
+  return std::all_of(
+      ranks_.begin(), ranks_.end(),
+      [](const std::shared_ptr<AuthenticatedConnection>& connection) {
+        return connection == nullptr || connection->has_sent_last();
+      });
 }
 
 bool RootSession::IsAlone() const {

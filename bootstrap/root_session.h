@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "bootstrap/address.h"
-#include "bootstrap/connection.h"
+#include "bootstrap/authenticated_connection.h"
 #include "bootstrap/endpoint.h"
 #include "bootstrap/resolver.h"
 #include "bootstrap/session.h"
@@ -48,7 +48,7 @@ class RootSession : public Session {
 
   // Somebody who has connected and is not known to be a rank.
   struct Stranger {
-    std::shared_ptr<Connection> connection;
+    std::shared_ptr<AuthenticatedConnection> connection;
     Clock::time_point since;
   };
 
@@ -89,16 +89,19 @@ class RootSession : public Session {
   // The job is complete, and there is nothing to attack any more.
   void StopAdmitting();
 
-  void OnAuthenticated(Connection* connection);
-  void OnStrangerClosed(Connection* connection, const Status& reason);
-  void OnStrangersMessage(Connection* connection, const Message& message);
+  void OnAuthenticated(AuthenticatedConnection* connection);
+  void OnStrangerClosed(AuthenticatedConnection* connection,
+                        const Status& reason);
+  void OnStrangersMessage(AuthenticatedConnection* connection,
+                          const Message& message);
   void OnRanksMessage(int rank, const Message& message);
   void OnRankClosed(int rank, const Status& reason);
   // Why `request` contradicts the job; ok if it does not.
   Status CheckJoin(const JoinRequest& request) const;
-  void Rebuff(const std::shared_ptr<Connection>& connection,
+  void Rebuff(const std::shared_ptr<AuthenticatedConnection>& connection,
               const Status& reason);
-  std::shared_ptr<Connection> TakeStranger(Connection* connection);
+  std::shared_ptr<AuthenticatedConnection> TakeStranger(
+      AuthenticatedConnection* connection);
 
   void TakeContribution(int rank, Contribution contribution);
   void CompleteRound();
@@ -114,10 +117,10 @@ class RootSession : public Session {
   bool lacked_descriptors_ = false;
   std::list<Stranger> strangers_;  // the oldest first
   // By rank; null for rank 0 and where nobody has joined. Closed ones stay.
-  std::vector<std::shared_ptr<Connection>> ranks_;
+  std::vector<std::shared_ptr<AuthenticatedConnection>> ranks_;
   std::vector<Identity> joined_as_;  // by rank, valid where ranks_ is set
   // Connections that were told why the job failed, until they close.
-  std::set<std::shared_ptr<Connection>> rebuffed_;
+  std::set<std::shared_ptr<AuthenticatedConnection>> rebuffed_;
   Round round_;
   Asking asking_;
   Status

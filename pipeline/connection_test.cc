@@ -32,7 +32,7 @@ std::uint32_t BytesOf(std::uint32_t message) { return message * 13 % kBytes; }
 // One rank of two.
 class End final : public Connection::Events {
  public:
-  End(Job& job, int rank, std::uint64_t seed)
+  End(TestJob& job, int rank, std::uint64_t seed)
       : executor_(job.executor(rank)),
         check_(job.check(rank)),
         rank_(rank),
@@ -235,7 +235,7 @@ class ConnectionTest : public ::testing::TestWithParam<Case> {
   }
   bool AllDone() { return a_.done() && b_.done(); }
 
-  Job job_;
+  TestJob job_;
   End a_;
   End b_;
 };

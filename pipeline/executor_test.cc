@@ -65,7 +65,7 @@ using SettingOfRank = std::function<Setting(int rank)>;
 
 // One rank's call, whose plan becomes `plan`: as the transports reach the
 // buffers.
-Result<Operation> Prepare(Job& job, int rank, const AlgorithmInfo& info,
+Result<Operation> Prepare(TestJob& job, int rank, const AlgorithmInfo& info,
                           const Setting& setting, std::span<float> input,
                           std::span<float> output, int depth,
                           Accelerator* accelerator, milliseconds timeout,
@@ -100,7 +100,7 @@ Result<Operation> Prepare(Job& job, int rank, const AlgorithmInfo& info,
 // `calls` allreduces of count floats, in call c rank r's all r + 1 + c, by
 // `info`. Whether they are eager is for `message_bytes` to say.
 std::vector<Status> AllReduce(
-    Job& job, const AlgorithmInfo& info, std::size_t count, int depth,
+    TestJob& job, const AlgorithmInfo& info, std::size_t count, int depth,
     milliseconds timeout,
     const SettingOfRank& setting_of = [](int) { return Setting(); },
     int calls = 1) {
@@ -174,7 +174,7 @@ class SlotsTest : public ::testing::TestWithParam<Case> {};
 TEST_P(SlotsTest, TheSmallestNumberOfSlotsSuffices) {
   const auto [size, depth, seed, way] = GetParam();
   for (const AlgorithmInfo& info : AllReduces()) {
-    Job job({size, info.slots({0, size}, depth), seed, 1, way});
+    TestJob job({size, info.slots({0, size}, depth), seed, 1, way});
     ExpectOk(AllReduce(job, info, 20'000, depth, std::chrono::minutes(1)),
              std::string(info.name));
   }
@@ -188,7 +188,7 @@ TEST_P(SlotsTest, OneFewerEndsByTheDeadline) {
   }
   const AlgorithmInfo ring =
       AlgorithmChoice().For(Collective::kAllReduce, 1 << 20);
-  Job job({size, ring.slots({0, size}, depth) - 1, seed});
+  TestJob job({size, ring.slots({0, size}, depth) - 1, seed});
   const auto start = Clock::now();
   for (const Status& status :
        AllReduce(job, ring, 20'000, depth, milliseconds(300))) {
@@ -244,7 +244,7 @@ TEST_P(MemoryTest, RegisteredMemoryIsSentFromAndReceivedInto) {
       if (rails > 1 && way != Way::kRails && way != Way::kBoth) {
         continue;
       }
-      Job job({size, info.slots({0, size}, depth), seed, rails, way});
+      TestJob job({size, info.slots({0, size}, depth), seed, rails, way});
       for (int bits = 0; bits < 16; bits += kSettingStep) {
         ExpectOk(AllReduce(job, info, kElements, depth, std::chrono::minutes(1),
                            [&](int) { return SettingFromBits(bits); }),
@@ -259,7 +259,7 @@ TEST_P(MemoryTest, RegisteredMemoryIsSentFromAndReceivedInto) {
 TEST_P(MemoryTest, RanksMayHaveDifferentBuffers) {
   const auto [size, depth, seed, way] = GetParam();
   for (const AlgorithmInfo& info : AllReduces()) {
-    Job job({size, info.slots({0, size}, depth), seed, 1, way});
+    TestJob job({size, info.slots({0, size}, depth), seed, 1, way});
     for (int shift = 0; shift < 16; shift += 3) {
       ExpectOk(AllReduce(job, info, kElements, depth, std::chrono::minutes(1),
                          [&](int rank) {
@@ -275,7 +275,7 @@ TEST_P(MemoryTest, RanksMayHaveDifferentBuffers) {
 TEST_P(MemoryTest, ShortCallsFollowEachOther) {
   const auto [size, depth, seed, way] = GetParam();
   for (const AlgorithmInfo& info : AllReduces()) {
-    Job job({size, info.slots({0, size}, depth), seed, 1, way});
+    TestJob job({size, info.slots({0, size}, depth), seed, 1, way});
     for (const std::size_t count : {1, 16, 256}) {
       ExpectOk(AllReduce(
                    job, info, count, depth, std::chrono::minutes(1),
@@ -293,7 +293,7 @@ TEST_P(MemoryTest, ShortCallsFollowEachOther) {
 INSTANTIATE_TEST_SUITE_P(Sizes, MemoryTest, kSizes, NameOf);
 
 TEST(ExecutorTest, WhatIsReceivedOrReducedIntoUserMemoryIsNotCopied) {
-  Job job({2, 8});
+  TestJob job({2, 8});
   const AlgorithmInfo ring =
       AlgorithmChoice().For(Collective::kAllReduce, 1 << 20);
   ExpectOk(AllReduce(job, ring, 1000, 2, std::chrono::minutes(1),
@@ -308,7 +308,7 @@ TEST(ExecutorTest, WhatIsReceivedOrReducedIntoUserMemoryIsNotCopied) {
 }
 
 TEST(ExecutorTest, EveryRailCarriesItsShare) {
-  Job job({.size = 2, .slots = 8, .rails = 2});
+  TestJob job({.size = 2, .slots = 8, .rails = 2});
   const AlgorithmInfo ring =
       AlgorithmChoice().For(Collective::kAllReduce, 1 << 20);
   const auto& rails =
@@ -326,7 +326,7 @@ TEST(ExecutorTest, RanksThatReadEachOtherExchangeOnePlace) {
   const AlgorithmInfo doubling =
       AlgorithmChoice().For(Collective::kAllReduce, 8);
   for (int seed = 1; seed <= 20; ++seed) {
-    Job job(
+    TestJob job(
         {.size = 2,
          .slots = doubling.slots({0, 2}, 2),
          .seed = seed,
@@ -345,7 +345,7 @@ TEST(ExecutorTest, RanksThatReadEachOtherExchangeOnePlace) {
 TEST(ExecutorTest, DigestsThatDifferAreAMismatchAtBothEnds) {
   for (const Way way : {Way::kRails, Way::kTestNetwork, Way::kHostMemory}) {
     for (const std::uint32_t message_bytes : {0, 64}) {
-      Job job({.way = way});
+      TestJob job({.way = way});
       const AlgorithmInfo ring =
           AlgorithmChoice().For(Collective::kAllReduce, 1 << 20);
       const auto statuses = job.OnAll([&](int rank) -> Status {
@@ -400,7 +400,7 @@ TEST(ExecutorTest, TheTraceHasEachSubchunkOfEachStage) {
   const AlgorithmInfo ring =
       AlgorithmChoice().For(Collective::kAllReduce, 1 << 20);
   for (const bool registers : {false, true}) {
-    Job job({.traces = true});
+    TestJob job({.traces = true});
     ExpectOk(AllReduce(job, ring, kCount, 2, std::chrono::minutes(1),
                        [registers](int) {
                          return Setting{.registers_sends = registers};
@@ -430,11 +430,11 @@ TEST_P(AcceleratorTest, EveryStageWaitsForTheAccelerator) {
   const auto [size, depth, seed, way] = GetParam();
   const AlgorithmInfo ring =
       AlgorithmChoice().For(Collective::kAllReduce, 1 << 20);
-  Job job({.size = size,
-           .slots = ring.slots({0, size}, depth) + 3,
-           .seed = seed,
-           .way = way,
-           .traces = true});
+  TestJob job({.size = size,
+               .slots = ring.slots({0, size}, depth) + 3,
+               .seed = seed,
+               .way = way,
+               .traces = true});
   constexpr std::size_t kCount = 10'007;
   const auto statuses =
       job.OnAll([&, size = size, depth = depth](int rank) -> Status {
@@ -488,7 +488,7 @@ TEST_P(AcceleratorTest, AFailureOfTheAcceleratorEndsTheCallWithItsReason) {
   const auto [size, depth, seed, way] = GetParam();
   const AlgorithmInfo ring =
       AlgorithmChoice().For(Collective::kAllReduce, 1 << 20);
-  Job job({size, ring.slots({0, size}, depth), seed, 1, way});
+  TestJob job({size, ring.slots({0, size}, depth), seed, 1, way});
   const auto statuses =
       job.OnAll([&, size = size, depth = depth](int rank) -> Status {
         ThreadAccelerator device;

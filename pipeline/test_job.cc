@@ -77,7 +77,7 @@ Operation MakeOperation(const Plan& plan, const float* input, float* output,
   return operation;
 }
 
-Job::Job(const Options& options)
+TestJob::TestJob(const Options& options)
     : network_({options.size, static_cast<std::uint64_t>(options.seed) + 1,
                 options.abilities, options.reach,
                 [way = options.way](int a, int b) {
@@ -93,7 +93,7 @@ Job::Job(const Options& options)
   }
 }
 
-void Job::Create(int rank, const Options& options) {
+void TestJob::Create(int rank, const Options& options) {
   Rank& self = ranks_[rank];
   self.rails =
       SoftRails(options.rails, options.seed == 0 ? 0 : options.seed + rank);
@@ -130,7 +130,7 @@ void Job::Create(int rank, const Options& options) {
       std::move(transports), executor);
 }
 
-std::vector<std::unique_ptr<Transport>> Job::TransportsOf(
+std::vector<std::unique_ptr<Transport>> TestJob::TransportsOf(
     int rank, const Options& options, const std::shared_ptr<Region>& region) {
   Rank& self = ranks_[rank];
   const Way way = options.way;
@@ -162,7 +162,7 @@ std::vector<std::unique_ptr<Transport>> Job::TransportsOf(
   return transports;
 }
 
-void Job::Connect(std::size_t transport) {
+void TestJob::Connect(std::size_t transport) {
   // At the same time, as some need.
   const auto statuses = OnAll([&](int rank) {
     std::vector<std::string> addresses;

@@ -52,7 +52,7 @@ Operation MakeOperation(const Plan& plan, const float* input, float* output,
                         std::size_t count, int depth, Accelerator* accelerator,
                         std::chrono::milliseconds timeout, int widest = 1);
 
-class Job {
+class TestJob {
  public:
   struct Options {
     int size = 2;
@@ -67,7 +67,7 @@ class Job {
     bool traces = false;
   };
 
-  explicit Job(const Options& options);
+  explicit TestJob(const Options& options);
 
   // Its Allocate gives what the rank's transports reach.
   RegisteredMemory& memory(int rank) { return *ranks_[rank].memory; }

@@ -39,7 +39,7 @@ AlgorithmRun::AlgorithmRun(const AlgorithmInfo& info, int size,
       shape_(ShapeOf(info, MemberOf(0))),
       walk_(WalkOf(info.collective)) {}
 
-Status AlgorithmRun::On(Job& job, int rank, std::uint64_t sequence,
+Status AlgorithmRun::On(TestJob& job, int rank, std::uint64_t sequence,
                         bool in_place, Plan& plan,
                         std::chrono::minutes timeout) const {
   const Chunking chunking = ChunkingOf();
@@ -150,7 +150,7 @@ std::uint64_t ElementsFor(const AlgorithmInfo& info, int size,
 namespace {
 
 void ExpectRight(const AlgorithmInfo& info, std::uint64_t count,
-                 const RunSettings& settings, Job& job,
+                 const RunSettings& settings, TestJob& job,
                  std::deque<std::vector<Plan>>& plans) {
   const std::uint64_t elements = ElementsFor(info, settings.size, count);
   const AlgorithmRun run(info, settings.size, elements, settings.slot_bytes,
@@ -196,11 +196,11 @@ void ExpectAllRight(const RunSettings& settings) {
   }
   for (const auto& [slots, algorithms] : by_slots) {
     std::deque<std::vector<Plan>> plans;  // outlive the job
-    Job job({.size = settings.size,
-             .slots = slots,
-             .seed = settings.seed,
-             .way = settings.way,
-             .subchunk_bytes = settings.slot_bytes});
+    TestJob job({.size = settings.size,
+                 .slots = slots,
+                 .seed = settings.seed,
+                 .way = settings.way,
+                 .subchunk_bytes = settings.slot_bytes});
     for (const AlgorithmInfo* const info : algorithms) {
       for (const std::uint64_t count : settings.counts) {
         ExpectRight(*info, count, settings, job, plans);

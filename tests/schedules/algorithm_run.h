@@ -25,7 +25,7 @@ class AlgorithmRun {
 
   // One rank's part. `plan` is the run's, and outlives the job: executors know
   // plans by where they lie.
-  Status On(Job& job, int rank, std::uint64_t sequence, bool in_place,
+  Status On(TestJob& job, int rank, std::uint64_t sequence, bool in_place,
             Plan& plan, std::chrono::minutes timeout) const;
 
   int slots() const;

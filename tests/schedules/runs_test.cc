@@ -106,7 +106,7 @@ TEST_P(RunsTest, AMillionElements) {
 }
 
 // By rank, what its executor has handed to connections.
-std::vector<std::uint64_t> MessagesSent(Job& job) {
+std::vector<std::uint64_t> MessagesSent(TestJob& job) {
   std::vector<std::uint64_t> sent;
   for (int rank = 0; rank < job.size(); ++rank) {
     for (const StageCounters& stage : job.executor(rank).stage_counters()) {
@@ -149,9 +149,9 @@ TEST_P(RunsTest, EachRankSendsAsManyMessagesAsTheCheckerCounts) {
         continue;
       }
       std::deque<std::vector<Plan>> plans;  // outlive the job
-      Job job({.size = size(),
-               .slots = AlgorithmRun(info, size(), 0).slots(),
-               .way = way});
+      TestJob job({.size = size(),
+                   .slots = AlgorithmRun(info, size(), 0).slots(),
+                   .way = way});
       for (const std::uint64_t count : {8, 240}) {
         const AlgorithmRun run(info, size(), ElementsFor(info, size(), count));
         std::vector<Plan>& own = plans.emplace_back(size());

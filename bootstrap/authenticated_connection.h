@@ -1,6 +1,6 @@
 // One authenticated connection, over TCP or a unix socket.
-#ifndef RINGPIPE_BOOTSTRAP_CONNECTION_H_
-#define RINGPIPE_BOOTSTRAP_CONNECTION_H_
+#ifndef RINGPIPE_BOOTSTRAP_AUTHENTICATED_CONNECTION_H_
+#define RINGPIPE_BOOTSTRAP_AUTHENTICATED_CONNECTION_H_
 
 #include <boost/asio/generic/stream_protocol.hpp>
 #include <boost/asio/io_context.hpp>
@@ -25,7 +25,8 @@ namespace ringpipe {
 
 // Runs the handshake on a connected socket and then carries messages. All
 // members, and all events, on the io_context's one thread.
-class Connection : public std::enable_shared_from_this<Connection> {
+class AuthenticatedConnection
+    : public std::enable_shared_from_this<AuthenticatedConnection> {
  public:
   using Socket =
       KeptFromChildren<boost::asio::generic::stream_protocol::socket>;
@@ -51,7 +52,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
                             const boost::asio::generic::stream_protocol& kind,
                             FileDescriptor fd);
 
-  Connection(boost::asio::io_context* io, Socket socket, Handshake handshake);
+  AuthenticatedConnection(boost::asio::io_context* io, Socket socket,
+                          Handshake handshake);
 
   void Start(Events events);
 
@@ -117,4 +119,4 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
 }  // namespace ringpipe
 
-#endif  // RINGPIPE_BOOTSTRAP_CONNECTION_H_
+#endif  // RINGPIPE_BOOTSTRAP_AUTHENTICATED_CONNECTION_H_

@@ -1,4 +1,4 @@
-#include "bootstrap/connection.h"
+#include "bootstrap/authenticated_connection.h"
 
 #include <unistd.h>
 
@@ -31,7 +31,7 @@ Status SocketFailure(const char* doing, const error_code& error) {
 
 }  // namespace
 
-Result<Connection::Socket> Connection::Own(
+Result<AuthenticatedConnection::Socket> AuthenticatedConnection::Own(
     asio::io_context* io, const asio::generic::stream_protocol& kind,
     FileDescriptor fd) {
   Socket socket(*io);
@@ -44,12 +44,14 @@ Result<Connection::Socket> Connection::Own(
   return socket;
 }
 
-Connection::Connection(asio::io_context* io, Socket socket, Handshake handshake)
+AuthenticatedConnection::AuthenticatedConnection(asio::io_context* io,
+                                                 Socket socket,
+                                                 Handshake handshake)
     : socket_(std::move(socket)),
       stranger_timer_(*io),
       handshake_(std::move(handshake)) {}
 
-void Connection::Start(Events events) {
+void AuthenticatedConnection::Start(Events events) {
   events_ = std::move(events);
   stranger_timer_.expires_after(kStrangerTimeout);
   stranger_timer_.async_wait(
@@ -66,11 +68,12 @@ void Connection::Start(Events events) {
   Read();
 }
 
-void Connection::Send(const Message& message) {
+void AuthenticatedConnection::Send(const Message& message) {
   Send(std::make_shared<const std::string>(EncodeMessage(message)));
 }
 
-void Connection::Send(std::shared_ptr<const std::string> encoded_message) {
+void AuthenticatedConnection::Send(
+    std::shared_ptr<const std::string> encoded_message) {
   if (closed() || !sealer_ || finish_sending_) {
     return;
   }
@@ -88,21 +91,21 @@ void Connection::Send(std::shared_ptr<const std::string> encoded_message) {
   }
 }
 
-void Connection::FinishSending() {
+void AuthenticatedConnection::FinishSending() {
   finish_sending_ = true;
   if (!closed() && outgoing_.empty()) {
     Shutdown();
   }
 }
 
-void Connection::Close() {
+void AuthenticatedConnection::Close() {
   events_ = {};
   stranger_timer_.cancel();
   error_code ignored;
   socket_.close(ignored);
 }
 
-void Connection::Read() {
+void AuthenticatedConnection::Read() {
   read_buffer_.resize(authenticated() ? kReadBytes : kStrangersReadBytes);
   socket_.async_read_some(
       asio::buffer(read_buffer_),
@@ -125,7 +128,7 @@ void Connection::Read() {
       });
 }
 
-Status Connection::TakeFrames() {
+Status AuthenticatedConnection::TakeFrames() {
   while (!closed()) {
     RINGPIPE_ASSIGN_OR_RETURN(std::optional<std::string> frame,
                               decoder_.Next());
@@ -146,7 +149,8 @@ Status Connection::TakeFrames() {
   return Status::Ok();
 }
 
-Status Connection::TakeHandshakeMessage(const std::string& message) {
+Status AuthenticatedConnection::TakeHandshakeMessage(
+    const std::string& message) {
   RINGPIPE_ASSIGN_OR_RETURN(const std::string answer,
                             handshake_.Receive(message));
   if (!answer.empty()) {
@@ -164,14 +168,14 @@ Status Connection::TakeHandshakeMessage(const std::string& message) {
   return Status::Ok();
 }
 
-void Connection::Queue(Outgoing outgoing) {
+void AuthenticatedConnection::Queue(Outgoing outgoing) {
   outgoing_.push_back(std::move(outgoing));
   if (outgoing_.size() == 1) {
     Write();
   }
 }
 
-void Connection::Write() {
+void AuthenticatedConnection::Write() {
   const Outgoing& first = outgoing_.front();
   const std::array<asio::const_buffer, 3> parts = {asio::buffer(first.header),
                                                    asio::buffer(*first.payload),
@@ -210,7 +214,7 @@ void Connection::Write() {
       });
 }
 
-void Connection::WriteOn() {
+void AuthenticatedConnection::WriteOn() {
   try {
     Write();
   } catch (const std::bad_alloc&) {
@@ -219,7 +223,7 @@ void Connection::WriteOn() {
   }
 }
 
-void Connection::Fail(const Status& reason) {
+void AuthenticatedConnection::Fail(const Status& reason) {
   const auto closed = std::move(events_.closed);
   Close();
   if (closed) {
@@ -227,13 +231,13 @@ void Connection::Fail(const Status& reason) {
   }
 }
 
-void Connection::Shutdown() {
+void AuthenticatedConnection::Shutdown() {
   error_code ignored;
   socket_.shutdown(asio::socket_base::shutdown_send, ignored);
   TellSent();
 }
 
-void Connection::TellSent() {
+void AuthenticatedConnection::TellSent() {
   // A copy: the handler may close the connection.
   if (const auto sent = events_.sent) {
     sent();

@@ -171,9 +171,9 @@ class Transport {
   virtual std::span<const pollfd> descriptors() const = 0;
   virtual void ConsumeEvents() = 0;
   // kDeviceError names an event of a device after which communication cannot go
-  // on, and the ranks that it concerns. Others are added to `notices`. Peers
-  // that have died are told by failure() from then on, and by descriptors() no
-  // more.
+  // on, and the ranks that it concerns. Others are added to `notices`. What
+  // ends one connection alone is its failure() from then on; peers that have
+  // died are told by descriptors() no more.
   virtual Status CheckAsyncEvents(std::vector<std::string>* notices) = 0;
 
   // Why this rank ends the communicator, for calls from number `first` on: for

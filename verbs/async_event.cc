@@ -224,34 +224,29 @@ Status TakeAsyncEvents(const Library& library, ibv_context* context,
                        const DeviceInfo& info,
                        std::vector<std::string>* notices,
                        std::uint32_t* qp_number) {
-  Status first;
   if (context->async_fd < 0) {
-    return first;
+    return Status::Ok();
   }
   ibv_async_event event = {};
   for (int taken = 0; taken < kMostEventsACall; ++taken) {
     errno = 0;
     if (library.get_async_event(context, &event) != 0) {
-      return first.ok() ? CheckEnd(info, errno) : first;
+      return CheckEnd(info, errno);
     }
     // Before the acknowledgement, after which a queue may be gone.
-    Status status = Judge(library, context, info, event);
-    if (notices != nullptr && (status.ok() || !first.ok())) {
-      notices->push_back(status.ok()
-                             ? info.name + ": " + DescribeAsyncEvent(event)
-                             : status.message());
+    const Status status = Judge(library, context, info, event);
+    if (status.ok() && notices != nullptr) {
+      notices->push_back(info.name + ": " + DescribeAsyncEvent(event));
     }
-    if (qp_number != nullptr && first.ok() && !status.ok()) {
+    if (!status.ok() && qp_number != nullptr) {
       const bool of_one =
           MeaningOf(event.event_type).subject == Subject::kQueuePair;
       *qp_number = of_one ? event.element.qp->qp_num : 0;
     }
     library.ack_async_event(&event);
-    if (first.ok()) {
-      first = std::move(status);
-    }
+    RINGPIPE_RETURN_IF_ERROR(status);
   }
-  return first;
+  return Status::Ok();
 }
 
 }  // namespace ringpipe::verbs

@@ -91,13 +91,14 @@ class Device final : public MemorySource {
   Result<Allocation> Allocate(std::size_t bytes) override;
 
   // Takes and acknowledges the asynchronous events that are there; never
-  // blocks. kDeviceError names the first after which communication cannot go on
+  // blocks. kDeviceError names one after which communication cannot go on
   // (IBV_EVENT_QP_FATAL, IBV_EVENT_PORT_ERR of this port, the device removed,
-  // this port's LID or GID no longer what info() says), with what to do. Each
-  // other event (the port came up, ...) is described in `*notices`, for the
-  // log, unless that is nullptr. An event is reported once: one reader a
-  // device, which is the executor that owns it; and as each communicator opens
-  // its devices for itself, an event reaches those that it concerns.
+  // this port's LID or GID no longer what info() says), with what to do; those
+  // behind it are the next call's. Each other event (the port came up, ...) is
+  // described in `*notices`, for the log, unless that is nullptr. An event is
+  // reported once: one reader a device, which is the executor that owns it; and
+  // as each communicator opens its devices for itself, an event reaches those
+  // that it concerns.
   // `*qp_number`: of the queue pair to which the error happened; 0: to all.
   Status CheckAsyncEvents(std::vector<std::string>* notices = nullptr,
                           std::uint32_t* qp_number = nullptr);

@@ -441,7 +441,7 @@ TEST_F(DeviceTest, WithoutAsyncEventsTheCheckReturnsOkAndDoesNotBlock) {
   EXPECT_TRUE(device.value()->CheckAsyncEvents().ok());
 }
 
-TEST_F(DeviceTest, TheFirstFatalAsyncEventIsNamedAndAllAreAcknowledged) {
+TEST_F(DeviceTest, EachCallTakesAsyncEventsToTheFirstFatalOneAndNamesIt) {
   const auto device = Open("soft");
   ASSERT_TRUE(device.ok());
   ibv_qp qp = {};
@@ -457,6 +457,9 @@ TEST_F(DeviceTest, TheFirstFatalAsyncEventIsNamedAndAllAreAcknowledged) {
   EXPECT_TRUE(Has(status.message(), "soft0")) << status.message();
   EXPECT_TRUE(Has(status.message(), "IBV_EVENT_QP_ACCESS_ERR"));
   EXPECT_TRUE(Has(status.message(), "77"));
+  EXPECT_EQ(machine_.events_acknowledged, 2);
+  EXPECT_TRUE(Has(device.value()->CheckAsyncEvents().message(),
+                  "IBV_EVENT_DEVICE_FATAL"));
   EXPECT_EQ(machine_.events_acknowledged, 3);
   EXPECT_TRUE(device.value()->CheckAsyncEvents().ok());
 }

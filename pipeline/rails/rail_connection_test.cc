@@ -163,6 +163,17 @@ class End final : public Connection::Events {
     return Status::Ok();
   }
 
+  // Why the connection has failed, by what the device says without being
+  // polled.
+  Status AwaitEvent() {
+    const Deadline deadline = Deadline::After(kPatience);
+    while (connection().failure().ok() && !deadline.expired()) {
+      ExpectOk(transport_->CheckAsyncEvents(nullptr));
+      sched_yield();
+    }
+    return connection().failure();
+  }
+
   void Arm() {
     ExpectOk(transport_->Arm());
     Poll();
@@ -486,6 +497,26 @@ TEST_F(RailConnectionTest, AnotherCallAtTheSameNumberIsAMismatch) {
     ExpectError(status, StatusCode::kMismatch, "call(count 11)");
     EXPECT_FALSE(end->connection().agreed());
   }
+}
+
+// So that a call that waits for other peers alone goes on.
+TEST_F(RailConnectionTest, AnEventOfOneQueuePairIsTheFailureOfItsConnection) {
+  char byte = 0;
+  ibv_sge source = {reinterpret_cast<std::uintptr_t>(&byte), 1, 0};
+  ibv_send_wr write = {};
+  write.sg_list = &source;
+  write.num_sge = 1;
+  write.opcode = IBV_WR_RDMA_WRITE;
+  write.send_flags = IBV_SEND_INLINE;
+  write.wr.rdma.rkey = 0;  // of nothing
+  ibv_send_wr* bad = nullptr;
+  ASSERT_EQ(
+      ibv_post_send(a_.connection().control().queue_pair().get(), &write, &bad),
+      0);
+  const Status failure = b_.AwaitEvent();
+  ExpectError(failure, StatusCode::kDeviceError,
+              "rank 0 can no longer be reached from rank 1: ");
+  ExpectError(failure, StatusCode::kDeviceError, "IBV_EVENT_QP_ACCESS_ERR");
 }
 
 }  // namespace

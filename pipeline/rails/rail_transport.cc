@@ -545,13 +545,19 @@ void RailTransport::ConsumeEvents() {
   }
 }
 
-std::string RailTransport::RanksOn(int rail, std::uint32_t qp_number) const {
+RailConnection* RailTransport::OwnerOf(int rail, std::uint32_t qp_number) {
+  for (const auto& connection : connections_) {
+    if (connection != nullptr && connection->Has(rail, qp_number)) {
+      return connection.get();
+    }
+  }
+  return nullptr;
+}
+
+std::string RailTransport::RanksOn(int rail) const {
   std::string ranks;
   for (int peer = 0; peer < options_.size; ++peer) {
     if (IsOn(rail, peer)) {
-      if (qp_number != 0 && connections_[peer]->Has(rail, qp_number)) {
-        return "rank " + std::to_string(peer);
-      }
       ranks += (ranks.empty() ? "" : ", ") + std::to_string(peer);
     }
   }
@@ -562,15 +568,21 @@ Status RailTransport::CheckAsyncEvents(std::vector<std::string>* notices) {
   for (int rail = 0; rail < static_cast<int>(rails_.size()); ++rail) {
     std::uint32_t qp_number = 0;
     const Status status = device(rail).CheckAsyncEvents(notices, &qp_number);
-    if (!status.ok()) {
-      // Linux's siw says so of a connection that the peer has closed.
-      const bool closed = qp_number != 0 && device(rail).info().transport ==
-                                                verbs::Transport::kIwarp;
-      return {closed ? StatusCode::kPeerLost : status.code(),
-              RanksOn(rail, qp_number) +
-                  " can no longer be reached from rank " +
-                  std::to_string(options_.rank) + ": " + status.message()};
+    if (status.ok()) {
+      continue;
     }
+    RailConnection* const owner = OwnerOf(rail, qp_number);
+    const std::string unreachable = " can no longer be reached from rank " +
+                                    std::to_string(options_.rank) + ": " +
+                                    status.message();
+    if (owner == nullptr) {
+      return {status.code(), RanksOn(rail) + unreachable};
+    }
+    // Linux's siw says so of a connection that the peer has closed.
+    const bool closed =
+        device(rail).info().transport == verbs::Transport::kIwarp;
+    owner->Lost({closed ? StatusCode::kPeerLost : status.code(),
+                 "rank " + std::to_string(owner->peer()) + unreachable});
   }
   return Status::Ok();
 }

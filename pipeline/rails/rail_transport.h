@@ -128,9 +128,10 @@ class RailTransport final : public Transport {
   int PeersOn(int rail) const;
   Status ConnectByManager(const std::vector<RailConnection::Address>& remotes,
                           Deadline deadline, int abort_fd);
-  // "rank 2", to which the rail has the queue pair of this number; without one,
+  // Whose queue pair on the rail has this number; 0: nobody's.
+  RailConnection* OwnerOf(int rail, std::uint32_t qp_number);
   // "rank(s) 0, 2", to which it goes.
-  std::string RanksOn(int rail, std::uint32_t qp_number) const;
+  std::string RanksOn(int rail) const;
   bool DevicesHoldMemory() const;
   // Until the devices hold no memory any more; whether they do so before
   // `deadline`.

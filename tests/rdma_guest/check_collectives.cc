@@ -2,6 +2,7 @@
 //
 //   check_collectives check [BYTES...]
 //   check_collectives repeat BYTES
+//   check_collectives outlive BYTES
 //   check_collectives algorithms RANKS
 //
 // Which rank it is, and its device, come from ringpipe's variables. "check"
@@ -20,7 +21,8 @@
 // collectives, and of barrier, there are for so many ranks, one a line:
 // "allreduce:ring". "repeat" prints "running" after the first allreduce and
 // goes on until one fails, whose status it prints: "failed after 12 calls: peer
-// lost: ...".
+// lost: ...". "outlive" has ranks 0 and 1 exchange a message of so many bytes,
+// in a call that the others have ended, and have left, long before.
 //
 // Exit status: 0 where all elements were right; 1 where one was wrong; 3 where
 // a call failed; 2: usage.
@@ -323,6 +325,23 @@ int Repeat(Communicator* communicator, std::size_t bytes) {
   }
 }
 
+int Outlive(Communicator* communicator, std::size_t bytes) {
+  const std::size_t count = bytes / sizeof(Element);
+  const std::vector<Element> input(count, 1);
+  std::vector<Element> output(count);
+  const int peer = communicator->rank() > 1 ? -1 : 1 - communicator->rank();
+  Status status = communicator->Barrier();
+  if (status.ok()) {
+    status = communicator->SendReceive(input.data(), peer, output.data(), peer,
+                                       count, kType);
+  }
+  if (!status.ok()) {
+    std::printf("failed: %s\n", status.ToString().c_str());
+    return kExitFailed;
+  }
+  return peer == -1 || output == input ? 0 : kExitWrong;
+}
+
 std::optional<std::vector<std::size_t>> ParseNumbers(int argc, char** argv) {
   std::vector<std::size_t> numbers;
   for (int i = 2; i < argc; ++i) {
@@ -357,11 +376,12 @@ int Main(int argc, char** argv) {
   if (numbers && numbers->size() == 1 && mode == "algorithms") {
     return ListAlgorithms(static_cast<int>(numbers->front()));
   }
-  if (!numbers || numbers->empty() || (mode != "check" && mode != "repeat") ||
+  if (!numbers || numbers->empty() ||
+      (mode != "check" && mode != "repeat" && mode != "outlive") ||
       *std::min_element(numbers->begin(), numbers->end()) < sizeof(Element)) {
     std::fputs(
-        "usage: check_collectives check BYTES... | repeat BYTES | algorithms "
-        "RANKS\n",
+        "usage: check_collectives check BYTES... | repeat BYTES | outlive "
+        "BYTES | algorithms RANKS\n",
         stderr);
     return kExitUsage;
   }
@@ -379,8 +399,9 @@ int Main(int argc, char** argv) {
   }
   Communicator* const ranks = communicator.value().get();
   std::printf("device %s\n", ranks->device().c_str());
-  return mode == "check" ? Check(ranks, *numbers)
-                         : Repeat(ranks, numbers->front());
+  return mode == "check"    ? Check(ranks, *numbers)
+         : mode == "repeat" ? Repeat(ranks, numbers->front())
+                            : Outlive(ranks, numbers->front());
 }
 
 }  // namespace

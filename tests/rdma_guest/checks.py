@@ -144,6 +144,14 @@ class Death(Checks):
         self.check(8, 5)
 
 
+class Leaving(Checks):
+
+    def test_in_good_order_ends_no_call_of_others_with_each_other(self):
+        ranks = self.start(3, ["outlive", 64 << 20], environment=PATIENT)
+        ranks.finish()
+        self.assertEqual(ranks.statuses(), [0] * 3, ranks.text())
+
+
 # An error that names a peer: a rank, and not as the one that reports the error
 # ("device error: rank 0: ...").
 NAMES_A_PEER = r"(?<!^)(?<!: )\brank \d+\b|\brank \d+\b(?!: )"

@@ -194,6 +194,20 @@ FileDescriptor AcceptFrom(int listening_fd) {
       accept4(listening_fd, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
 }
 
+bool IsConnectedToItself(int connected_fd) {
+  sockaddr_storage address{};
+  socklen_t bytes = sizeof(address);
+  if (getpeername(connected_fd, reinterpret_cast<sockaddr*>(&address),
+                  &bytes) != 0 ||
+      address.ss_family == AF_UNIX ||
+      OwnSide(connected_fd) != Endpoint(&address, bytes)) {
+    return false;
+  }
+  const linger reset = {1, 0};  // no TIME_WAIT
+  (void)setsockopt(connected_fd, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
+  return true;
+}
+
 void DetectDeadHost(int connected_fd) {
   if (OwnSide(connected_fd).data()->sa_family == AF_UNIX) {
     return;

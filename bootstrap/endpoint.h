@@ -45,6 +45,11 @@ Result<FileDescriptor> OpenConnecting(const Endpoint& endpoint,
 // None, with errno set, where there is nothing to accept.
 FileDescriptor AcceptFrom(int listening_fd);
 
+// Whether TCP has connected the socket to itself: so it may where nobody
+// listens at a port that the kernel also gives to those who connect. Where it
+// has, the port is free again as soon as the socket is closed.
+bool IsConnectedToItself(int connected_fd);
+
 // Lets the kernel find out that the peer's host is gone: within about 20 s. A
 // process that is stopped still acknowledges, by its kernel, and is not taken
 // for lost.

@@ -1,16 +1,23 @@
 #include "bootstrap/endpoint.h"
 
 #include <gtest/gtest.h>
+#include <net/if.h>
 #include <netinet/in.h>
+#include <sched.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <boost/asio/ip/address.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <cstring>
+#include <fstream>
 #include <string>
 #include <vector>
+
+#include "auth/confined_process.h"
 
 namespace ringpipe {
 namespace {
@@ -86,6 +93,62 @@ bool ListensEverywhere(const NameFilter& interfaces) {
 TEST(EndpointTest, RankZeroListensAtTheAdmittedInterfacesAlone) {
   EXPECT_TRUE(ListensEverywhere(NameFilter()));
   EXPECT_FALSE(ListensEverywhere(Interfaces("=lo")));
+}
+
+constexpr int kNoNetwork = 77;
+
+// In a network of its own, whose few ports soon come round to that one.
+int ConnectsToItselfAndThenListens() {
+  if (unshare(CLONE_NEWNET) != 0) {
+    return kNoNetwork;
+  }
+  const FileDescriptor any(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  ifreq loopback = {};
+  std::strcpy(loopback.ifr_name, "lo");
+  loopback.ifr_flags = IFF_UP;
+  if (ioctl(any.get(), SIOCSIFFLAGS, &loopback) != 0 ||
+      !(std::ofstream("/proc/sys/net/ipv4/ip_local_port_range")
+        << "40000 40007" << std::flush)) {
+    return kNoNetwork;
+  }
+  const boost::asio::ip::tcp::endpoint there(
+      boost::asio::ip::make_address("127.0.0.1"), 40000);
+  for (int attempt = 0; attempt < 1000; ++attempt) {
+    FileDescriptor fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    if (connect(fd.get(), there.data(), there.size()) == 0) {
+      const bool found = IsConnectedToItself(fd.get());
+      fd = FileDescriptor();
+      return !found ? 1 : OpenListening(there).ok() ? 0 : 2;
+    }
+  }
+  return 3;
+}
+
+TEST(EndpointTest, ASocketThatIsConnectedToItselfIsToldAndFreesThePort) {
+  const pid_t child = ForkIntoUserNamespace();
+  if (child == 0) {
+    _exit(ConnectsToItselfAndThenListens());
+  }
+  int status = kNoNetwork << 8;
+  if (child > 0) {
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+  }
+  ASSERT_TRUE(WIFEXITED(status));
+  if (WEXITSTATUS(status) == kNoNetwork) {
+    SkipWithoutUserNamespaces();
+    return;
+  }
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+}
+
+TEST(EndpointTest, ASocketThatIsConnectedToAnotherIsNotConnectedToItself) {
+  const boost::asio::ip::tcp::endpoint any(
+      boost::asio::ip::make_address("127.0.0.1"), 0);
+  const FileDescriptor listener = OpenListening(any).value();
+  const Endpoint there = OwnSide(listener.get());
+  const FileDescriptor fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  ASSERT_EQ(connect(fd.get(), there.data(), there.size()), 0);
+  EXPECT_FALSE(IsConnectedToItself(fd.get()));
 }
 
 }  // namespace

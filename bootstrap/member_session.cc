@@ -105,6 +105,8 @@ void MemberSession::Connect(const Endpoint& endpoint) {
         retry_timer_.cancel();
         if (error) {
           OnConnectFailed(error.message());
+        } else if (IsConnectedToItself(connecting_->native_handle())) {
+          OnConnectFailed("nobody listens there");
         } else {
           OnConnected();
         }

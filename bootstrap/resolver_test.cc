@@ -4,13 +4,19 @@
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <netdb.h>
+#include <netinet/in.h>
 
+#include <boost/asio/ip/address.hpp>
+#include <boost/asio/ip/tcp.hpp>
 #include <chrono>
 #include <cstring>
 #include <latch>
 #include <string>
+#include <vector>
 
+#include "base/file_descriptor.h"
 #include "base/liveness_bound.h"
+#include "bootstrap/endpoint.h"
 #include "bootstrap/test_job.h"
 
 namespace {
@@ -38,7 +44,13 @@ extern "C" int getaddrinfo(const char* host, const char* service,
   }
   static const auto real =
       reinterpret_cast<decltype(&getaddrinfo)>(dlsym(RTLD_NEXT, "getaddrinfo"));
-  return real(host, service, hints, list);
+  if (host == nullptr || std::strcmp(host, "localhost") != 0) {
+    return real(host, service, hints, list);
+  }
+  // As where two lines of /etc/hosts name it.
+  const int error = real("127.0.0.1", service, hints, list);
+  return error != 0 ? error
+                    : real("127.0.0.1", service, hints, &(*list)->ai_next);
 }
 
 namespace ringpipe {
@@ -55,6 +67,26 @@ TEST(ResolverTest, ASilentNameServerHoldsNoJoinBeyondItsDeadline) {
   EXPECT_LT(Clock::now() - start, LivenessBound(std::chrono::seconds(1)));
   EndOfTest().count_down();
   EndOfQuestion().wait();
+}
+
+TEST(ResolverTest, AnAddressThatANameHasTwiceIsListenedToOnce) {
+  const Endpoint any(boost::asio::ip::tcp::endpoint(
+      boost::asio::ip::make_address("127.0.0.1"), 0));
+  sockaddr_in free_one = {};
+  {
+    const FileDescriptor fd = OpenListening(any).value();
+    std::memcpy(&free_one, OwnSide(fd.get()).data(), sizeof(free_one));
+  }
+  std::vector<Bootstrap::Options> all;
+  for (const int rank : {0, 1}) {
+    all.push_back(MakeOptions(
+        "localhost:" + std::to_string(ntohs(free_one.sin_port)), rank, 2));
+    all.back().secret = "s";
+    all.back().deadline = Soon();
+  }
+  for (const Joined& joined : JoinAll(all)) {
+    EXPECT_TRUE(joined.ok()) << joined.status().ToString();
+  }
 }
 
 }  // namespace

@@ -119,7 +119,11 @@ Status RootSession::Own(Listener::Socket* socket, FileDescriptor fd) {
 
 void RootSession::ListenOn(const std::vector<Endpoint>& endpoints, bool all) {
   Status last;
-  for (const Endpoint& endpoint : endpoints) {
+  for (auto at = endpoints.begin(); at != endpoints.end(); ++at) {
+    const Endpoint& endpoint = *at;
+    if (std::find(endpoints.begin(), at, endpoint) != at) {
+      continue;  // /etc/hosts has it twice, or two interfaces have it
+    }
     auto listener = std::make_unique<Listener>(&io_);
     Result<FileDescriptor> fd = OpenListening(endpoint);
     if (fd.ok()) {
@@ -466,7 +470,9 @@ void RootSession::AskFor(int asker) {
   SendToAll(Question{});
   asking_.patience.expires_after(kReplyPatience);
   asking_.patience.async_wait([this](const error_code& error) {
-    if (!error && !asking_.askers.empty()) {
+    // The next asking may have begun by now.
+    if (!error && !asking_.askers.empty() &&
+        Clock::now() >= asking_.patience.expiry()) {
       TellReplies();
     }
   });

@@ -172,7 +172,7 @@ Result<std::vector<std::string>> Session::Gather(Gathering gathering,
   }
   try {
     asio::post(io_, [this, sequence, gathering, blob, deadline] {
-      if (failed()) {
+      if (failed() || !WaitsFor(sequence)) {
         return;
       }
       const int64_t left_ms = LeftMs(deadline);
@@ -189,6 +189,11 @@ Result<std::vector<std::string>> Session::Gather(Gathering gathering,
     Fail(out_of_memory_);  // the others wait for this rank's blob
   }
   return WaitForCall();
+}
+
+bool Session::WaitsFor(uint64_t sequence) const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return call_ && !call_result_ && sequence_ == sequence;
 }
 
 Result<std::vector<std::string>> Session::WaitForCall() {
@@ -292,8 +297,9 @@ void Session::Leave() {
 void Session::Exit(uint64_t calls) {
   try {
     asio::post(io_, [this, calls] { BeginLeaving(calls); });
-    NoteDeparture(rank(), calls);
     std::unique_lock<std::mutex> lock(mutex_);
+    departed_.emplace(rank(), calls);
+    EndCallOfTheDeparted();
     AwaitLeaving(lock, has_sent_last_);
   } catch (const std::exception&) {
     // Out of memory: without a word.
@@ -455,15 +461,16 @@ void Session::NoteEarlyDeparture(int rank, uint64_t calls) {
 
 void Session::NoteDeparture(int rank, uint64_t calls) {
   NoteEarlyDeparture(rank, calls);
-  Status status;
-  {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    if (!call_) {
-      return;
-    }
-    status = DepartedStatus(*call_);
+  DisarmTimeout();  // no gathering can complete, whoever waits for it
+  const std::lock_guard<std::mutex> lock(mutex_);
+  EndCallOfTheDeparted();
+}
+
+void Session::EndCallOfTheDeparted() {
+  if (call_ && !call_result_) {
+    call_result_ = DepartedStatus(*call_);
+    changed_.notify_all();
   }
-  CompleteCall(status);
 }
 
 Status Session::DepartedStatus(Gathering gathering) const {

@@ -147,7 +147,11 @@ class Session {
   void LeaveInOrder();
   void BeginLeaving(uint64_t calls);
   Result<std::vector<std::string>> WaitForCall();
-  Status DepartedStatus(Gathering gathering) const;  // with mutex_ held
+  // Whether the caller of this gathering still waits for its end.
+  bool WaitsFor(uint64_t sequence) const;
+  // Both with mutex_ held.
+  Status DepartedStatus(Gathering gathering) const;
+  void EndCallOfTheDeparted();
   void OnFailed(const Status& reason) noexcept;
   void AwaitLeaving(std::unique_lock<std::mutex>& lock, const bool& done);
 

@@ -9,13 +9,9 @@
 
 namespace ringpipe {
 
-namespace {
-
-Status Closed() {
+Status CallOrder::Closed() {
   return {StatusCode::kAborted, "the communicator is being destroyed"};
 }
-
-}  // namespace
 
 // The turn of the call that runs: it ends with this.
 class CallOrder::Turn {

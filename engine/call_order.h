@@ -76,6 +76,9 @@ class CallOrder {
     return closed_;
   }
 
+  // What a call that is made after Close gets.
+  static Status Closed();
+
   // From now on no call begins.
   void Close() {
     const std::lock_guard<std::mutex> lock(mutex_);

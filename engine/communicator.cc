@@ -122,6 +122,15 @@ class Communicator::State {
     return Request(std::move(request));
   }
 
+  Result<std::vector<std::string>> Exchange(const std::string& blob) {
+    const CallOrder::Caller caller(order_);
+    if (order_.closed()) {
+      AbortCalls();
+      return CallOrder::Closed();
+    }
+    return engine_->bootstrap().AllGather(blob, DeadlineFor({}));
+  }
+
   // Ends what is pending, so that all callers leave and the progress thread can
   // be joined; and waits for the other ranks, as long as no thread calls.
   void Leave() {
@@ -341,10 +350,7 @@ void Communicator::Abort(std::string_view reason) noexcept {
 
 Result<std::vector<std::string>> Communicator::Exchange(
     const std::string& blob) {
-  Engine& engine = state_->engine();
-  return engine.bootstrap().AllGather(
-      blob, Deadline::After(
-                std::chrono::milliseconds(engine.environment().timeout_ms)));
+  return state_->Exchange(blob);
 }
 
 Status Communicator::failure() const { return state_->engine().failure(); }

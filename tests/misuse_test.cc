@@ -455,6 +455,29 @@ TEST_P(DestructionTest, EndsTheBlockingCallOfAnotherThread) {
   }
 }
 
+TEST_P(DestructionTest, EndsTheExchangeOfAnotherThread) {
+  const std::string job = NewJob();
+  auto joining = std::async(std::launch::async, [&] {
+    return Communicator::Create(RankOptions(GetParam(), 1, 2, job));
+  });
+  auto own = Communicator::Create(RankOptions(GetParam(), 0, 2, job));
+  auto other = joining.get();
+  ASSERT_TRUE(own.ok() && other.ok());
+  std::atomic<bool> calls = false;
+  // Rank 1 never makes this call.
+  auto call = std::async(std::launch::async, [&calls, &c = **own] {
+    calls = true;
+    return c.Exchange("x").status();
+  });
+  while (!calls) {
+    std::this_thread::yield();
+  }
+  std::this_thread::sleep_for(milliseconds(200));
+  own.value().reset();
+  ExpectError(call.get(), StatusCode::kAborted,
+              {"rank 0 destroyed its communicator while calls were pending"});
+}
+
 // The peer is in that call, or will be, and must not wait for it in vain.
 TEST_P(DestructionTest, IsToldToThePeerWhereAnotherThreadCallsTooLate) {
   constexpr int kRounds = 20;

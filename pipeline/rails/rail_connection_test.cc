@@ -11,6 +11,7 @@
 #include <cstring>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "base/deadline.h"
@@ -48,9 +49,12 @@ constexpr Traffic kReceivesEagerly = {.receives = true, .eager = true};
 
 class End final : public Connection::Events {
  public:
-  explicit End(int rank) : rank_(rank), check_(rank, &DescribeForTest) {
+  explicit End(int rank, std::uint64_t adversary_seed = 0)
+      : rank_(rank), check_(rank, &DescribeForTest) {
+    verbs::soft::Options soft;
+    soft.adversary_seed = adversary_seed;
     auto device = verbs::Device::OpenSoftware(
-        verbs::soft::CreateSoftLibrary({}), "the test asks for it");
+        verbs::soft::CreateSoftLibrary(soft), "the test asks for it");
     rails_.push_back(
         verbs::ProtectionDomain::Create(std::move(device).value()).value());
     pool_ = SlotPool::Create(rails_, *rails_[0]->device(), kEagerBytes, kSlots)
@@ -148,6 +152,13 @@ class End final : public Connection::Events {
              !connection().sending();
     });
   }
+  // Whether the transport finds anything, asked once.
+  bool PollOnce() {
+    const Result<bool> happened = transport_->Poll(*this);
+    ExpectOk(happened.status());
+    return happened.ok() && *happened;
+  }
+  void Probe() { ExpectOk(connection().Probe()); }
   void FinishSending() {
     transport_->FinishSending(Deadline::After(kPatience));
   }
@@ -496,6 +507,23 @@ TEST_F(RailConnectionTest, AnotherCallAtTheSameNumberIsAMismatch) {
     ExpectError(status, StatusCode::kMismatch, "call(count 10)");
     ExpectError(status, StatusCode::kMismatch, "call(count 11)");
     EXPECT_FALSE(end->connection().agreed());
+  }
+}
+
+// An adversary's completion queue gives fewer completions than it has.
+TEST(RailTransportTest, AnswersToProbesDoNotHideWhatLiesBehindThem) {
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    End a(0, seed);
+    End b(1);
+    a.ConnectTo(b);
+    b.ConnectTo(a);
+    a.Begin(1, kReceives);
+    b.Begin(1, kSends);
+    a.Probe();
+    b.Announce();
+    b.PollUntilLanded();
+    std::this_thread::sleep_for(milliseconds(10));  // the answers too
+    EXPECT_TRUE(a.PollOnce()) << seed;
   }
 }
 

@@ -413,9 +413,20 @@ Status RailTransport::Begin(std::uint64_t /*sequence*/) {
   return Status::Ok();
 }
 
+// An answer to a probe is nothing that has happened; what lies behind it is,
+// and raises no event any more.
 Result<bool> RailTransport::Poll(Connection::Events& events) {
-  RINGPIPE_ASSIGN_OR_RETURN(const int count, PollQueues());
   bool happened = false;
+  int count = 0;
+  do {
+    RINGPIPE_ASSIGN_OR_RETURN(count, PollQueues());
+    RINGPIPE_RETURN_IF_ERROR(HandleAll(count, events, happened));
+  } while (count > 0 && !happened);
+  return happened;
+}
+
+Status RailTransport::HandleAll(int count, Connection::Events& events,
+                                bool& happened) {
   Status status;
   for (int i = 0; i < count; ++i) {
     if (status.ok()) {
@@ -429,8 +440,7 @@ Result<bool> RailTransport::Poll(Connection::Events& events) {
       Discard(completions_[i]);
     }
   }
-  RINGPIPE_RETURN_IF_ERROR(status);
-  return happened;
+  return status;
 }
 
 Status RailTransport::Handle(const ibv_wc& completion,

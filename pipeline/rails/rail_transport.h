@@ -141,6 +141,8 @@ class RailTransport final : public Transport {
   // Fills completions_ from all rails; returns how many. kDeviceError where a
   // completion queue has failed.
   Result<int> PollQueues();
+  // The first `count` of completions_; Discards those behind a failure.
+  Status HandleAll(int count, Connection::Events& events, bool& happened);
   // Sets `happened` unless the completion only answers a probe.
   Status Handle(const ibv_wc& completion, Connection::Events& events,
                 bool& happened);

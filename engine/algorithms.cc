@@ -75,6 +75,19 @@ Result<const AlgorithmInfo*> ParseAlgorithm(Collective collective,
                  Join(names));
 }
 
+// A slot holds an element, at least, of each chunk of the widest range.
+Status CheckSlot(const AlgorithmInfo& info, const Member& of,
+                 std::uint64_t subchunk_bytes) {
+  const std::uint64_t least = ShapeOf(info, of).widest * sizeof(double);
+  if (WalkOf(info.collective) != Walk::kSegments || least <= subchunk_bytes) {
+    return Status::Ok();
+  }
+  return Invalid(std::string(CollectiveName(info.collective)) + ":" +
+                 std::string(info.name) + " with " + std::to_string(of.size) +
+                 " ranks needs RINGPIPE_SUBCHUNK_BYTES of at least " +
+                 std::to_string(least));
+}
+
 }  // namespace
 
 const char* CollectiveName(Collective collective) {
@@ -176,8 +189,10 @@ Result<AlgorithmChoice> AlgorithmChoice::Parse(std::string_view text,
     RINGPIPE_ASSIGN_OR_RETURN(const Collective collective,
                               ParseCollective(entry.substr(0, colon)));
     RINGPIPE_ASSIGN_OR_RETURN(
-        choice.chosen_[static_cast<std::size_t>(collective)],
+        const AlgorithmInfo* const chosen,
         ParseAlgorithm(collective, entry.substr(colon + 1), of));
+    RINGPIPE_RETURN_IF_ERROR(CheckSlot(*chosen, of, subchunk_bytes));
+    choice.chosen_[static_cast<std::size_t>(collective)] = chosen;
   }
   return choice;
 }

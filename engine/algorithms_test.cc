@@ -470,5 +470,17 @@ TEST(AlgorithmsTest, AWrongChoiceListsTheRightOnes) {
   }
 }
 
+// Its largest message is an element, at least, of each of 64 chunks.
+TEST(AlgorithmsTest, AChoiceWhoseMessagesDoNotFitASlotIsRefused) {
+  const Status status =
+      AlgorithmChoice::Parse("allreduce:rabenseifner", {1, 65}, 256).status();
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+  EXPECT_NE(status.message().find("RINGPIPE_SUBCHUNK_BYTES of at least 512"),
+            std::string::npos)
+      << status.ToString();
+  EXPECT_TRUE(
+      AlgorithmChoice::Parse("allreduce:rabenseifner", {1, 65}, 512).ok());
+}
+
 }  // namespace
 }  // namespace ringpipe

@@ -16,7 +16,8 @@ namespace ringpipe::validate {
 struct AnalysisOptions {
   // A link may carry so much less than the others of its class.
   double tolerance = 0.10;
-  // What a link between hosts should carry, or, on one host, a link there.
+  // What one host should carry to another, by the links of all its ranks, or,
+  // on one host, a link there.
   std::optional<double> expect_bytes_per_s;
 };
 

@@ -28,7 +28,8 @@ std::vector<Finding> FindSlowLinks(const Measurements& measured, int plane,
 // On hosts that have fewer than others. Rails are compared by number, so that
 // they cannot be measured by themselves then.
 std::optional<Finding> FindMissingRails(const Measurements& measured);
-// A rail that is slow on all hosts has no host that stands out.
+// A rail that is slow on all hosts has no host that stands out. Where rails
+// have ports of different rates, each is held against its own.
 std::vector<Finding> FindSlowRails(const Measurements& measured,
                                    double tolerance);
 // A host, or a path, that is slow on one rail is slow on all rails together:

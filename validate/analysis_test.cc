@@ -1,10 +1,13 @@
 #include "validate/analysis.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <string>
+#include <vector>
 
 #include "gtest/gtest.h"
+#include "validate/identity.h"
 #include "validate/simulated_cluster.h"
 
 namespace ringpipe::validate {
@@ -253,6 +256,102 @@ TEST(AnalysisTest, ASlowRailIsToldFromASlowHost) {
   EXPECT_EQ(everywhere.findings[0].kind, Finding::Kind::kSlowRail);
 }
 
+// Eight hosts with two rails, whose ports say that they do so much (0: they do
+// not say), and which carry so much.
+Measurements TwoRails(std::array<double, 2> gigabits_per_s,
+                      std::array<double, 2> bytes_per_s) {
+  Measurements measured = MeasureCluster(Hosts(8));
+  measured.isolated.clear();
+  for (Rank& rank : measured.ranks) {
+    rank.rails = {"mlx5_0:1", "mlx5_1:1"};
+  }
+  for (int rail = 0; rail < 2; ++rail) {
+    ClusterOptions options = Hosts(8);
+    options.bytes_per_s = bytes_per_s[rail];
+    measured.planes.push_back(MeasureCluster(options).planes[0]);
+    measured.planes.back().name = "rail " + std::to_string(rail);
+    measured.planes.back().rail = rail;
+    for (const Rank& rank : measured.ranks) {
+      Port port;
+      port.host = rank.host;
+      port.device = "mlx5_" + std::to_string(rail);
+      port.state = "ACTIVE";
+      port.link_layer = "Ethernet";
+      port.gigabits_per_s = gigabits_per_s[rail];
+      measured.ports.push_back(port);
+    }
+  }
+  return measured;
+}
+
+std::vector<Finding> SlowRails(const Measurements& measured) {
+  std::vector<Finding> findings = Analyze(measured, {}).findings;
+  std::erase_if(findings, [](const Finding& finding) {
+    return finding.kind != Finding::Kind::kSlowRail;
+  });
+  return findings;
+}
+
+TEST(SlowRailTest, OneThatIsSlowerByDesignIsNoFault) {
+  const Analysis analysis = Analyze(TwoRails({100, 25}, {12e9, 3e9}), {});
+  EXPECT_EQ(analysis.verdict, Verdict::kHealthy) << Texts(analysis);
+  EXPECT_EQ(analysis.findings.size(), 0U) << Texts(analysis);
+}
+
+TEST(SlowRailTest, EachRankHasItsOwnNameForTheDeviceOfARail) {
+  Measurements measured = TwoRails({100, 25}, {12e9, 3e9});
+  std::swap(measured.ranks[1].rails[0], measured.ranks[1].rails[1]);
+  for (Port& port : measured.ports) {
+    if (port.host == measured.ranks[1].host) {
+      port.device = port.device == "mlx5_0" ? "mlx5_1" : "mlx5_0";
+    }
+  }
+  EXPECT_EQ(SlowRails(measured).size(), 0U) << Texts(Analyze(measured, {}));
+}
+
+TEST(SlowRailTest, OneThatIsFarFromItsNominalRateIsNamedBesideASlowerOne) {
+  const Analysis analysis = Analyze(TwoRails({400, 200}, {24e9, 24e9}), {});
+  EXPECT_EQ(analysis.verdict, Verdict::kFaulty);
+  ASSERT_EQ(analysis.findings.size(), 1U) << Texts(analysis);
+  const Finding& finding = analysis.findings[0];
+  EXPECT_EQ(finding.kind, Finding::Kind::kSlowRail);
+  EXPECT_EQ(finding.plane, 1);
+  EXPECT_TRUE(finding.text.starts_with("rail 0 (mlx5_0:1) carries 2"))
+      << finding.text;
+  EXPECT_NE(finding.text.find(" of a nominal 50.0 GB/s on all hosts where "
+                              "rail 1 carries 2"),
+            std::string::npos)
+      << finding.text;
+  EXPECT_TRUE(finding.text.ends_with(" of 25.0 GB/s")) << finding.text;
+}
+
+TEST(SlowRailTest, RailsThatAreAlikeAreComparedByWhatTheyCarry) {
+  const std::vector<Finding> slow =
+      SlowRails(TwoRails({200, 200}, {24e9, 12e9}));
+  ASSERT_EQ(slow.size(), 1U);
+  EXPECT_TRUE(slow[0].text.starts_with("rail 1 (mlx5_1:1) carries 1"))
+      << slow[0].text;
+  EXPECT_NE(slow[0].text.find(" on all hosts where the fastest rail carries 2"),
+            std::string::npos)
+      << slow[0].text;
+}
+
+TEST(SlowRailTest, WithoutANominalRateOfAllPortsItIsTheSame) {
+  EXPECT_EQ(SlowRails(TwoRails({100, 0}, {12e9, 3e9})).size(), 1U);
+  EXPECT_EQ(SlowRails(TwoRails({0, 25}, {12e9, 3e9})).size(), 1U);
+  const Measurements measured = TwoRails({100, 25}, {12e9, 3e9});
+  for (const double other : {0.0, 50.0}) {
+    for (std::size_t port = 0; port < measured.ports.size(); ++port) {
+      Measurements differs = measured;
+      differs.ports[port].gigabits_per_s = other;
+      EXPECT_EQ(SlowRails(differs).size(), 1U) << port;
+    }
+  }
+  Measurements lacks = measured;
+  lacks.ports.pop_back();
+  EXPECT_EQ(SlowRails(lacks).size(), 1U);
+}
+
 TEST(AnalysisTest, AHostWithFewerRailsThanOthersIsNamed) {
   Measurements measured = MeasureCluster(Hosts(4));
   for (Rank& rank : measured.ranks) {
@@ -306,6 +405,33 @@ TEST(ExpectationTest, IsOfLinksThatShareACableTogether) {
   EXPECT_GT(BelowExpected(measured, 1e12), 0U);
 }
 
+// Where each rank has a port of its own, a link carries the same beside others,
+// and it takes all of a host's ranks to fill the host.
+TEST(ExpectationTest, IsOfAllRanksOfAHostTogether) {
+  ClusterOptions options = Hosts(2);
+  options.ranks_per_host = 2;
+  Measurements measured = MeasureCluster(options);
+  measured.isolated.clear();
+  LinkSamples& samples = measured.planes[0].bytes_per_s;
+  for (int from = 0; from < 4; ++from) {
+    for (int to = 0; to < 4; ++to) {
+      for (int repeat = 0; repeat < samples.repeats() && from / 2 != to / 2;
+           ++repeat) {
+        samples.at(from, to, repeat) = 12.5e9F;
+      }
+    }
+  }
+  EXPECT_EQ(BelowExpected(measured, 25e9), 0U);
+  EXPECT_EQ(BelowExpected(measured, 30e9), 1U);
+  // Only links that use rank 1's port.
+  for (int repeat = 0; repeat < samples.repeats(); ++repeat) {
+    for (const int other : {2, 3}) {
+      samples.at(1, other, repeat) = 6e9F;
+    }
+  }
+  EXPECT_EQ(BelowExpected(measured, 25e9), 1U);
+}
+
 TEST(ExpectationTest, IsOfEachLinkWhereThereAreFew) {
   Measurements measured = MeasureCluster(Hosts(2));  // 12 GB/s
   EXPECT_EQ(BelowExpected(measured, 12.5e9), 0U);
@@ -335,6 +461,60 @@ TEST(AnalysisTest, AChangeIsNotTakenForAnotherOneOfTheSameHost) {
   const Analysis analysis = Analyze(now, {}, &then);
   ASSERT_EQ(analysis.findings.size(), 2U) << Texts(analysis);
   EXPECT_NE(Texts(analysis).find("c01 → c03 is down to "), std::string::npos)
+      << Texts(analysis);
+}
+
+// --- Ranks of one host ---
+
+// Eight ranks of one host, of which rank 3 is slow; by rank, the processors on
+// which it may run.
+Measurements ASlowRankAmong(
+    const std::vector<std::vector<std::uint8_t>>& processors) {
+  ClusterOptions options = Hosts(1);
+  options.ranks_per_host = 8;
+  Measurements measured = MeasureCluster(options);
+  measured.isolated.clear();
+  std::vector<Identity> identities;
+  for (const std::vector<std::uint8_t>& own : processors) {
+    Identity identity;
+    identity.host_name = "c00";
+    identity.host_id = "boot";
+    identity.processors = own;
+    identities.push_back(identity);
+  }
+  measured.ranks = NameRanks(identities);
+  LinkSamples& samples = measured.planes[0].bytes_per_s;
+  for (int other = 0; other < 8; ++other) {
+    for (int repeat = 0; repeat < samples.repeats() && other != 3; ++repeat) {
+      samples.at(3, other, repeat) *= 0.5F;
+      samples.at(other, 3, repeat) *= 0.5F;
+    }
+  }
+  return measured;
+}
+
+TEST(RanksOfAHostTest, ASlowOneIsAFaultWhereEachIsBoundToACoreOfItsOwn) {
+  std::vector<std::vector<std::uint8_t>> processors;
+  for (int rank = 0; rank < 8; ++rank) {
+    processors.push_back({static_cast<std::uint8_t>(1 << rank)});
+  }
+  const Analysis analysis = Analyze(ASlowRankAmong(processors), {});
+  EXPECT_EQ(analysis.verdict, Verdict::kFaulty);
+  ASSERT_EQ(analysis.findings.size(), 1U) << Texts(analysis);
+  EXPECT_EQ(analysis.findings[0].kind, Finding::Kind::kSlowHost);
+  EXPECT_TRUE(analysis.findings[0].text.starts_with("host c00 rank 3 "))
+      << Texts(analysis);
+  EXPECT_EQ(analysis.findings[0].text.find("share"), std::string::npos)
+      << Texts(analysis);
+}
+
+TEST(RanksOfAHostTest, ASlowOneIsANoteWhereTheyShareCores) {
+  const Analysis analysis = Analyze(
+      ASlowRankAmong(std::vector<std::vector<std::uint8_t>>(8, {0b11})), {});
+  EXPECT_EQ(analysis.verdict, Verdict::kHealthy);
+  ASSERT_EQ(analysis.findings.size(), 1U) << Texts(analysis);
+  EXPECT_NE(analysis.findings[0].text.find("its ranks share 2 cores"),
+            std::string::npos)
       << Texts(analysis);
 }
 

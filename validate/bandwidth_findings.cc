@@ -1,5 +1,7 @@
 #include <algorithm>
+#include <map>
 #include <set>
+#include <string>
 #include <utility>
 
 #include "validate/analysis_parts.h"
@@ -13,12 +15,15 @@ using Kind = Finding::Kind;
 
 constexpr std::size_t kMostSingles = 50;
 
-// Of many links those that are slower than the others are found otherwise.
-// Those that share a cable carry what is expected together.
+// What the links that are in use at once carry together. Of many links those
+// that are slower than the others are found otherwise.
+double Carried(const LinkClass& members) {
+  return (members.few() ? members.min : members.reference) * members.load;
+}
+
 std::optional<Finding> ExpectOf(int plane, const LinkClass& members,
                                 double expected, double tolerance) {
-  const double carried =
-      (members.few() ? members.min : members.reference) * members.load;
+  const double carried = Carried(members);
   if (carried >= expected * (1 - tolerance)) {
     return std::nullopt;
   }
@@ -39,6 +44,77 @@ std::string RailName(const Measurements& measured, int plane) {
   return rail < rails.size() ? rails[rail] : "?";
 }
 
+struct RailRate {
+  int plane = 0;
+  double bytes_per_s = 0;
+  // Of its ports, which is the same on all hosts; 0: it is not, or not known.
+  double nominal_bytes_per_s = 0;
+};
+
+// By host and name of a port.
+using PortRates = std::map<std::pair<std::string, std::string>, double>;
+
+PortRates NominalRates(const std::vector<Port>& ports) {
+  PortRates rates;
+  for (const Port& port : ports) {
+    rates[{port.host, port.Name()}] = port.gigabits_per_s * 1e9 / 8;
+  }
+  return rates;
+}
+
+double NominalRate(const std::vector<Rank>& ranks, const PortRates& rates,
+                   std::size_t rail) {
+  double nominal = 0;
+  for (const Rank& rank : ranks) {
+    if (rail >= rank.rails.size()) {
+      return 0;
+    }
+    const auto port = rates.find({rank.host, rank.rails[rail]});
+    if (port == rates.end() || !(port->second > 0) ||
+        (nominal > 0 && port->second != nominal)) {
+      return 0;
+    }
+    nominal = port->second;
+  }
+  return nominal;
+}
+
+std::vector<RailRate> RatesOfRails(const Measurements& measured) {
+  const PortRates nominal = NominalRates(measured.ports);
+  std::vector<RailRate> rails;
+  for (std::size_t plane = 0; plane < measured.planes.size(); ++plane) {
+    const int rail = measured.planes[plane].rail;
+    if (rail < 0) {
+      continue;
+    }
+    const LinkClasses classes(measured, measured.planes[plane]);
+    std::vector<double> references;
+    for (const LinkClass& members : classes.classes()) {
+      if (members.between) {
+        references.push_back(members.reference);
+      }
+    }
+    if (!references.empty()) {
+      rails.push_back({static_cast<int>(plane), Median(references),
+                       NominalRate(measured.ranks, nominal,
+                                   static_cast<std::size_t>(rail))});
+    }
+  }
+  return rails;
+}
+
+// Whether some rails are slower than others by design.
+bool HaveUnlikePorts(const std::vector<RailRate>& rails) {
+  const auto is_known = [](const RailRate& rail) {
+    return rail.nominal_bytes_per_s > 0;
+  };
+  const auto is_like_the_first = [&rails](const RailRate& rail) {
+    return rail.nominal_bytes_per_s == rails.front().nominal_bytes_per_s;
+  };
+  return std::all_of(rails.begin(), rails.end(), is_known) &&
+         !std::all_of(rails.begin(), rails.end(), is_like_the_first);
+}
+
 }  // namespace
 
 std::vector<Finding> FindBelowExpected(const Measurements& measured, int plane,
@@ -48,18 +124,23 @@ std::vector<Finding> FindBelowExpected(const Measurements& measured, int plane,
   std::vector<Finding> findings;
   const bool on_one_host = measured.OnOneHost();
   std::size_t judged = 0;
+  // A rank may have a port of its own, so that it takes several to fill their
+  // host's: those links count that carry the most together.
+  const LinkClass* most = nullptr;
   for (const LinkClass& members : classes.classes()) {
-    // What is expected, all rails carry together.
-    const bool expected = options.expect_bytes_per_s &&
-                          (members.between || on_one_host) &&
-                          measured.planes[plane].rail < 0;
     judged += members.few() ? 0 : 1;
-    if (expected) {
-      ++judged;
-      if (auto finding = ExpectOf(plane, members, *options.expect_bytes_per_s,
-                                  options.tolerance)) {
-        findings.push_back(*std::move(finding));
-      }
+    if ((members.between || on_one_host) &&
+        (most == nullptr || Carried(members) > Carried(*most))) {
+      most = &members;
+    }
+  }
+  // What is expected, all rails carry together.
+  if (options.expect_bytes_per_s && most != nullptr &&
+      measured.planes[plane].rail < 0) {
+    ++judged;
+    if (auto finding = ExpectOf(plane, *most, *options.expect_bytes_per_s,
+                                options.tolerance)) {
+      findings.push_back(*std::move(finding));
     }
   }
   if (judged == 0 && !has_baseline && plane == 0) {
@@ -124,40 +205,39 @@ std::optional<Finding> FindMissingRails(const Measurements& measured) {
 
 std::vector<Finding> FindSlowRails(const Measurements& measured,
                                    double tolerance) {
-  std::vector<std::pair<double, int>> rails;
-  for (std::size_t plane = 0; plane < measured.planes.size(); ++plane) {
-    if (measured.planes[plane].rail < 0) {
-      continue;
-    }
-    const LinkClasses classes(measured, measured.planes[plane]);
-    std::vector<double> references;
-    for (const LinkClass& members : classes.classes()) {
-      if (members.between) {
-        references.push_back(members.reference);
-      }
-    }
-    if (!references.empty()) {
-      rails.emplace_back(Median(references), static_cast<int>(plane));
-    }
-  }
+  const std::vector<RailRate> rails = RatesOfRails(measured);
   if (rails.size() < 2) {
     return {};
   }
+  const bool unlike = HaveUnlikePorts(rails);
+  const auto value = [unlike](const RailRate& rail) {
+    return rail.bytes_per_s / (unlike ? rail.nominal_bytes_per_s : 1);
+  };
+  const RailRate best =
+      *std::max_element(rails.begin(), rails.end(),
+                        [&value](const RailRate& a, const RailRate& b) {
+                          return value(a) < value(b);
+                        });
   std::vector<Finding> findings;
-  const double best = std::max_element(rails.begin(), rails.end())->first;
-  for (const auto& [rate, plane] : rails) {
-    if (rate < best * (1 - tolerance)) {
-      Finding finding = MakeFinding(Kind::kSlowRail, true,
-                                    measured.planes[plane].name + " (" +
-                                        RailName(measured, plane) +
-                                        ") carries " + FormatRate(rate) +
-                                        " on all hosts where the "
-                                        "fastest rail carries " +
-                                        FormatRate(best));
-      finding.plane = plane;
-      finding.weight = 1 - rate / best;
-      findings.push_back(std::move(finding));
+  for (const RailRate& rail : rails) {
+    if (value(rail) >= value(best) * (1 - tolerance)) {
+      continue;
     }
+    const std::string carries = measured.planes[rail.plane].name + " (" +
+                                RailName(measured, rail.plane) + ") carries " +
+                                FormatRate(rail.bytes_per_s);
+    Finding finding = MakeFinding(
+        Kind::kSlowRail, true,
+        unlike ? carries + " of a nominal " +
+                     FormatRate(rail.nominal_bytes_per_s) +
+                     " on all hosts where " + measured.planes[best.plane].name +
+                     " carries " + FormatRate(best.bytes_per_s) + " of " +
+                     FormatRate(best.nominal_bytes_per_s)
+               : carries + " on all hosts where the fastest rail carries " +
+                     FormatRate(best.bytes_per_s));
+    finding.plane = rail.plane;
+    finding.weight = 1 - value(rail) / value(best);
+    findings.push_back(std::move(finding));
   }
   return findings;
 }

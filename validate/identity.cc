@@ -1,8 +1,10 @@
 #include "validate/identity.h"
 
 #include <algorithm>
+#include <bit>
 #include <map>
 #include <regex>
+#include <utility>
 
 #include "nlohmann/json.hpp"
 
@@ -21,6 +23,44 @@ int NumberIn(const std::string& text, const char* expression) {
              : -1;
 }
 
+using Processors = std::vector<std::uint8_t>;
+
+// Those of either; not known where one is not.
+Processors Join(Processors one, const Processors& other) {
+  if (one.empty() || other.empty()) {
+    return {};
+  }
+  one.resize(std::max(one.size(), other.size()));
+  for (std::size_t i = 0; i < other.size(); ++i) {
+    one[i] |= other[i];
+  }
+  return one;
+}
+
+int CountBits(const Processors& processors) {
+  int bits = 0;
+  for (const std::uint8_t byte : processors) {
+    bits += std::popcount(byte);
+  }
+  return bits;
+}
+
+// `ranks` are those of `identities`, with their hosts' names.
+void SetCores(const std::vector<Identity>& identities,
+              std::vector<Rank>& ranks) {
+  std::map<std::string, Processors> of_host;
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    const Processors& own = identities[i].processors;
+    const auto [host, is_new] = of_host.emplace(ranks[i].host, own);
+    if (!is_new) {
+      host->second = Join(std::move(host->second), own);
+    }
+  }
+  for (Rank& rank : ranks) {
+    rank.cores = CountBits(of_host[rank.host]);
+  }
+}
+
 }  // namespace
 
 std::string Identity::Serialize() const {
@@ -28,7 +68,7 @@ std::string Identity::Serialize() const {
                      {"host_id", host_id},
                      {"pid", pid},
                      {"device", device},
-                     {"cores", cores}};
+                     {"processors", processors}};
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
@@ -36,7 +76,7 @@ Result<Identity> Identity::Parse(std::string_view text) {
   const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   try {
     return Identity{json.at("host_name"), json.at("host_id"), json.at("pid"),
-                    json.at("device"), json.at("cores")};
+                    json.at("device"), json.at("processors").get<Processors>()};
   } catch (const Json::exception&) {
     return Status(StatusCode::kMismatch,
                   "a rank runs another version of this program");
@@ -60,8 +100,9 @@ std::vector<Rank> NameRanks(const std::vector<Identity>& identities) {
         {identity.host_name + (ids.size() > 1 ? "#" + std::to_string(number + 1)
                                               : std::string()),
          identity.pid, identity.device, RailsOf(identity.device),
-         identity.cores});
+         /*cores=*/0});
   }
+  SetCores(identities, ranks);
   return ranks;
 }
 

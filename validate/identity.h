@@ -2,6 +2,7 @@
 #ifndef RINGPIPE_VALIDATE_IDENTITY_H_
 #define RINGPIPE_VALIDATE_IDENTITY_H_
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,13 +18,15 @@ struct Identity {
   std::string host_id;    // the same for the ranks of a host, and for no other
   int pid = 0;
   std::string device;  // Communicator::device
-  int cores = 0;       // that it may run on
+  // On which it may run: one bit for each. Empty: not known.
+  std::vector<std::uint8_t> processors;
 
   std::string Serialize() const;
   static Result<Identity> Parse(std::string_view text);
 };
 
-// By rank. Hosts with one name get a number: "node#1", "node#2".
+// By rank. Hosts with one name get a number: "node#1", "node#2". The cores of a
+// host are all that its ranks may run on, also where each is bound to its own.
 std::vector<Rank> NameRanks(const std::vector<Identity>& identities);
 
 // Of Communicator::device: "host memory", "software device" or "RDMA".

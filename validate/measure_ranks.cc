@@ -1,4 +1,3 @@
-#include <sched.h>
 #include <unistd.h>
 
 #include <ctime>
@@ -23,12 +22,6 @@ std::string Date() {
   char text[32];
   std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &utc);
   return text;
-}
-
-// Of this process.
-int UsableCores() {
-  cpu_set_t set;
-  return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 0;
 }
 
 bool IsFirstOfHost(const MeasureRun& run) {
@@ -72,12 +65,15 @@ Status SharePorts(MeasureRun& run, const std::vector<Port>& own) {
 Status Meet(MeasureRun& run) {
   RINGPIPE_ASSIGN_OR_RETURN(const Environment environment,
                             Environment::FromProcess());
+  RINGPIPE_ASSIGN_OR_RETURN(const Residence residence,
+                            Residence::Own(environment));
   Identity own;
   own.host_name = HostName();
-  RINGPIPE_ASSIGN_OR_RETURN(own.host_id, HostIdentity(environment));
+  own.host_id = residence.host;
   own.pid = getpid();
   own.device = run.communicator.device();
-  own.cores = UsableCores();
+  own.processors.assign(residence.processors.begin(),
+                        residence.processors.end());
   RINGPIPE_ASSIGN_OR_RETURN(const auto blobs,
                             run.communicator.Exchange(own.Serialize()));
   std::vector<Identity> identities;

@@ -52,7 +52,8 @@ struct Rank {
   int pid = 0;
   std::string device;              // as the communicator describes it
   std::vector<std::string> rails;  // "mlx5_0:1": the ports that it uses
-  int cores = 0;                   // that it may run on; 0: not known
+  // On which the ranks of its host may run, all together; 0: not known.
+  int cores = 0;
 };
 
 // Bandwidths of all links by one rail, or by all rails together.

@@ -1,12 +1,12 @@
 """cuda_library: a library with CUDA sources, for cc_* targets to depend on."""
 
-load("@local_cuda//:config.bzl", "CUDA_PATH", "CUDA_VERSION")
+load("@local_cuda//:config.bzl", "CUDA_PATH")
 load("@rules_cc//cc:find_cc_toolchain.bzl", "find_cc_toolchain", "use_cc_toolchain")
 load("@rules_cc//cc/common:cc_common.bzl", "cc_common")
 load("@rules_cc//cc/common:cc_info.bzl", "CcInfo")
 
 # Machine code for each, and PTX of the last for later devices.  These are known
-# to every nvcc from 11.8 to 13.
+# to every nvcc from 12.0 to 13.
 _ARCHITECTURES = [
     "80",
     "90",
@@ -33,10 +33,6 @@ def if_cuda(then, otherwise = []):
         "//conditions:default": otherwise,
     })
 
-def _language_standard():
-    # nvcc has C++20 since 12.0.
-    return "-std=c++17" if CUDA_VERSION.startswith("11.") else "-std=c++20"
-
 def _nvcc(ctx, source, compilation_context, cc_toolchain):
     """Compiles one source; returns the object file."""
     stem = source.basename[:-len(source.extension) - 1]
@@ -46,7 +42,7 @@ def _nvcc(ctx, source, compilation_context, cc_toolchain):
     args.add("-c", source)
     args.add("-o", output)
     args.add("-x", "cu")
-    args.add(_language_standard())
+    args.add("-std=c++20")
     args.add("-ccbin", cc_toolchain.compiler_executable)
     for arch in _ARCHITECTURES:
         args.add("-gencode=arch=compute_%s,code=sm_%s" % (arch, arch))

@@ -9,6 +9,9 @@ Where there is no toolkit, the targets are empty.
 The toolkit is looked for in $CUDA_HOME, then in /usr/local/cuda.
 """
 
+# Major versions whose nvcc does not know the language of the sources.
+_WITHOUT_CXX20 = ["9", "10", "11"]
+
 _FOUND = """
 load("@rules_cc//cc:cc_library.bzl", "cc_library")
 
@@ -68,6 +71,12 @@ def _cuda_configure_impl(repository_ctx):
         if result.return_code != 0:
             fail("nvcc --version failed: " + result.stderr)
         version = result.stdout.partition("release ")[2].partition(",")[0]
+        if version.partition(".")[0] in _WITHOUT_CXX20:
+            # buildifier: disable=print
+            print("the CUDA toolkit in %s is %s, and 12.0 or later is needed: building without" %
+                  (root, version))
+            root = None
+    if root:
         repository_ctx.symlink(root + "/include", "include")
         repository_ctx.symlink(cudart, "lib/libcudart_static.a")
         repository_ctx.symlink(root + "/bin/nvcc", "bin/nvcc")

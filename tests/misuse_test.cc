@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/liveness_bound.h"
@@ -418,6 +419,18 @@ TEST_P(LeavingTest, ARankThatIsLateInItsLastCallStillEndsIt) {
 
 // --- Destroyed during a call ---
 
+using Created = Result<std::unique_ptr<Communicator>>;
+
+// Ranks 0 and 1 of a job of their own.
+std::pair<Created, Created> CreatePair(Way way) {
+  const std::string job = NewJob();
+  auto joining = std::async(std::launch::async, [&] {
+    return Communicator::Create(RankOptions(way, 1, 2, job));
+  });
+  Created own = Communicator::Create(RankOptions(way, 0, 2, job));
+  return {std::move(own), joining.get()};
+}
+
 class DestructionTest : public ::testing::TestWithParam<Way> {};
 
 INSTANTIATE_TEST_SUITE_P(Ways, DestructionTest, kWays, NameOfWay);
@@ -426,12 +439,7 @@ TEST_P(DestructionTest, EndsTheBlockingCallOfAnotherThread) {
   constexpr int kRounds = 30;
   constexpr std::size_t kCount = 1 << 14;  // copied in before a peer agrees
   for (int round = 0; round < kRounds; ++round) {
-    const std::string job = NewJob();
-    auto joining = std::async(std::launch::async, [&] {
-      return Communicator::Create(RankOptions(GetParam(), 1, 2, job));
-    });
-    auto own = Communicator::Create(RankOptions(GetParam(), 0, 2, job));
-    auto other = joining.get();
+    auto [own, other] = CreatePair(GetParam());
     ASSERT_TRUE(own.ok() && other.ok());
     std::vector<float> data(kCount);
     // Rank 1 never makes this call.
@@ -456,12 +464,7 @@ TEST_P(DestructionTest, EndsTheBlockingCallOfAnotherThread) {
 }
 
 TEST_P(DestructionTest, EndsTheExchangeOfAnotherThread) {
-  const std::string job = NewJob();
-  auto joining = std::async(std::launch::async, [&] {
-    return Communicator::Create(RankOptions(GetParam(), 1, 2, job));
-  });
-  auto own = Communicator::Create(RankOptions(GetParam(), 0, 2, job));
-  auto other = joining.get();
+  auto [own, other] = CreatePair(GetParam());
   ASSERT_TRUE(own.ok() && other.ok());
   std::atomic<bool> calls = false;
   // Rank 1 never makes this call.
@@ -485,12 +488,7 @@ TEST_P(DestructionTest, IsToldToThePeerWhereAnotherThreadCallsTooLate) {
   // Where a thread gets no core for a while, a call ends before it could be too
   // late, and such a round says nothing.
   for (int round = 0; too_late < kRounds && round < 10 * kRounds; ++round) {
-    const std::string job = NewJob();
-    auto joining = std::async(std::launch::async, [&] {
-      return Communicator::Create(RankOptions(GetParam(), 1, 2, job));
-    });
-    auto own = Communicator::Create(RankOptions(GetParam(), 0, 2, job));
-    auto other = joining.get();
+    auto [own, other] = CreatePair(GetParam());
     ASSERT_TRUE(own.ok() && other.ok());
     std::atomic<int> ready = 0;
     std::atomic<bool> is_destroyed = false;

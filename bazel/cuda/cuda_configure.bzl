@@ -1,7 +1,7 @@
 """Finds the CUDA toolkit of this machine.
 
 The repository holds
-  config.bzl          CUDA_FOUND, CUDA_PATH, CUDA_VERSION
+  config.bzl          CUDA_FOUND, CUDA_PATH
   //:cudart_static    the runtime's headers and static library
   //:nvcc             the compiler, so that another one rebuilds
 Where there is no toolkit, the targets are empty.
@@ -61,7 +61,6 @@ def _find_toolkit(repository_ctx):
 
 def _cuda_configure_impl(repository_ctx):
     root, cudart = _find_toolkit(repository_ctx)
-    version = ""
     if not root and repository_ctx.os.environ.get("CUDA_HOME"):
         # buildifier: disable=print
         print("no CUDA toolkit in $CUDA_HOME (%s): building without" %
@@ -85,8 +84,7 @@ def _cuda_configure_impl(repository_ctx):
 
 CUDA_FOUND = %s
 CUDA_PATH = "%s"
-CUDA_VERSION = "%s"
-""" % (bool(root), root or "", version), executable = False)
+""" % (bool(root), root or ""), executable = False)
 
 cuda_configure = repository_rule(
     implementation = _cuda_configure_impl,

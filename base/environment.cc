@@ -100,6 +100,8 @@ const std::array kVariables = {
              Integer{&Environment::timeout_ms, 1, kDayMs, 1, -1}},
     Variable{"RINGPIPE_JOIN_TIMEOUT_MS",
              Integer{&Environment::join_timeout_ms, 1, kDayMs}},
+    Variable{"RINGPIPE_TCP_TIMEOUT_MS",
+             Integer{&Environment::tcp_timeout_ms, 1000, kDayMs}},
     Variable{"RINGPIPE_SUBCHUNK_BYTES",
              Integer{&Environment::subchunk_bytes, 256, 16 << 20, 64}},
     Variable{"RINGPIPE_DEPTH", Integer{&Environment::depth, 1, 64}},

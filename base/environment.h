@@ -76,6 +76,9 @@ struct Environment {
   int64_t timeout_ms = 60'000;
   // RINGPIPE_JOIN_TIMEOUT_MS: the deadline for all ranks to join and connect.
   int64_t join_timeout_ms = 30'000;
+  // RINGPIPE_TCP_TIMEOUT_MS: how long a host may acknowledge nothing of what it
+  // was sent over TCP before it counts as dead, or out of reach.
+  int64_t tcp_timeout_ms = 15'000;
   // RINGPIPE_SUBCHUNK_BYTES: the largest piece that moves through the pipeline
   // at once. A multiple of 64, from 256 to 16 MiB.
   int64_t subchunk_bytes = 128 * 1024;

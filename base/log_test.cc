@@ -7,10 +7,14 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <csignal>
 #include <ctime>
 #include <string>
+#include <string_view>
+#include <thread>
 #include <utility>
+#include <vector>
 
 namespace {
 int closed_after_poll = -1;
@@ -125,6 +129,34 @@ TEST(LogTest, ALongLineIsCut) {
   EXPECT_LT(line.size(), 5000U);
   EXPECT_TRUE(line.ends_with("xxx...\n"));
   close(ends[0]);
+}
+
+// As a communicator's parts do, each of which has a copy.
+TEST(LogTest, ACallbackIsCalledByOneThreadAtATime) {
+  constexpr int kThreads = 4;
+  constexpr int kLines = 1000;
+  std::atomic<int> inside = 0;
+  std::atomic<int> overlaps = 0;
+  int lines = 0;  // not atomic: nor are the counters of users
+  const Logger logger(LogLevel::kInfo, [&](LogLevel, std::string_view) {
+    overlaps += inside++;
+    std::this_thread::yield();
+    ++lines;
+    --inside;
+  });
+  std::vector<std::thread> threads;
+  for (int i = 0; i < kThreads; ++i) {
+    threads.emplace_back([copy = logger] {
+      for (int line = 0; line < kLines; ++line) {
+        copy.Info("line");
+      }
+    });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  EXPECT_EQ(overlaps, 0);
+  EXPECT_EQ(lines, kThreads * kLines);
 }
 
 }  // namespace

@@ -10,8 +10,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <new>
 
 #include "base/hold_forks.h"
+#include "base/memory_left.h"
 
 namespace ringpipe {
 namespace {
@@ -47,12 +49,23 @@ std::uint64_t AllocatePiece(int file, std::uint64_t offset,
 
 }  // namespace
 
-FileDescriptor CreateSharedFile(const char* name, std::uint64_t bytes) {
+FileDescriptor CreateSharedFile(const char* name, std::uint64_t bytes,
+                                const char** failed) {
   const HoldForks held;
   FileDescriptor file(memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (file && (!SetFileBytes(file, bytes) ||
-               fcntl(file.get(), F_ADD_SEALS, F_SEAL_SHRINK) != 0)) {
+  const char* call = nullptr;
+  if (!file) {
+    call = "memfd_create";
+  } else if (!SetFileBytes(file, bytes)) {
+    call = "ftruncate";
+  } else if (fcntl(file.get(), F_ADD_SEALS, F_SEAL_SHRINK) != 0) {
+    call = "fcntl, F_ADD_SEALS";
+  }
+  if (call != nullptr) {
     file.Close();
+    if (failed != nullptr) {
+      *failed = call;
+    }
   }
   return file;
 }
@@ -80,14 +93,32 @@ std::optional<std::uint64_t> FileBytes(const FileDescriptor& file) {
   return static_cast<std::uint64_t>(info.st_size);
 }
 
+bool IsMemoryLeft(std::uint64_t bytes) {
+  try {
+    const std::optional<MemoryLeft> left = LookUpMemoryLeft();
+    if (!left || bytes <= left->with_swap) {
+      return true;
+    }
+  } catch (const std::bad_alloc&) {
+    // Not even to look.
+  }
+  errno = ENOMEM;
+  return false;
+}
+
 bool AllocatePages(const FileDescriptor& file, std::uint64_t offset,
                    std::uint64_t bytes) {
   if (!WithinSizeLimit(offset + bytes)) {
     return false;
   }
   for (std::uint64_t done = 0; done < bytes;) {
-    const std::uint64_t piece = AllocatePiece(file.get(), offset + done,
-                                              std::min(kPiece, bytes - done));
+    // All of the rest, so that of several processes that allocate beside each
+    // other one hears of it long before nothing is left.
+    const std::uint64_t piece =
+        IsMemoryLeft(bytes - done)
+            ? AllocatePiece(file.get(), offset + done,
+                            std::min(kPiece, bytes - done))
+            : 0;
     if (piece == 0) {
       const int error = errno;
       FreePages(file, offset, done);

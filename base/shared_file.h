@@ -14,8 +14,10 @@
 namespace ringpipe {
 
 // A new one of `bytes`, all zero, which nobody can make shorter. None, with
-// errno, where it cannot be had. `name` is for /proc/PID/maps.
-FileDescriptor CreateSharedFile(const char* name, std::uint64_t bytes);
+// errno, where it cannot be had; `failed`, if it is given, is then the name of
+// the system call. `name` is for /proc/PID/maps.
+FileDescriptor CreateSharedFile(const char* name, std::uint64_t bytes,
+                                const char** failed = nullptr);
 
 // Whether to read the first `bytes` of a mapping of `file`, which a peer sent,
 // can do no harm: it is in memory, that long, and sealed.
@@ -27,6 +29,10 @@ bool SetFileBytes(const FileDescriptor& file, std::uint64_t bytes);
 
 // The length; nullopt, with errno, where the kernel does not say.
 std::optional<std::uint64_t> FileBytes(const FileDescriptor& file);
+
+// False, with errno, where the process, or its control group, may not have that
+// much more memory: the kernel would end a process where pages are touched.
+bool IsMemoryLeft(std::uint64_t bytes);
 
 // Gives [offset, offset + bytes) pages of its own, zero where it had none, so
 // that no access to them can raise SIGBUS; the file grows where it is shorter,

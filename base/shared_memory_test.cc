@@ -1,9 +1,11 @@
 // What is not seen through its users (//verbs/soft's Segment and
 // //pipeline/host's Region).
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -19,6 +21,8 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "base/file_descriptor.h"
 #include "base/mapping_registry.h"
@@ -62,6 +66,92 @@ TEST(SharedFile, HasItsPagesAlsoWhereAProfilerSendsSignals) {
   sigaction(SIGALRM, &before, nullptr);
   EXPECT_TRUE(allocated);
   EXPECT_EQ(FileBytes(file), kBytes);
+}
+
+// A control group with little memory, as a container's; of either version,
+// where this process may make one.
+class LittleMemory {
+ public:
+  LittleMemory() {
+    const std::string name = "ringpipe-test-" + std::to_string(getpid());
+    for (const auto& [top, limit] :
+         {std::pair("/sys/fs/cgroup/memory/", "/memory.limit_in_bytes"),
+          std::pair("/sys/fs/cgroup/", "/memory.max")}) {
+      const std::string group = top + name;
+      if (mkdir(group.c_str(), S_IRWXU) != 0) {
+        continue;
+      }
+      group_ = group;
+      std::ofstream(group + "/memory.swap.max") << 0;
+      if (std::ofstream(group + limit) << kBytes << std::flush) {
+        return;
+      }
+      rmdir(group.c_str());
+      group_.clear();
+    }
+  }
+  ~LittleMemory() {
+    if (!group_.empty()) {
+      rmdir(group_.c_str());
+    }
+  }
+  LittleMemory(const LittleMemory&) = delete;
+  LittleMemory& operator=(const LittleMemory&) = delete;
+
+  explicit operator bool() const { return !group_.empty(); }
+  bool Enter() const {
+    return !!(std::ofstream(group_ + "/cgroup.procs")
+              << getpid() << std::flush);
+  }
+
+  static constexpr std::uint64_t kBytes = std::uint64_t{160} << 20;
+
+ private:
+  std::string group_;
+};
+
+TEST(SharedFile, HasNoPagesRatherThanThatTheKernelEndsAProcessForThem) {
+  const LittleMemory group;
+  if (!group) {
+    GTEST_SKIP() << "this process may make no control group";
+  }
+  int results[2];
+  int end[2];
+  ASSERT_EQ(pipe2(results, O_CLOEXEC), 0);
+  ASSERT_EQ(pipe2(end, O_CLOEXEC), 0);
+  constexpr int kChildren = 3;
+  std::vector<pid_t> children;
+  for (int i = 0; i < kChildren; ++i) {
+    children.push_back(fork());
+    if (children.back() == 0) {
+      close(end[1]);
+      const FileDescriptor file = CreateSharedFile("test", 0);
+      const bool entered = group.Enter();
+      const bool had = AllocatePages(file, 0, LittleMemory::kBytes / 2);
+      char result = !entered ? 'x' : had ? 'y' : errno == ENOMEM ? 'n' : 'e';
+      static_cast<void>(!write(results[1], &result, 1));
+      static_cast<void>(!read(end[0], &result, 1));  // until the parent closes
+      _exit(0);
+    }
+  }
+  std::string said;
+  pollfd readable = {results[0], POLLIN, 0};
+  while (said.size() < kChildren && poll(&readable, 1, 10'000) == 1) {
+    char one = 0;
+    ASSERT_EQ(read(results[0], &one, 1), 1);
+    said += one;
+  }
+  for (const int fd : {results[0], results[1], end[0], end[1]}) {
+    close(fd);
+  }
+  for (const pid_t child : children) {
+    int status = -1;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
+  }
+  EXPECT_EQ(said.size(), kChildren);
+  EXPECT_NE(said.find('n'), std::string::npos) << said;
+  EXPECT_EQ(said.find_first_of("xe"), std::string::npos) << said;
 }
 
 TEST(SharedMapping, OfAHugePageIsAlignedToOne) {

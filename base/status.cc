@@ -76,20 +76,38 @@ void AbortOnMissingValue(const Status& status) {
   std::abort();
 }
 
+namespace {
+
+// Whether an errno value says that the system refuses the call itself, however
+// much there is of what it asks for: EPERM or ENOSYS where a container's
+// seccomp profile forbids it, EACCES by other rules.
+bool IsForbidden(int error) {
+  return error == EPERM || error == ENOSYS || error == EACCES;
+}
+
+}  // namespace
+
 Status ErrnoStatus(StatusCode code, const std::string& what, int error) {
   // Some drivers return -EINVAL where EINVAL is meant.
   const int number = std::abs(error);
+  const bool is_forbidden =
+      code == StatusCode::kResourceExhausted && IsForbidden(number);
+  if (is_forbidden) {
+    code = StatusCode::kPermissionDenied;
+  }
   const char* name = strerrorname_np(number);
   const char* description = strerrordesc_np(number);
-  return {code, what + ": " +
-                    (description != nullptr ? description : "unknown error") +
-                    " (" + (name != nullptr ? name : std::to_string(error)) +
-                    ")" +
-                    (number == EMFILE ? "; raise 'ulimit -n'"
-                     : number == ETOOMANYREFS
-                         ? "; raise 'ulimit -n', or run fewer ranks on this "
-                           "host"
-                         : "")};
+  return {
+      code,
+      what + ": " + (description != nullptr ? description : "unknown error") +
+          " (" + (name != nullptr ? name : std::to_string(error)) + ")" +
+          (number == EMFILE ? "; raise 'ulimit -n'"
+           : number == ETOOMANYREFS
+               ? "; raise 'ulimit -n', or run fewer ranks on this "
+                 "host"
+           : is_forbidden ? "; the system forbids this call to the process, as "
+                            "a container's seccomp profile may: allow it"
+                          : "")};
 }
 
 }  // namespace ringpipe

@@ -79,7 +79,9 @@ class [[nodiscard]] Status {
 // A Status of `code` with the name of the errno value `error` in its message:
 // "WHAT: No such device (ENODEV)". `error` may be negative, or no errno value.
 // If descriptors have run out, or too many are on their way between processes,
-// the message says what to raise.
+// the message says what to raise. If `error` says that the system forbids the
+// call (EPERM, EACCES, ENOSYS), kResourceExhausted becomes kPermissionDenied:
+// more of the resource would not help.
 Status ErrnoStatus(StatusCode code, const std::string& what, int error);
 
 // kResourceExhausted: "out of memory". Allocates nothing.

@@ -28,8 +28,11 @@ bool HasRoomForStack(std::size_t bytes) {
 
 Status ThreadShortage(const std::string& what, int error) {
   const std::size_t bytes = StackBytes();
-  const Status status =
-      ErrnoStatus(StatusCode::kResourceExhausted, what, error);
+  Status status = ErrnoStatus(StatusCode::kResourceExhausted,
+                              what + " (pthread_create)", error);
+  if (status.code() != StatusCode::kResourceExhausted) {
+    return status;  // no limit: it is forbidden
+  }
   return {status.code(),
           status.message() +
               (HasRoomForStack(bytes)

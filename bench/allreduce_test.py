@@ -81,8 +81,8 @@ class Results(unittest.TestCase):
     def test_every_type_and_operation_is_right(self):
         done = run("--ranks", "3", "-b", "100000", "-e", "100000", "-n", "2",
                    "-d", "all", "-o", "all")
-        table = self.check_right(done, 30)
-        self.assertEqual(len({(row[2], row[3]) for row in table}), 30)
+        table = self.check_right(done, 50)
+        self.assertEqual(len({(row[2], row[3]) for row in table}), 50)
 
     def test_asynchronous_calls_and_registered_buffers_are_right(self):
         for options in (["-z", "0"], ["-R", "1"], ["-R", "2"], ["-z", "0", "-R", "2"]):
@@ -98,6 +98,15 @@ class Results(unittest.TestCase):
             self.check_right(done, 3)
             self.assertRegex(done.stdout.splitlines()[1], "touch seed: 1$")
 
+    def test_results_are_right_wherever_buffers_begin_and_whichever_is_next(self):
+        for options in (["--align", "0"], ["--align", "4"],
+                        ["--align", "4080", "--rotate", "3", "--touch"],
+                        ["-R", "1", "--rotate", "3"],
+                        ["-R", "2", "--rotate", "3", "-z", "0"]):
+            done = run("--ranks", "3", "-b", "1K", "-e", "1M", "-f", "32", "-n",
+                       "5", "-c", "4", *options)
+            self.check_right(done, 3)
+
     def test_the_algorithm_can_be_chosen(self):
         with tempfile.TemporaryDirectory() as directory:
             path = os.path.join(directory, "out.json")
@@ -108,6 +117,47 @@ class Results(unittest.TestCase):
             with open(path) as file:
                 report = json.load(file)
         self.assertEqual(report["chunking"]["algorithm"], "rabenseifner")
+
+    def test_every_collective_is_measured_and_right(self):
+        with tempfile.TemporaryDirectory() as directory:
+            path = os.path.join(directory, "out.json")
+            done = run("--ranks", "3", "-b", "1K", "-e", "1M", "-f", "1024",
+                       "-n", "2", "-d", "all", "--collective", "all", "-r", "2",
+                       "-J", path)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn("# all-to-all\n", done.stdout)
+            with open(path) as file:
+                report = json.load(file)
+        self.assertEqual(report["verdict"], "ok")
+        sizes = report["sizes"]
+        self.assertEqual(len({size["collective"] for size in sizes}), 8)
+        self.assertEqual(len(sizes), 8 * 10 * 2)
+        for size in sizes:
+            self.assertEqual(size["in_place"] is None,
+                             size["collective"] == "all-to-all")
+
+    def test_a_collective_has_its_own_algorithm(self):
+        done = run("--ranks", "3", "-b", "64", "-e", "64", "-n", "2",
+                   "--collective", "reduce", "--algorithm", "rabenseifner")
+        self.check_right(done, 1)
+        done = run("--ranks", "3", "--collective", "reduce", "--algorithm",
+                   "ring")
+        self.assertEqual(done.returncode, 1, done.stdout)
+        self.assertIn("rabenseifner or binomial_tree", done.stderr)
+
+    def test_a_wrong_collective_lists_the_right_ones(self):
+        done = run("--ranks", "2", "--collective", "barrier")
+        self.assertEqual(done.returncode, 1, done.stdout)
+        self.assertIn("gather, scatter, all-to-all, or all", done.stderr)
+        done = run("--ranks", "2", "--collective", "all", "--algorithm", "ring")
+        self.assertEqual(done.returncode, 1, done.stdout)
+        self.assertIn("--collective", done.stderr)
+
+    def test_a_root_that_is_no_rank_is_an_error(self):
+        done = run("--ranks", "2", "-e", "8", "--collective", "reduce", "-r",
+                   "2")
+        self.assertEqual(done.returncode, 1, done.stdout)
+        self.assertIn("root 2 is no rank", done.stderr)
 
     def test_a_wrong_algorithm_lists_the_right_ones(self):
         done = run("--ranks", "2", "-e", "8", "--algorithm", "fastest")

@@ -1,33 +1,24 @@
 #include "bench/available_memory.h"
 
 #include <algorithm>
-#include <fstream>
 #include <limits>
 #include <string>
 
+#include "base/memory_left.h"
 #include "bench/byte_size.h"
 #include "engine/algorithms.h"
 
 namespace ringpipe {
 
 std::optional<std::uint64_t> AvailableMemory() {
-  std::ifstream meminfo("/proc/meminfo");
-  std::string name;
-  std::uint64_t kib = 0;
-  std::string unit;
-  while (meminfo >> name >> kib) {
-    if (name == "MemAvailable:") {
-      return kib * 1024;
-    }
-    std::getline(meminfo, unit);
-  }
-  return std::nullopt;
+  const std::optional<MemoryLeft> left = LookUpMemoryLeft();
+  return left ? std::optional(left->bytes) : std::nullopt;
 }
 
 std::uint64_t BytesOfRank(int ranks) {
   // What it maps and opens of each peer; and each peer tells it where all are.
   const auto peers = static_cast<std::uint64_t>(ranks);
-  return (2 << 20) + (20 << 10) * peers + 64 * peers * peers;
+  return (2 << 20) + (21 << 10) * peers + 40 * peers * peers;
 }
 
 std::uint64_t BytesOfSlots(const Options& options,
@@ -65,18 +56,26 @@ Status CheckMemory(int ranks, double each, std::uint64_t available,
   return {StatusCode::kResourceExhausted,
           std::to_string(ranks) + " ranks on this host need " + amount +
               " bytes of memory (" + what + "), and " +
-              FormatByteSize(available) + " are available; use " + advice};
+              FormatByteSize(available) +
+              " are available, by the host and by the limits of the control "
+              "group (container, job) that this process is in; use " +
+              advice};
 }
 
 Status CheckMemory(const Options& options, int ranks, std::uint64_t besides,
                    std::uint64_t available) {
   return CheckMemory(
       ranks,
-      2 * static_cast<double>(options.max_bytes) + static_cast<double>(besides),
+      2.0 * options.rotate * static_cast<double>(options.max_bytes) +
+          static_cast<double>(besides),
       available,
-      "each two buffers of " + FormatByteSize(options.max_bytes) + ", and " +
+      "each " +
+          (options.rotate > 1 ? std::to_string(2 * options.rotate) : "two") +
+          " buffers of " + FormatByteSize(options.max_bytes) + ", and " +
           FormatByteSize(besides) + " besides",
-      "a smaller -e (--maxbytes) or fewer ranks");
+      "a smaller -e (--maxbytes)" +
+          std::string(options.rotate > 1 ? ", a smaller --rotate" : "") +
+          " or fewer ranks");
 }
 
 }  // namespace ringpipe

@@ -13,13 +13,14 @@
 
 namespace ringpipe {
 
-// Bytes that processes can still get without swapping (MemAvailable of
-// /proc/meminfo); nullopt where the system does not say.
+// Bytes that this process and its children can still get without swapping: of
+// the host (MemAvailable of /proc/meminfo), and of their control groups, which
+// limit a container. nullopt where the system does not say.
 std::optional<std::uint64_t> AvailableMemory();
 
 // What each of `ranks` ranks, all of one host, takes without its buffers and
-// slots, once they are connected: a little more than was measured with 8 to
-// 256 ranks.
+// slots, once they are connected and make short calls: a little more than was
+// measured with 32 to 400 ranks.
 std::uint64_t BytesOfRank(int ranks);
 
 // What the slots of each of them take, by the longest message of `options`. 0
@@ -33,9 +34,9 @@ std::uint64_t BytesOfSlots(const Options& options,
 Status CheckMemory(int ranks, double each, std::uint64_t available,
                    const std::string& what, const std::string& advice);
 
-// The same of a benchmark, where the buffers of
-// `ranks` ranks on one host (two each, of options.max_bytes) and what each
-// takes `besides` are more than `available` bytes.
+// The same of a benchmark, where the buffers of `ranks` ranks on one host
+// (options.rotate pairs each, of options.max_bytes) and what each takes
+// `besides` are more than `available` bytes.
 Status CheckMemory(const Options& options, int ranks, std::uint64_t besides,
                    std::uint64_t available);
 

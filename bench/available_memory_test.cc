@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <utility>
+
 namespace ringpipe {
 namespace {
 
@@ -29,6 +31,36 @@ TEST(AvailableMemory, WhatEachRankTakesBesidesMustFitToo) {
       CheckMemory(options, 1000, BytesOfRank(1000), std::uint64_t{24} << 30);
   EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
   EXPECT_NE(status.message().find("fewer ranks"), std::string::npos);
+}
+
+// By memory.max_usage_in_bytes of a control group in which so many ranks made
+// allreduces of 8 bytes.
+TEST(AvailableMemory, WhatARankTakesIsALittleMoreThanWasMeasured) {
+  for (const auto& [ranks, measured_kib] :
+       {std::pair(32, 2445), std::pair(64, 3156), std::pair(128, 4698),
+        std::pair(400, 16384)}) {
+    EXPECT_GE(BytesOfRank(ranks), measured_kib * 1024U) << ranks;
+    EXPECT_LE(BytesOfRank(ranks), measured_kib * 1024U * 6 / 5) << ranks;
+  }
+  // Of 600 ranks no more is asked than such a host has.
+  Options options;
+  options.max_bytes = 8;
+  EXPECT_TRUE(
+      CheckMemory(options, 600, BytesOfRank(600), std::uint64_t{20} << 30)
+          .ok());
+}
+
+TEST(AvailableMemory, BuffersThatTakeTurnsCountAllOfThem) {
+  Options options;
+  options.max_bytes = 1 << 20;
+  options.rotate = 8;
+  EXPECT_TRUE(CheckMemory(options, 2, 0, 32 << 20).ok());
+  const Status status = CheckMemory(options, 2, 0, (32 << 20) - 1);
+  EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
+  EXPECT_NE(status.message().find("16 buffers of 1M"), std::string::npos)
+      << status.message();
+  EXPECT_NE(status.message().find("a smaller --rotate"), std::string::npos)
+      << status.message();
 }
 
 TEST(AvailableMemory, LongMessagesNeedSlots) {

@@ -50,6 +50,15 @@ double CostOfAllSizes(const Options& options) {
   return sizes * Cost((first + last) / 2);
 }
 
+double SeriesOfASize(const Options& options) {
+  std::size_t series = 0;
+  for (const Collective collective : options.collectives) {
+    const CollectiveInfo& info = InfoOf(collective);
+    series += (info.in_place ? 2 : 1) * (info.reduces ? options.ops.size() : 1);
+  }
+  return static_cast<double>(series * options.types.size());
+}
+
 class BenchmarkRun {
  public:
   BenchmarkRun(Job& job, const Options& options, const Buffers& buffers,
@@ -59,20 +68,17 @@ class BenchmarkRun {
         buffers_(buffers),
         print_(print),
         progress_bar_(job.rank() == 0),
-        whole_cost_(2.0 * CostOfAllSizes(options) *
-                    static_cast<double>(options.types.size()) *
-                    static_cast<double>(options.ops.size())),
+        whole_cost_(CostOfAllSizes(options) * SeriesOfASize(options)),
         result_(result) {}
 
   Status Run() {
     RINGPIPE_RETURN_IF_ERROR(Show(FormatTableHeader()));
-    for (const DataType type : options_.types) {
-      for (const ReduceOp op : options_.ops) {
-        for (std::optional<std::uint64_t> bytes = options_.min_bytes; bytes;
-             bytes = options_.NextSize(*bytes)) {
-          RINGPIPE_RETURN_IF_ERROR(MeasureSize(type, op, *bytes));
-        }
+    for (const Collective collective : options_.collectives) {
+      if (options_.collectives.size() > 1) {
+        RINGPIPE_RETURN_IF_ERROR(
+            Show("# " + std::string(CollectiveName(collective)) + "\n"));
       }
+      RINGPIPE_RETURN_IF_ERROR(MeasureCollective(collective));
     }
     return Show(
         FormatTableFooter(result_.wrong, result_.average_bus_bandwidth));
@@ -87,11 +93,31 @@ class BenchmarkRun {
     return print_(text);
   }
 
-  Status MeasureSize(DataType type, ReduceOp op, std::uint64_t bytes) {
+  // Of one operation where it reduces nothing.
+  Status MeasureCollective(Collective collective) {
+    const std::size_t ops =
+        InfoOf(collective).reduces ? options_.ops.size() : 1;
+    for (const DataType type : options_.types) {
+      for (std::size_t i = 0; i < ops; ++i) {
+        for (std::optional<std::uint64_t> bytes = options_.min_bytes; bytes;
+             bytes = options_.NextSize(*bytes)) {
+          RINGPIPE_RETURN_IF_ERROR(
+              MeasureSize(collective, type, options_.ops[i], *bytes));
+        }
+      }
+    }
+    return {};
+  }
+
+  Status MeasureSize(Collective collective, DataType type, ReduceOp op,
+                     std::uint64_t bytes) {
     MeasuredSize measured;
     TableRow& row = measured.row;
-    row.count = bytes / SizeOf(type);
-    row.bytes = row.count * SizeOf(type);
+    const std::size_t parts = InfoOf(collective).has_parts ? job_.size() : 1;
+    row.collective = collective;
+    row.root = options_.root;
+    row.count = bytes / SizeOf(type) / parts;
+    row.bytes = row.count * SizeOf(type) * parts;
     row.type = type;
     row.op = op;
     row.ranks = job_.size();
@@ -102,13 +128,15 @@ class BenchmarkRun {
     }
     measured.out_of_place = std::move(out_of_place).value();
     row.out_of_place = Account(row, measured.out_of_place);
-    auto in_place = MeasureSeries(row, /*in_place=*/true);
-    if (!in_place.ok()) {
-      Keep({row, std::move(measured.out_of_place), std::move(timed_us_)});
-      return in_place.status();
+    if (InfoOf(collective).in_place) {
+      auto in_place = MeasureSeries(row, /*in_place=*/true);
+      if (!in_place.ok()) {
+        Keep({row, std::move(measured.out_of_place), std::move(timed_us_)});
+        return in_place.status();
+      }
+      measured.in_place = std::move(in_place).value();
+      row.in_place = Account(row, measured.in_place);
     }
-    measured.in_place = std::move(in_place).value();
-    row.in_place = Account(row, measured.in_place);
     const std::string text = FormatTableRow(row);
     if (!options_.json_path.empty()) {
       result_.sizes.push_back(std::move(measured));
@@ -124,11 +152,15 @@ class BenchmarkRun {
 
   Result<Series> MeasureSeries(const TableRow& row, bool in_place) {
     SeriesPlan plan;
+    plan.collective = row.collective;
+    plan.root = row.root;
     plan.type = row.type;
     plan.op = row.op;
     plan.count = row.count;
     plan.send = buffers_.send;
     plan.receive = buffers_.receive;
+    plan.stride = buffers_.stride;
+    plan.rotate = options_.rotate;
     plan.in_place = in_place;
     plan.iterations = options_.iterations;
     plan.warmups = options_.warmups;
@@ -136,6 +168,9 @@ class BenchmarkRun {
     plan.touch = options_.touch;
     plan.seed = options_.seed;
     const std::string what =
+        (options_.collectives.size() > 1
+             ? std::string(CollectiveName(row.collective)) + " of "
+             : "") +
         FormatByteSize(row.bytes) + " " + std::string(Name(row.type)) + " " +
         std::string(Name(row.op)) + (in_place ? " in place" : " out of place");
     const double cost = Cost(static_cast<double>(row.bytes));
@@ -151,7 +186,7 @@ class BenchmarkRun {
   Figures Account(const TableRow& row, const Series& series) {
     const Figures figures = FiguresOf(series, options_.average);
     result_.wrong += series.wrong.value_or(0);
-    bus_bandwidths_ += BusBandwidth(row.bytes, figures.time_us, row.ranks);
+    bus_bandwidths_ += BusBandwidth(row, figures.time_us);
     done_series_ += 1;
     done_cost_ += Cost(static_cast<double>(row.bytes));
     result_.average_bus_bandwidth = bus_bandwidths_ / done_series_;

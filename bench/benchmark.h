@@ -1,7 +1,9 @@
-// The whole run: every type, operation and size, out of place and in place.
+// The whole run: every collective, type, operation and size, out of place and
+// in place.
 #ifndef RINGPIPE_BENCH_BENCHMARK_H_
 #define RINGPIPE_BENCH_BENCHMARK_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -16,10 +18,12 @@
 
 namespace ringpipe {
 
-// Memory of this rank's for all sizes: options.max_bytes each.
+// Memory of this rank's for all sizes: options.rotate buffers of
+// options.max_bytes each, of which one begins `stride` bytes after the other.
 struct Buffers {
   void* send = nullptr;
   void* receive = nullptr;
+  std::size_t stride = 0;
 };
 
 struct MeasuredSize {

@@ -39,27 +39,20 @@ class ThreadJob : public Job {
   int rank() const override { return rank_; }
   int size() const override { return room_.size; }
 
-  Status AllReduce(const void* send, void* receive, std::size_t count,
-                   DataType type, ReduceOp op) override {
-    const int call = calls_++;
-    if (call == room_.failing_call) {
+  Status Run(const Call& call) override {
+    const int number = calls_++;
+    if (number == room_.failing_call) {
       return {StatusCode::kPeerLost, "planted"};
     }
-    const std::size_t bytes = count * SizeOf(type);
-    room_.sends[rank_] = send;
+    room_.sends[rank_] = call.send;
     room_.barrier.arrive_and_wait();
-    std::string result(static_cast<const char*>(room_.sends[0]), bytes);
-    for (int rank = 1; rank < room_.size; ++rank) {
-      FindReduction(type, op)(result.data(), result.data(), &room_.sends[rank],
-                              1, count);
-    }
-    if (const FinishFunction finish = FindFinish(type, op)) {
-      finish(result.data(), count, room_.size);
-    }
+    const std::string result = ResultOf(call);
     room_.barrier.arrive_and_wait();
-    std::memcpy(receive, result.data(), bytes);
-    if (room_.spoil) {
-      room_.spoil(rank_, call, receive, bytes);
+    if (call.receive != nullptr) {
+      std::memcpy(call.receive, result.data(), result.size());
+      if (room_.spoil) {
+        room_.spoil(rank_, number, call.receive, result.size());
+      }
     }
     return {};
   }
@@ -78,6 +71,59 @@ class ThreadJob : public Job {
   }
 
  private:
+  // What this rank gets, by what the collective says.
+  std::string ResultOf(const Call& call) const {
+    const std::size_t bytes = call.count * SizeOf(call.type);
+    const auto sent_by = [&](int rank) {
+      return static_cast<const char*>(room_.sends[rank]);
+    };
+    const auto parts_of_all = [&](std::size_t from) {
+      std::string all;
+      for (int rank = 0; rank < room_.size; ++rank) {
+        all.append(sent_by(rank) + from, bytes);
+      }
+      return all;
+    };
+    switch (call.collective) {
+      case Collective::kAllReduce:
+        return Reduced(call, 0);
+      case Collective::kReduce:
+        return rank_ == call.root ? Reduced(call, 0) : "";
+      case Collective::kReduceScatter:
+        return Reduced(call, rank_ * bytes);
+      case Collective::kAllGather:
+        return parts_of_all(0);
+      case Collective::kGather:
+        return rank_ == call.root ? parts_of_all(0) : "";
+      case Collective::kBroadcast:
+        return std::string(sent_by(call.root), bytes);
+      case Collective::kScatter:
+        return std::string(sent_by(call.root) + rank_ * bytes, bytes);
+      case Collective::kAllToAll:
+        return parts_of_all(rank_ * bytes);
+      default:
+        return "";
+    }
+  }
+
+  // Of the inputs from that byte on.
+  std::string Reduced(const Call& call, std::size_t from) const {
+    const auto at = [&](int rank) -> const void* {
+      return static_cast<const char*>(room_.sends[rank]) + from;
+    };
+    std::string result(static_cast<const char*>(at(0)),
+                       call.count * SizeOf(call.type));
+    for (int rank = 1; rank < room_.size; ++rank) {
+      const void* const received[] = {at(rank)};
+      FindReduction(call.type, call.op)(result.data(), result.data(), received,
+                                        1, call.count);
+    }
+    if (const FinishFunction finish = FindFinish(call.type, call.op)) {
+      finish(result.data(), call.count, room_.size);
+    }
+    return result;
+  }
+
   Room& room_;
   const int rank_;
   int calls_ = 0;
@@ -97,12 +143,13 @@ Outcome RunJob(Room& room, const Options& options) {
   std::vector<std::thread> threads;
   for (int rank = 0; rank < room.size; ++rank) {
     threads.emplace_back([&, rank] {
-      std::vector<double> send(options.max_bytes / 8 + 1);
-      std::vector<double> receive(options.max_bytes / 8 + 1);
+      const std::size_t doubles = options.max_bytes / 8 + 1;
+      std::vector<double> send(doubles * options.rotate);
+      std::vector<double> receive(doubles * options.rotate);
       ThreadJob job(room, rank);
       BenchmarkResult result;
       const Status status = RunBenchmark(
-          job, options, {send.data(), receive.data()},
+          job, options, {send.data(), receive.data(), doubles * 8},
           [&](const std::string& text) {
             EXPECT_EQ(rank, 0);
             outcome.printed += text;
@@ -133,6 +180,64 @@ Options SmallOptions() {
   return options;
 }
 
+// Out of place and in place, and one wrong byte of each is seen.
+TEST(Benchmark, EveryCollectiveIsMeasuredAndVerified) {
+  for (int i = 0; i < kCollectives; ++i) {
+    const auto collective = static_cast<Collective>(i);
+    if (collective == Collective::kBarrier) {
+      continue;
+    }
+    for (const bool spoils : {false, true}) {
+      Room room(3);
+      if (spoils) {
+        room.spoil = [](int rank, int, void* receive, std::size_t bytes) {
+          if (rank == 1 && bytes > 0) {
+            static_cast<char*>(receive)[bytes / 2] ^= 0x40;
+          }
+        };
+      }
+      Options options = SmallOptions();
+      options.collectives = {collective};
+      options.root = 1;
+      options.types = {DataType::kInt32};
+      const Outcome outcome = RunJob(room, options);
+      for (const auto& result : outcome.by_rank) {
+        ASSERT_TRUE(result.ok()) << result.status().ToString();
+        EXPECT_EQ(result->wrong > 0, spoils) << CollectiveName(collective);
+        for (const MeasuredSize& size : result->sizes) {
+          EXPECT_EQ(size.out_of_place.samples_us.size(), 3U);
+          EXPECT_EQ(size.in_place.samples_us.empty(),
+                    collective == Collective::kAllToAll);
+        }
+      }
+    }
+  }
+}
+
+TEST(Benchmark, EachCallTakesTheNextBuffersAndAllAreRight) {
+  Room room(2);
+  Options options = SmallOptions();
+  options.min_bytes = options.max_bytes;
+  options.rotate = 3;
+  options.checks = 4;
+  // What each call of rank 0 wrote to.
+  std::vector<const void*> receives;
+  room.spoil = [&](int rank, int, const void* receive, std::size_t) {
+    if (rank == 0) {
+      receives.push_back(receive);
+    }
+  };
+  const Outcome outcome = RunJob(room, options);
+  ASSERT_TRUE(outcome.by_rank[0].ok());
+  EXPECT_EQ(outcome.by_rank[0].value().wrong, 0U);
+  // Twice: first call, warm-up, timed and checked ones.
+  ASSERT_EQ(receives.size(), 2 * (1 + 1 + 3 + 4));
+  for (std::size_t i = 0; i < receives.size() / 2; ++i) {
+    const auto* const first = static_cast<const std::byte*>(receives[0]);
+    EXPECT_EQ(receives[i], first + (i % 3) * (options.max_bytes + 8)) << i;
+  }
+}
+
 TEST(Benchmark, EveryTypeAndOpIsRightInAndOutOfPlace) {
   Room room(3);
   Options options = SmallOptions();
@@ -142,7 +247,8 @@ TEST(Benchmark, EveryTypeAndOpIsRightInAndOutOfPlace) {
   for (const auto& result : outcome.by_rank) {
     ASSERT_TRUE(result.ok()) << result.status().ToString();
     EXPECT_EQ(result.value().wrong, 0u);
-    EXPECT_EQ(result.value().sizes.size(), 5 * 6 * 5u);
+    EXPECT_EQ(result.value().sizes.size(),
+              5 * kDataTypes.size() * kReduceOps.size());
   }
   EXPECT_NE(outcome.printed.find("# Out of bounds values : 0 OK"),
             std::string::npos);
@@ -265,10 +371,9 @@ TEST(Benchmark, OnlyTimedCallsAreCounted) {
       inside = false;
       ++series;
     }
-    Status AllReduce(const void* send, void* receive, std::size_t count,
-                     DataType type, ReduceOp op) override {
+    Status Run(const Call& call) override {
       calls_inside += inside ? 1 : 0;
-      return ThreadJob::AllReduce(send, receive, count, type, op);
+      return ThreadJob::Run(call);
     }
     bool inside = false;
     int series = 0, calls_inside = 0;
@@ -321,9 +426,9 @@ class IdleJob : public Job {
     receive.TakeAway();
     return {};
   }
-  Status AllReduce(const void* input, void*, std::size_t, DataType,
-                   ReduceOp) override {
-    inputs_written += (input == send.data() ? send : receive).IsUsed() ? 1 : 0;
+  Status Run(const Call& call) override {
+    inputs_written +=
+        (call.send == send.data() ? send : receive).IsUsed() ? 1 : 0;
     receive.TakeAway();
     called_ = true;
     return {};

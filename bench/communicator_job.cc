@@ -74,13 +74,11 @@ RankLoad ParseLoad(const Json& json, const std::string& host) {
 
 }  // namespace
 
-Status CommunicatorJob::AllReduce(const void* send, void* receive,
-                                  std::size_t count, DataType type,
-                                  ReduceOp op) {
+Status CommunicatorJob::Run(const Call& call) {
   if (blocking_) {
-    return communicator_.AllReduce(send, receive, count, type, op);
+    return communicator_.Run(call);
   }
-  auto request = communicator_.AllReduceAsync(send, receive, count, type, op);
+  auto request = communicator_.Start(call);
   return request.ok() ? request->Wait() : request.status();
 }
 

@@ -21,7 +21,7 @@ namespace ringpipe {
 // Lives no longer than its communicator. One thread, which made it.
 class CommunicatorJob : public Job {
  public:
-  // `blocking`: AllReduce; otherwise AllReduceAsync and Wait.
+  // `blocking`: Communicator::Run; otherwise Start and Wait.
   CommunicatorJob(Communicator& communicator, bool blocking)
       : communicator_(communicator),
         blocking_(blocking),
@@ -36,8 +36,7 @@ class CommunicatorJob : public Job {
 
   int rank() const override { return communicator_.rank(); }
   int size() const override { return communicator_.size(); }
-  Status AllReduce(const void* send, void* receive, std::size_t count,
-                   DataType type, ReduceOp op) override;
+  Status Run(const Call& call) override;
   Status Barrier() override { return communicator_.Barrier(); }
   Result<std::vector<std::string>> Exchange(const std::string& blob) override {
     return communicator_.Exchange(blob);

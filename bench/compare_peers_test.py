@@ -59,7 +59,7 @@ class ComparePeersTest(unittest.TestCase):
         return document, places, text
 
     def test_every_kind_of_buffers_and_its_floor(self):
-        buffers = ["private", "huge", "registered", "allocate"]
+        buffers = ["private", "page", "huge", "registered", "allocate"]
         both = ["in_place", "out_of_place"]
         for touch in ([], ["--touch"]):
             document, places, _ = self._measured(
@@ -67,15 +67,15 @@ class ComparePeersTest(unittest.TestCase):
                 ",".join(buffers), "--peer", ANY[0], *touch)
             for name in buffers:
                 self.assertEqual(places[f"ringpipe {name}"], both)
-            for name in ("private", "huge", "allocate"):
+            for name in ("private", "page", "huge", "allocate"):
                 self.assertEqual(places[f"floor {name}"], both)
             self.assertEqual(document["touch"], bool(touch))
 
     def test_every_peer_that_is_installed(self):
         names = installed([
             "openmpi", "openmpi+alg1+pinned", "openmpi-ucx+alg6+huge+malloc",
-            "ring+pinned", "ring-ucx+huge", "gloo-ring", "gloo-ring_chunked",
-            "gloo-halving_doubling+poll", "gloo-allreduce_ring+pinned",
+            "ring+pinned+page", "ring-ucx+huge", "gloo-ring", "gloo-ring_chunked",
+            "gloo-halving_doubling+poll", "gloo-allreduce_ring+pinned+page",
             "gloo-allreduce_bcube+huge+malloc"])
         # No whole number of chunks, and less than one for each rank.
         for size in ("100004", "8"):

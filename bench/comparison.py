@@ -1,5 +1,5 @@
-"""What compare_peers and compare_guest share: command lines, fresh processes,
-ringpipe's own program, and the interval of a median."""
+"""What the comparing commands share: command lines, fresh processes, ringpipe's
+own program, and the interval of a median."""
 
 import argparse
 import json
@@ -13,6 +13,7 @@ import subprocess
 import tempfile
 
 BENCH = pathlib.Path(__file__).resolve().parent
+MIB = 1 << 20
 PLACES = ("out_of_place", "in_place")
 # Open MPI does not start as root otherwise.
 AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
@@ -31,6 +32,13 @@ def parse_size(text):
         raise argparse.ArgumentTypeError(
             f"{text}: at least 4 bytes, such as 8, 64K, 256M or 1G")
     return size
+
+
+def size_text(size):
+    for shift, unit in ((20, "M"), (10, "K")):
+        if size >= 1 << shift and size % (1 << shift) == 0:
+            return f"{size >> shift}{unit}"
+    return str(size)
 
 
 def list_of(parse):
@@ -79,6 +87,22 @@ def run_ringpipe(program, arguments, environment, patience_s=600):
         # The program replaces the file.
         report = json.loads(pathlib.Path(file.name).read_text())
     return report["sizes"][0]
+
+
+def environment_of(device):
+    """Of ringpipe: "host", or what RINGPIPE_DEVICE names."""
+    if device == "host":
+        return {}
+    return {"RINGPIPE_HOST_MEMORY": "never", "RINGPIPE_DEVICE": device}
+
+
+def iterations_of(ranks, size):
+    """(warmups, iterations): of a run of ringpipe that takes some tenths of
+    a second."""
+    for calls, below in ((200, MIB / 4), (30, MIB * 4), (8, 64 * MIB)):
+        if ranks * size < below:
+            return 3, calls
+    return 1, 3
 
 
 class Placement:

@@ -153,6 +153,12 @@ class PeerSettingsTest(unittest.TestCase):
         self.assertEqual(environment["GLIBC_TUNABLES"],
                          "glibc.malloc.hugetlb=1")
 
+    def test_buffers_begin_with_a_page_where_the_name_says_so(self):
+        for name in ("openmpi", "gloo-ring"):
+            command, _ = peer_settings.command_of(setting(name + "+page"), "p",
+                                                  2, 8, 1, 9, touch=False)
+            self.assertEqual(command[-1], "align=0")
+
     def test_without_words_a_library_has_its_defaults(self):
         command, environment = peer_settings.command_of(
             setting("openmpi"), "p", 2, 8, 1, 9, touch=False)

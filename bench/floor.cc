@@ -8,7 +8,7 @@
 // "mapped": the buffers lie in memory that all ranks map. "private": each rank
 // has buffers of its own, and the bytes go through slots in shared memory, or
 // by process_vm_readv and process_vm_writev. The words are those of
-// peers/mpi_allreduce.c: touch, pinned, huge.
+// peers/mpi_allreduce.c: touch, pinned, huge, align=BYTES (private buffers).
 //
 // It measures every such way with ordinary and with non-temporal stores, and
 // prints the one with the smallest median, out of place and then in place:
@@ -62,6 +62,7 @@ struct Arguments {
   bool touch = false;
   bool pinned = false;
   bool huge = false;
+  int align = kMallocAlign;
 };
 
 // A rank's memory: in its own address space, or, mapped, in everybody's.
@@ -113,7 +114,11 @@ std::optional<Arguments> Parse(int argc, char** argv) {
     arguments.touch |= word == "touch";
     arguments.pinned |= word == "pinned";
     arguments.huge |= word == "huge";
-    good = good && (word == "touch" || word == "pinned" || word == "huge");
+    if (const int align = ParseAlign(argv[i]); align >= 0) {
+      arguments.align = align;
+    } else {
+      good = good && (word == "touch" || word == "pinned" || word == "huge");
+    }
   }
   good = good && arguments.ranks >= 1 && arguments.ranks <= kMaxRanks &&
          arguments.count >= 1 && arguments.warmups >= 0 &&
@@ -393,8 +398,9 @@ bool RunRank(const Arguments& arguments, int rank, Shared& shared,
   RankBuffers& mine = shared.buffers[rank];
   mine.pid = getpid();
   if (!arguments.mapped) {
-    mine.input = MapBuffer(arguments.count * sizeof(float), arguments.huge);
-    mine.output = MapBuffer(arguments.count * sizeof(float), arguments.huge);
+    const std::size_t bytes = arguments.count * sizeof(float);
+    mine.input = MapBuffer(bytes, arguments.huge, arguments.align);
+    mine.output = MapBuffer(bytes, arguments.huge, arguments.align);
   }
   if (mine.input == nullptr || mine.output == nullptr ||
       (arguments.pinned && PinToCore(rank) != 0)) {
@@ -434,17 +440,18 @@ bool RunRank(const Arguments& arguments, int rank, Shared& shared,
 
 // Maps what the ranks share; false where there is no memory.
 bool MapAll(const Arguments& arguments, Shared** shared, float** slots) {
-  *shared = reinterpret_cast<Shared*>(MapMemory(sizeof(Shared), 0, MAP_SHARED));
+  *shared =
+      reinterpret_cast<Shared*>(MapMemory(sizeof(Shared), 0, 0, MAP_SHARED));
   *slots =
-      MapMemory(Rank::SlotFloats(arguments) * sizeof(float), 1, MAP_SHARED);
+      MapMemory(Rank::SlotFloats(arguments) * sizeof(float), 1, 0, MAP_SHARED);
   if (*shared == nullptr || *slots == nullptr) {
     return false;
   }
   for (int rank = 0; arguments.mapped && rank < arguments.ranks; ++rank) {
     RankBuffers& buffers = (*shared)->buffers[rank];
     const std::size_t bytes = arguments.count * sizeof(float);
-    buffers.input = MapMemory(bytes, arguments.huge, MAP_SHARED);
-    buffers.output = MapMemory(bytes, arguments.huge, MAP_SHARED);
+    buffers.input = MapMemory(bytes, arguments.huge, 0, MAP_SHARED);
+    buffers.output = MapMemory(bytes, arguments.huge, 0, MAP_SHARED);
     if (buffers.input == nullptr || buffers.output == nullptr) {
       return false;
     }
@@ -481,7 +488,7 @@ int Main(int argc, char** argv) {
   if (!arguments) {
     std::fprintf(stderr,
                  "usage: floor RANKS BYTES WARMUPS ITERATIONS mapped|private "
-                 "[touch|pinned|huge]...\n");
+                 "[touch|pinned|huge|align=BYTES]...\n");
     return 1;
   }
   Shared* shared = nullptr;

@@ -4,12 +4,9 @@
 //
 //   gpu_bandwidth             rows of a markdown table: what, bytes, GB/s
 //   gpu_bandwidth --device    the GPU in a line; exit status 77 without one
-#ifdef RINGPIPE_WITH_CUDA
-#include <cuda_runtime_api.h>
-#endif
-
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -20,6 +17,7 @@
 #include "CLI/CLI.hpp"
 #include "base/status.h"
 #include "cuda/accelerator.h"
+#include "cuda/test_device.h"
 #include "pipeline/host_accelerator.h"
 #include "tests/gpu/test_memory.h"
 
@@ -43,41 +41,13 @@ struct Arguments {
 
 // Prints which GPU it would be.
 int PrintDevice() {
-  // The runtime says that the driver is too old where there is none.
-  if (const auto driver = CreateCudaAccelerator(); !driver.ok()) {
-    std::printf("no GPU: %s\n", driver.status().message().c_str());
-    return kNoGpu;
-  }
-#ifdef RINGPIPE_WITH_CUDA
-  int count = 0;
-  cudaError_t error = cudaGetDeviceCount(&count);
-  if (error == cudaSuccess && count == 0) {
-    error = cudaErrorNoDevice;
-  }
-  cudaDeviceProp properties{};
-  if (error == cudaSuccess) {
-    error = cudaGetDeviceProperties(&properties, 0);
-  }
   // Makes the context: a device that is there may yet be unusable.
-  if (error == cudaSuccess) {
-    error = cudaFree(nullptr);
-  }
-  if (error != cudaSuccess) {
-    std::printf("no GPU: %s (%s)\n", cudaGetErrorString(error),
-                cudaGetErrorName(error));
+  const auto device = TestDevice::Open();
+  if (!device.ok()) {
+    std::printf("no GPU: %s\n", device.status().message().c_str());
     return kNoGpu;
   }
-  int driver = 0;
-  int runtime = 0;
-  static_cast<void>(cudaDriverGetVersion(&driver));
-  static_cast<void>(cudaRuntimeGetVersion(&runtime));
-  std::printf(
-      "%s (compute capability %d.%d, %.0f GiB), CUDA %d.%d of the driver, "
-      "%d.%d of the runtime\n",
-      properties.name, properties.major, properties.minor,
-      static_cast<double>(properties.totalGlobalMem) / (1 << 30), driver / 1000,
-      driver % 100 / 10, runtime / 1000, runtime % 100 / 10);
-#endif
+  std::printf("%s\n", device.value()->Describe().c_str());
   return 0;
 }
 
@@ -107,8 +77,9 @@ class Bandwidth {
         break;
       }
     }
-    accelerator_.Drain();
-    accelerator_.ReleaseSlots(slots.data());
+    if (!accelerator_.ReleaseSlots(slots.data())) {
+      std::_Exit(1);  // the GPU might still write there
+    }
     return status;
   }
 

@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "bench/vector_clones.h"
+#include "reduction/narrow_float.h"
 
 namespace ringpipe {
 namespace {
@@ -61,6 +62,10 @@ inline double UnitDouble(std::uint64_t word) {
   return static_cast<double>(value) * 0x1p-63;
 }
 
+template <typename T>
+constexpr bool kIsNarrow =
+    std::is_same_v<T, Float16> || std::is_same_v<T, Bfloat16>;
+
 template <typename T, bool kProd>
 inline T Element(std::uint32_t index, StreamKey key) {
   if constexpr (std::is_same_v<T, float>) {
@@ -69,6 +74,8 @@ inline T Element(std::uint32_t index, StreamKey key) {
   } else if constexpr (std::is_same_v<T, double>) {
     const double unit = UnitDouble(Hash64(index, key));
     return kProd ? 1.0 + unit * 0x1p-7 : unit;
+  } else if constexpr (kIsNarrow<T>) {
+    return T(Element<float, kProd>(index, key));
   } else if constexpr (kProd) {
     // -7, -5, ..., 7; for unsigned types modulo their range.
     return static_cast<T>(static_cast<int>(Hash(index, key) & 7) * 2 - 7);
@@ -105,6 +112,14 @@ RINGPIPE_DEFINE_FILL(FillAny, std::int8_t, false)
 RINGPIPE_DEFINE_FILL(FillProd, std::int8_t, true)
 RINGPIPE_DEFINE_FILL(FillAny, std::uint8_t, false)
 RINGPIPE_DEFINE_FILL(FillProd, std::uint8_t, true)
+RINGPIPE_DEFINE_FILL(FillAny, std::uint32_t, false)
+RINGPIPE_DEFINE_FILL(FillProd, std::uint32_t, true)
+RINGPIPE_DEFINE_FILL(FillAny, std::uint64_t, false)
+RINGPIPE_DEFINE_FILL(FillProd, std::uint64_t, true)
+RINGPIPE_DEFINE_FILL(FillAny, Float16, false)
+RINGPIPE_DEFINE_FILL(FillProd, Float16, true)
+RINGPIPE_DEFINE_FILL(FillAny, Bfloat16, false)
+RINGPIPE_DEFINE_FILL(FillProd, Bfloat16, true)
 #undef RINGPIPE_DEFINE_FILL
 
 template <typename T>
@@ -144,6 +159,14 @@ void FillInput(DataType type, ReduceOp op, const InputKey& key,
       return Fill(op, key, first, count, static_cast<std::int8_t*>(out));
     case DataType::kUint8:
       return Fill(op, key, first, count, static_cast<std::uint8_t*>(out));
+    case DataType::kUint32:
+      return Fill(op, key, first, count, static_cast<std::uint32_t*>(out));
+    case DataType::kUint64:
+      return Fill(op, key, first, count, static_cast<std::uint64_t*>(out));
+    case DataType::kFloat16:
+      return Fill(op, key, first, count, static_cast<Float16*>(out));
+    case DataType::kBfloat16:
+      return Fill(op, key, first, count, static_cast<Bfloat16*>(out));
   }
 }
 

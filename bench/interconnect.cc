@@ -1,8 +1,10 @@
 // bench/interconnect: validates the interconnect of a job. See --help.
+#include <signal.h>
 #include <unistd.h>
 
 #include <cstdint>
 #include <cstdlib>
+#include <fstream>
 #include <string>
 #include <vector>
 
@@ -23,6 +25,8 @@ namespace {
 
 constexpr int kFaulty = static_cast<int>(validate::Verdict::kFaulty);
 constexpr int kNotMeasured = static_cast<int>(validate::Verdict::kNotMeasured);
+
+constexpr int kKilled = 128 + SIGKILL;
 
 // The most that ranks of this host may need, whatever they find out.
 Status CheckMemoryOf(const InterconnectOptions& options) {
@@ -48,13 +52,52 @@ Status CheckBeforeStart(const InterconnectOptions& options) {
   return CheckFiles(options);
 }
 
+// How often the kernel has killed processes of this one's cgroup, because they
+// had reached its limit of memory; 0 where it does not say.
+std::uint64_t MemoryKills() {
+  const std::string root = "/sys/fs/cgroup";
+  std::ifstream groups("/proc/self/cgroup");
+  for (std::string line; std::getline(groups, line);) {
+    // "0::/path" (version 2), "4:memory:/path" (version 1). A container may
+    // have its own cgroup at the root, whatever the path says.
+    const bool is_v2 = line.starts_with("0::");
+    const std::size_t at = line.find(":memory:/");
+    if (!is_v2 && at == std::string::npos) {
+      continue;
+    }
+    const std::string path =
+        line.substr(line.find(':', line.find(':') + 1) + 1);
+    for (const std::string& folder :
+         is_v2 ? std::vector<std::string>{root + path, root}
+               : std::vector<std::string>{root + "/memory" + path,
+                                          root + "/memory"}) {
+      std::ifstream events(folder +
+                           (is_v2 ? "/memory.events" : "/memory.oom_control"));
+      std::string name;
+      for (std::uint64_t count = 0; events >> name >> count;) {
+        if (name == "oom_kill") {
+          return count;
+        }
+      }
+    }
+  }
+  return 0;
+}
+
 Result<int> StartRanks(const InterconnectOptions& options,
                        const std::vector<std::string>& arguments) {
   RINGPIPE_RETURN_IF_ERROR(CheckBeforeStart(options));
+  const std::uint64_t kills = MemoryKills();
   RINGPIPE_ASSIGN_OR_RETURN(
       const JobEnd end,
       RunLocalRanks(options.ranks, arguments, /*results=*/kNotMeasured));
   const int exit_status = EndAs(end);
+  if (exit_status == kKilled && MemoryKills() > kills) {
+    return Status(StatusCode::kResourceExhausted,
+                  "the kernel killed a rank, because this container (cgroup) "
+                  "reached its limit of memory; use fewer ranks, a smaller "
+                  "--message_bytes, or a higher limit");
+  }
   // A rank that was killed is a fault.
   return exit_status > kNotMeasured ? kFaulty : exit_status;
 }
@@ -80,7 +123,7 @@ Result<int> Main(int argc, char** argv) {
   if (!options.saved_paths.empty()) {
     RINGPIPE_ASSIGN_OR_RETURN(const validate::Verdict verdict,
                               ReportSaved(options));
-    return static_cast<int>(verdict);
+    return ExitStatus(verdict);
   }
   if (options.ranks == 0 || options.error_fd >= 0) {
     return InterconnectRank(options);

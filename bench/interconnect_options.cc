@@ -19,7 +19,8 @@ constexpr char kDescription[] =
     "--ranks starts all on this host, which measures its memory.";
 
 constexpr char kFooter[] =
-    "Exit status: 0 healthy, 1 something is wrong, 2 it could not be measured. "
+    "Exit status: 0 healthy, 1 something is wrong, 2 uncertain, because noise "
+    "hides too much, or not measured. "
     "Ctrl-C ends all ranks and prints what was measured.\n"
     "\n"
     "Examples:\n"

@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <memory>
 #include <mutex>
@@ -10,6 +11,7 @@
 #include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "base/host_name.h"
 #include "bench/interconnect_report.h"
@@ -67,6 +69,12 @@ class InterconnectJob {
   Status Join(const std::string& rail) {
     RINGPIPE_ASSIGN_OR_RETURN(CommunicatorOptions options,
                               CommunicatorOptions::FromProcess());
+    if (place_) {
+      options.rank = place_->first;
+      options.size = place_->second;
+      // Other names than those of the jobs that failed.
+      options.job_id = "without-" + std::to_string(lost_.size());
+    }
     if (!rail.empty()) {
       options.environment.device = "=" + rail;
       options.environment.device_variable = "RINGPIPE_DEVICE";
@@ -149,14 +157,65 @@ class InterconnectJob {
         bar_->Show(part, what);
       };
     }
-    RINGPIPE_RETURN_IF_ERROR(
-        validate::Measure(*communicator_, options, &measured_));
+    Status status = validate::Measure(*communicator_, options, &measured_);
+    while (!status.ok() && CanGoOn()) {
+      status = GoOn(status, options);
+    }
+    RINGPIPE_RETURN_IF_ERROR(status);
     // With another number on some, the analysis says so.
     const int rails = measured_.CommonRails();
     for (int rail = 0; rails > 1 && rail < rails; ++rail) {
       RINGPIPE_RETURN_IF_ERROR(MeasureRail(rail, options));
     }
     return Status::Ok();
+  }
+
+  // Whether a host is lost that is neither this one nor that of rank 0, where
+  // all meet.
+  bool CanGoOn() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const int lost = measured_.ending ? measured_.ending->lost_rank : -1;
+    return lost >= 0 && !interrupted_ && lost < measured_.size() &&
+           measured_.ranks[lost].host != measured_.ranks.front().host &&
+           measured_.ranks[lost].host != measured_.ranks[rank_].host;
+  }
+
+  // Without the host that is lost: what had not been measured; or `failure`
+  // where the others cannot meet.
+  Status GoOn(const Status& failure, validate::MeasureOptions options) {
+    const validate::Ending ending = *measured_.ending;
+    const std::string host = measured_.ranks[ending.lost_rank].host;
+    std::vector<int> left;  // ranks
+    for (int rank = 0; rank < measured_.size(); ++rank) {
+      if (measured_.ranks[rank].host != host) {
+        left.push_back(rank);
+      }
+    }
+    lost_.push_back({host, ending.phase, ending.message});
+    if (rank_ == 0) {
+      Announce("host " + host + " is lost; going on without it");
+    }
+    const int own = static_cast<int>(
+        std::find(left.begin(), left.end(), rank_) - left.begin());
+    place_ = {own, static_cast<int>(left.size())};
+    Leave();
+    if (!Join("").ok()) {
+      return failure;
+    }
+    rank_ = own;
+    const bool has_all = measured_.HasAllLinks() && measured_.CommonRails() < 2;
+    Measurements without;
+    options.run.links = !has_all;
+    options.run.latency = !has_all;
+    Status status = validate::Measure(*communicator_, options, &without);
+    without.NameHostsLike(measured_, left);
+    if (has_all) {
+      measured_.TakeStress(without, left);
+    } else {
+      measured_ = std::move(without);
+    }
+    measured_.lost = lost_;
+    return status;
   }
 
   Status MeasureRail(int rail, const validate::MeasureOptions& options) {
@@ -205,7 +264,7 @@ class InterconnectJob {
     // All exit alike, as rank 0 judges.
     std::string verdict;
     if (rank_ == 0) {
-      verdict = std::to_string(static_cast<int>(
+      verdict = std::to_string(ExitStatus(
           Analyze(measured_, options_.analysis, Baseline()).verdict));
     }
     const auto all = communicator_->Exchange(verdict);
@@ -227,7 +286,7 @@ class InterconnectJob {
       ReportError(options_.error_fd, rank_, verdict.status());
       return kNotMeasured;
     }
-    return static_cast<int>(verdict.value());
+    return ExitStatus(verdict.value());
   }
 
   // Null where there is none. Rank 0 knew before that it can be read.
@@ -272,6 +331,9 @@ class InterconnectJob {
   const InterconnectOptions& options_;
   SignalWatch& signals_;
   int rank_ = 0;
+  // Rank and size, once hosts are lost.
+  std::optional<std::pair<int, int>> place_;
+  std::vector<validate::Lost> lost_;
   std::optional<ProgressBar> bar_;
   Measurements measured_;
   std::optional<Measurements> baseline_;

@@ -57,10 +57,8 @@ class InterconnectTest(unittest.TestCase):
                 self.assertEqual(first is None, sender == receiver)
         self.assertEqual(measured["stress"]["wrong"], [])
         self.assertGreater(measured["stress"]["bytes"], 1 << 20)
-        for part in ("patterns", "collectives"):
-            self.assertGreater(len(measured[part]), 0, part)
+        self.assertGreater(len(measured["patterns"]), 0)
         self.assertGreater(measured["patterns"][0]["bytes_per_s"], 0)
-        self.assertGreater(measured["collectives"][0]["seconds"], 0)
         median = measured["latencies"]["median_s"]["by_sender"]
         for one, other in ((0, 1), (0, 2), (1, 2)):
             self.assertGreater(median[one][other] or median[other][one], 0)

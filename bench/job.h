@@ -2,12 +2,11 @@
 #ifndef RINGPIPE_BENCH_JOB_H_
 #define RINGPIPE_BENCH_JOB_H_
 
-#include <cstddef>
 #include <string>
 #include <vector>
 
 #include "base/status.h"
-#include "reduction/data_type.h"
+#include "engine/call.h"
 
 namespace ringpipe {
 
@@ -22,8 +21,7 @@ class Job {
   virtual int size() const = 0;
 
   // The call whose time is taken; returns when the result is there.
-  virtual Status AllReduce(const void* send, void* receive, std::size_t count,
-                           DataType type, ReduceOp op) = 0;
+  virtual Status Run(const Call& call) = 0;
   virtual Status Barrier() = 0;
   // Around the timed calls of a series and the barriers before each of them:
   // for counters. (What is done between two calls would show in their times:

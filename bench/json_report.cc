@@ -34,9 +34,12 @@ Json Parameters(const Options& options) {
       {"blocking", options.blocking},
       {"registered_buffers", static_cast<int>(options.buffers)},
       {"huge_pages", options.huge_pages},
+      {"align", options.align},
+      {"rotate", options.rotate},
       {"touch", options.touch},
       {"pin", options.pin},
       {"algorithm", options.algorithm},
+      {"root", options.root},
       {"seed", options.seed},
   };
 }
@@ -47,7 +50,7 @@ Json FormatSeries(const TableRow& row, const Figures& figures,
   return {
       {"time_us", figures.time_us},
       {"algbw_gb_per_s", AlgorithmBandwidth(row.bytes, figures.time_us)},
-      {"busbw_gb_per_s", BusBandwidth(row.bytes, figures.time_us, row.ranks)},
+      {"busbw_gb_per_s", BusBandwidth(row, figures.time_us)},
       {"wrong", figures.wrong ? Json(*figures.wrong) : Json(nullptr)},
       {"first_call_us", figures.first_us},
       {"summary_us",
@@ -68,12 +71,15 @@ Json FormatSeries(const TableRow& row, const Figures& figures,
 Json FormatSize(const MeasuredSize& size) {
   const TableRow& row = size.row;
   return {
+      {"collective", CollectiveName(row.collective)},
       {"bytes", row.bytes},
       {"count", row.count},
       {"type", Name(row.type)},
       {"op", Name(row.op)},
       {"out_of_place", FormatSeries(row, row.out_of_place, size.out_of_place)},
-      {"in_place", FormatSeries(row, row.in_place, size.in_place)},
+      {"in_place", InfoOf(row.collective).in_place
+                       ? FormatSeries(row, row.in_place, size.in_place)
+                       : Json(nullptr)},
   };
 }
 
@@ -84,6 +90,7 @@ Json FormatUnfinished(const std::optional<UnfinishedSize>& unfinished) {
   const TableRow& row = unfinished->row;
   const auto& out_of_place = unfinished->out_of_place;
   return {
+      {"collective", CollectiveName(row.collective)},
       {"bytes", row.bytes},
       {"count", row.count},
       {"type", Name(row.type)},
@@ -140,7 +147,7 @@ std::string FormatJsonReport(const Options& options, const Report& report) {
       {"interrupted_by", report.interrupted_by != 0
                              ? Json(SignalName(report.interrupted_by))
                              : Json(nullptr)},
-      {"collective", "allreduce"},
+      {"collective", NameOfAll(options.collectives)},
       {"launcher", facts.launcher},
       {"device", facts.places.empty() ? "" : facts.places.front().device},
       {"processor",

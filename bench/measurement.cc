@@ -52,10 +52,11 @@ class SeriesRun {
     // What is not known yet is taken for the default.
     planned_ = 1.0 + plan_.warmups + plan_.checks +
                plan_.iterations.value_or(kDefaultIterations);
-    FillMyInput(0);
+    FillAllInputs();
     RINGPIPE_ASSIGN_OR_RETURN(const double first_us, Call());
     double fastest_us = first_us;
     for (int i = 0; i < plan_.warmups; ++i) {
+      Rotate();
       RefillIfDue();
       RINGPIPE_ASSIGN_OR_RETURN(const double us, Call());
       fastest_us = std::min(fastest_us, us);
@@ -75,32 +76,84 @@ class SeriesRun {
   }
 
  private:
-  std::size_t Bytes() const { return plan_.count * SizeOf(plan_.type); }
-  void* Input() const { return plan_.in_place ? plan_.receive : plan_.send; }
+  const CollectiveInfo& Info() const { return InfoOf(plan_.collective); }
+  const CollectiveInfo::Buffers& Has() const {
+    return Info().Of(job_.rank() == plan_.root);
+  }
+  std::size_t ElementsOf(Holds holds) const {
+    return holds == Holds::kNothing ? 0
+           : holds == Holds::kWhole && Info().has_parts
+               ? plan_.count * job_.size()
+               : plan_.count;
+  }
+  std::size_t InputBytes() const {
+    return ElementsOf(Has().input) * SizeOf(plan_.type);
+  }
+  std::size_t OutputBytes() const {
+    return ElementsOf(Has().output) * SizeOf(plan_.type);
+  }
+  // Of this rank.
+  bool InPlace() const {
+    return plan_.in_place && Has().input != Holds::kNothing &&
+           Has().output != Holds::kNothing;
+  }
+  // Where the rank's part is in a whole message that it shares.
+  std::size_t Offset(Holds own, Holds other) const {
+    return InPlace() && own == Holds::kOwnPart && other == Holds::kWhole
+               ? job_.rank() * plan_.count * SizeOf(plan_.type)
+               : 0;
+  }
+  std::byte* Output() const {
+    return OfTurn(plan_.receive) + Offset(Has().output, Has().input);
+  }
+  std::byte* Input() const {
+    return OfTurn(InPlace() ? plan_.receive : plan_.send) +
+           Offset(Has().input, Has().output);
+  }
+  std::byte* OfTurn(void* first) const {
+    return static_cast<std::byte*>(first) + turn_ * plan_.stride;
+  }
+
+  // The next call takes the next buffers.
+  void Rotate() { turn_ = (turn_ + 1) % plan_.rotate; }
+
+  // Touches the outputs of all turns but the first too, whose page faults are
+  // the first call's.
+  void FillAllInputs() {
+    for (int i = 0; i < plan_.rotate; ++i) {
+      Rotate();
+      FillMyInput(0);
+      if (turn_ != 0 && !InPlace() && OutputBytes() > 0) {
+        std::memset(Output(), 0, OutputBytes());
+      }
+    }
+  }
 
   void FillMyInput(std::uint64_t iteration) {
     FillInput(plan_.type, plan_.op,
               {plan_.seed, static_cast<std::uint64_t>(job_.rank()), iteration},
-              0, plan_.count, Input());
+              0, ElementsOf(Has().input), Input());
     since_fill_ = 0;
   }
 
   // In place, each call reduces the result of the one before. So that floats
   // do not end as infinities, NaNs or (slow) denormals, whose times would not
   // be those of ordinary data, the input is filled again, outside of the timed
-  // part, before p^calls passes 2^100 (sum) or 2^13 (prod, whose factors are
-  // within 2^-7 of 1).
+  // part, before p^calls passes 2^100 (sum; of float16 2^13) or 2^13 (prod,
+  // whose factors are within 2^-7 of 1).
   void RefillIfDue() {
-    const bool floats =
-        plan_.type == DataType::kFloat32 || plan_.type == DataType::kFloat64;
+    const bool half = plan_.type == DataType::kFloat16;
+    const bool floats = half || plan_.type == DataType::kFloat32 ||
+                        plan_.type == DataType::kFloat64 ||
+                        plan_.type == DataType::kBfloat16;
     if (!plan_.in_place || !floats || job_.size() == 1) {
       return;
     }
-    const double powers = plan_.op == ReduceOp::kProd ? 13 : 100;
+    const double powers = plan_.op == ReduceOp::kProd || half ? 13 : 100;
     const int calls =
         std::max(1, static_cast<int>(powers / std::log2(job_.size())));
     if (since_fill_ >= calls) {
-      FillMyInput(0);
+      FillAllInputs();
     }
   }
 
@@ -108,6 +161,7 @@ class SeriesRun {
     timed_us_.reserve(calls);
     job_.BeforeTimedCalls();
     for (int i = 0; i < calls; ++i) {
+      Rotate();
       RefillIfDue();
       RINGPIPE_ASSIGN_OR_RETURN(const double us, Call());
       timed_us_.push_back(us);
@@ -124,12 +178,18 @@ class SeriesRun {
     RINGPIPE_RETURN_IF_ERROR(job_.Barrier());
     const auto start = Clock::now();
     if (plan_.touch) {
-      RewriteInput(Input(), Bytes());
+      RewriteInput(Input(), InputBytes());
     }
-    RINGPIPE_RETURN_IF_ERROR(job_.AllReduce(Input(), plan_.receive, plan_.count,
-                                            plan_.type, plan_.op));
+    RINGPIPE_RETURN_IF_ERROR(
+        job_.Run({.collective = plan_.collective,
+                  .send = InputBytes() > 0 ? Input() : nullptr,
+                  .receive = OutputBytes() > 0 ? Output() : nullptr,
+                  .count = plan_.count,
+                  .type = plan_.type,
+                  .op = plan_.op,
+                  .root = plan_.root}));
     if (plan_.touch) {
-      ReadOutput(plan_.receive, Bytes());
+      ReadOutput(Output(), OutputBytes());
     }
     const double us =
         std::chrono::duration<double, std::micro>(Clock::now() - start).count();
@@ -160,9 +220,10 @@ class SeriesRun {
     }
     double wrong = 0;
     for (int check = 1; check <= plan_.checks; ++check) {
+      Rotate();
       FillMyInput(check);
-      if (!plan_.in_place && Bytes() > 0) {
-        std::memset(plan_.receive, 0xff, Bytes());  // NaN in floats
+      if (!InPlace() && OutputBytes() > 0) {
+        std::memset(Output(), 0xff, OutputBytes());  // NaN in floats
       }
       RINGPIPE_RETURN_IF_ERROR(Call().status());
       RINGPIPE_ASSIGN_OR_RETURN(const std::size_t mine, Verify(check));
@@ -179,6 +240,8 @@ class SeriesRun {
 
   Result<std::size_t> Verify(int check) {
     VerifiedCall call;
+    call.collective = plan_.collective;
+    call.root = plan_.root;
     call.type = plan_.type;
     call.op = plan_.op;
     call.count = plan_.count;
@@ -186,10 +249,12 @@ class SeriesRun {
     call.size = job_.size();
     call.seed = plan_.seed;
     call.iteration = static_cast<std::uint64_t>(check);
+    if (call.collective != Collective::kAllReduce) {
+      return CountWrong(call, Output());
+    }
     RINGPIPE_ASSIGN_OR_RETURN(
-        const auto digests,
-        job_.Exchange(VerificationDigest(call, plan_.receive)));
-    return CountWrong(call, plan_.receive, digests);
+        const auto digests, job_.Exchange(VerificationDigest(call, Output())));
+    return CountWrong(call, Output(), digests);
   }
 
   Job& job_;
@@ -200,6 +265,7 @@ class SeriesRun {
   double done_ = 0;  // calls
   double planned_ = 1;
   int since_fill_ = 0;  // calls
+  int turn_ = 0;        // which of the buffers
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// One series of calls: an allreduce of one size, type and operation, out of
+// One series of calls: a collective of one size, type and operation, out of
 // place or in place.
 #ifndef RINGPIPE_BENCH_MEASUREMENT_H_
 #define RINGPIPE_BENCH_MEASUREMENT_H_
@@ -11,23 +11,30 @@
 
 #include "base/status.h"
 #include "bench/job.h"
+#include "engine/call.h"
 #include "reduction/data_type.h"
 
 namespace ringpipe {
 
 struct SeriesPlan {
+  Collective collective = Collective::kAllReduce;
+  int root = 0;
   DataType type = DataType::kFloat32;
   ReduceOp op = ReduceOp::kSum;
-  std::size_t count = 0;  // elements
-  // `send` and `receive` hold `count` elements each; with `in_place` only
-  // `receive` is used, for both.
+  std::size_t count = 0;  // elements, as in Call
+  // The first of `rotate` buffers each, of which one begins `stride` bytes
+  // after the other; each call takes the next. They hold the whole message
+  // each. With `in_place` only `receive` is used, for both, on ranks that have
+  // both.
   void* send = nullptr;
   void* receive = nullptr;
+  int rotate = 1;
+  std::size_t stride = 0;
   bool in_place = false;
   std::optional<int> iterations;  // nullopt: as options.h says
   int warmups = 1;
   int checks = 1;
-  // Calls, and their times, include writing the input before the allreduce (the
+  // Calls, and their times, include writing the input before the call (the
   // same values again) and reading the output after it.
   bool touch = false;
   std::uint64_t seed = 1;

@@ -15,8 +15,8 @@ namespace {
 constexpr char kDescription[] =
     "Measures and verifies an allreduce: every rank has a buffer, and ends "
     "with "
-    "the sum (or another reduction) of all of them. Options and output are "
-    "those of nccl-tests.\n"
+    "the sum (or another reduction) of all of them; or another collective. "
+    "Options and output are those of nccl-tests.\n"
     "Ranks are started by --ranks on this host, or by mpirun, torchrun or "
     "srun.";
 
@@ -35,7 +35,8 @@ constexpr char kFooter[] =
     "confidence interval (order statistics), and the first call apart.";
 
 struct Texts {
-  std::string min_bytes, max_bytes, step_bytes, type = "float", op = "sum";
+  std::string min_bytes, max_bytes, step_bytes, type = "float", op = "sum",
+                                                collective = "allreduce";
   int average = 1, blocking = 1, registered = 0, iterations = 0;
 };
 
@@ -53,6 +54,17 @@ std::string Names(std::span<const ReduceOp> ops) {
     names += std::string(Name(op)) + ", ";
   }
   return names;
+}
+
+// Those that have buffers, and are no matter of pairs.
+std::vector<Collective> AllCollectives() {
+  std::vector<Collective> all;
+  for (int i = 0; i < kCollectives; ++i) {
+    if (static_cast<Collective>(i) != Collective::kBarrier) {
+      all.push_back(static_cast<Collective>(i));
+    }
+  }
+  return all;
 }
 
 void AddOptions(CLI::App& app, Options& options, Texts& texts) {
@@ -83,6 +95,13 @@ void AddOptions(CLI::App& app, Options& options, Texts& texts) {
                  "one of " + Names(kDataTypes) + "or all [float]");
   app.add_option("-o,--op", texts.op,
                  "one of " + Names(kReduceOps) + "or all [sum]");
+  app.add_option("--collective", texts.collective,
+                 "one of " + NameOfAll(AllCollectives()) +
+                     ", or all; sizes are those of the whole message "
+                     "[allreduce]");
+  app.add_option("-r,--root", options.root,
+                 "the root, where the collective has one [0]")
+      ->check(CLI::Range(0, kMaxRanks - 1));
   app.add_option("-c,--check", options.checks,
                  "calls whose result is checked; 0: no check [1]")
       ->check(CLI::Range(0, kMany));
@@ -100,11 +119,20 @@ void AddOptions(CLI::App& app, Options& options, Texts& texts) {
       ->check(CLI::Range(0, 2));
   app.add_flag("--huge_pages", options.huge_pages,
                "ask the system for huge pages for the buffers (not with -R 1)");
+  app.add_option("--align", options.align,
+                 "private buffers begin so many bytes past a page, 0 to 4095 "
+                 "(not with -R 1) [16, as malloc's]")
+      ->check(CLI::Range(0, 4095));
+  app.add_option("--rotate", options.rotate,
+                 "each call takes the next of so many pairs of buffers: for "
+                 "memory that is in no cache, as many as are larger together "
+                 "than the caches [1]")
+      ->check(CLI::Range(1, 4096));
   app.add_flag("--touch", options.touch,
                "in every call's time, write the input before the call and "
                "read the output after it, as a program does");
   app.add_option("--algorithm", options.algorithm,
-                 "which algorithm the allreduce takes, such as rabenseifner; "
+                 "which algorithm the collective takes, such as rabenseifner; "
                  "a wrong name lists the right ones [by size]");
   app.add_option("-J,--json,--output_file", options.json_path,
                  "write every sample to this file, as JSON; -: to standard "
@@ -187,7 +215,56 @@ Status ParseTypeAndOp(const Texts& texts, Options& options) {
   return {};
 }
 
+Status ParseCollective(const Texts& texts, Options& options) {
+  options.collectives = AllCollectives();
+  if (texts.collective != "all") {
+    std::erase_if(options.collectives, [&texts](Collective collective) {
+      return texts.collective != CollectiveName(collective);
+    });
+  }
+  if (options.collectives.empty()) {
+    return Invalid("--collective \"" + texts.collective +
+                   "\" is none that is measured; allowed are " +
+                   NameOfAll(AllCollectives()) + ", or all");
+  }
+  if (options.collectives.size() > 1 && !options.algorithm.empty()) {
+    return Invalid("--algorithm is that of one collective, and there are " +
+                   std::to_string(options.collectives.size()) +
+                   "; name one with --collective");
+  }
+  return {};
+}
+
+// After the types are known. What the library allocates begins with a page.
+Status CheckAlign(bool given, Options& options) {
+  if (options.buffers == BufferKind::kAllocated) {
+    options.align = 0;
+    return given ? Invalid(
+                       "--align is for the benchmark's own memory, and with -R "
+                       "1 (--local_register) the library allocates it; use -R "
+                       "0 or -R 2")
+                 : Status();
+  }
+  for (const DataType type : options.types) {
+    if (options.align % SizeOf(type) != 0) {
+      return Invalid("--align " + std::to_string(options.align) +
+                     ": no multiple of the " + std::to_string(SizeOf(type)) +
+                     " bytes of " + std::string(Name(type)));
+    }
+  }
+  return {};
+}
+
 }  // namespace
+
+std::string NameOfAll(const std::vector<Collective>& collectives) {
+  std::string names;
+  for (const Collective collective : collectives) {
+    names +=
+        (names.empty() ? "" : ", ") + std::string(CollectiveName(collective));
+  }
+  return names;
+}
 
 std::optional<std::uint64_t> Options::NextSize(std::uint64_t bytes) const {
   // Sizes are below 2^62, factors and steps too: no sum wraps, and a product
@@ -230,6 +307,7 @@ Result<Options> ParseOptions(int argc, const char* const* argv,
   options.buffers = static_cast<BufferKind>(texts.registered);
   RINGPIPE_RETURN_IF_ERROR(ParseSizes(texts, options));
   RINGPIPE_RETURN_IF_ERROR(ParseTypeAndOp(texts, options));
+  RINGPIPE_RETURN_IF_ERROR(ParseCollective(texts, options));
   if (options.pin && options.ranks == 0) {
     return Invalid(
         "--pin is for ranks that --ranks starts; other launchers have options "
@@ -240,6 +318,7 @@ Result<Options> ParseOptions(int argc, const char* const* argv,
         "--huge_pages is for the benchmark's own memory, and with -R 1 "
         "(--local_register) the library allocates it; use -R 0 or -R 2");
   }
+  RINGPIPE_RETURN_IF_ERROR(CheckAlign(app.count("--align") > 0, options));
   if (options.trace_path == "-") {
     return Invalid(
         "--trace takes the name of a file: ranks write it together, and "

@@ -9,6 +9,7 @@
 
 #include "base/status.h"
 #include "bench/statistics.h"
+#include "pipeline/collective.h"
 #include "reduction/data_type.h"
 
 namespace ringpipe {
@@ -21,6 +22,9 @@ inline constexpr int kMaxRanks = 1024;
 inline constexpr int kDefaultIterations = 20;
 inline constexpr int kFewestDefaultIterations = 6;
 inline constexpr double kDefaultBudgetSeconds = 8;
+
+// Where malloc puts a large block in its page: after its own 16 bytes.
+inline constexpr int kMallocAlign = 16;
 
 // Where the benchmark's buffers come from: -R.
 enum class BufferKind {
@@ -43,6 +47,9 @@ struct Options {
   // -d, -o.
   std::vector<DataType> types = {DataType::kFloat32};
   std::vector<ReduceOp> ops = {ReduceOp::kSum};
+  // --collective, -r: those that have buffers; the root.
+  std::vector<Collective> collectives = {Collective::kAllReduce};
+  int root = 0;
   // -a, -z, -R.
   AcrossRanks average = AcrossRanks::kAverage;
   bool blocking = true;
@@ -54,10 +61,15 @@ struct Options {
   std::string trace_path;
   // --huge_pages: private memory asks for huge pages.
   bool huge_pages = false;
+  // --align: how many bytes past a page private memory begins.
+  int align = kMallocAlign;
+  // --rotate: so many buffers take turns, call by call.
+  int rotate = 1;
   // --touch: a timed call begins with writing the input and ends with reading
   // the output.
   bool touch = false;
-  // --algorithm: as the registry names it; empty: as without the option.
+  // --algorithm: of the one collective, as the registry names it; empty: as
+  // without the option.
   std::string algorithm;
   std::uint64_t seed = 1;
   // --ranks; 0: one process of a job that some launcher has started.
@@ -82,6 +94,9 @@ struct Options {
   // How many sizes there are.
   std::uint64_t Sizes() const;
 };
+
+// "all-gather"; of several "all-gather, reduce".
+std::string NameOfAll(const std::vector<Collective>& collectives);
 
 // kInvalidArgument, saying what is allowed, for anything that is not. A
 // relative path of -J or --trace is taken from `invocation_directory` where

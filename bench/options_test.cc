@@ -71,6 +71,20 @@ TEST(Options, TouchAndHugePagesAreOffUnlessAskedFor) {
   EXPECT_TRUE(both.value().huge_pages);
 }
 
+TEST(Options, BuffersBeginWhereMallocPutsThemUnlessAskedOtherwise) {
+  const auto plain = Parse({});
+  ASSERT_TRUE(plain.ok());
+  EXPECT_EQ(plain.value().align, 16);
+  EXPECT_EQ(plain.value().rotate, 1);
+  const auto given = Parse({"--align", "4", "--rotate", "8"});
+  ASSERT_TRUE(given.ok()) << given.status().message();
+  EXPECT_EQ(given.value().align, 4);
+  EXPECT_EQ(given.value().rotate, 8);
+  const auto allocated = Parse({"-R", "1"});
+  ASSERT_TRUE(allocated.ok()) << allocated.status().message();
+  EXPECT_EQ(allocated.value().align, 0);
+}
+
 TEST(Options, SizesGoUpBySteps) {
   const auto options = Parse({"-b", "0", "-e", "10", "-i", "4"});
   ASSERT_TRUE(options.ok());
@@ -138,10 +152,12 @@ TEST(Options, HelpNamesEveryOptionOfNcclTestsAndNoInternalOne) {
   const auto options = Parse({"--help"});
   ASSERT_TRUE(options.ok());
   for (const char* option :
-       {"--minbytes", "--maxbytes", "--stepbytes", "--stepfactor", "--iters",
-        "--warmup_iters", "--datatype", "--op", "--check", "--average",
-        "--blocking", "--local_register", "--json", "--ranks", "--version",
-        "--touch", "--huge_pages", "--pin", "--algorithm"}) {
+       {"--minbytes",   "--maxbytes",     "--stepbytes", "--stepfactor",
+        "--iters",      "--warmup_iters", "--datatype",  "--op",
+        "--check",      "--average",      "--blocking",  "--local_register",
+        "--json",       "--ranks",        "--version",   "--touch",
+        "--huge_pages", "--pin",          "--algorithm", "--align",
+        "--rotate"}) {
     EXPECT_NE(options.value().help.find(option), std::string::npos) << option;
   }
   EXPECT_EQ(options.value().help.find("error-fd"), std::string::npos);
@@ -172,6 +188,11 @@ TEST(Options, BadInputIsAnErrorThatSaysWhatIsAllowed) {
            Row{{"-z", "2"}, "1"},
            Row{{"-R", "3"}, "2"},
            Row{{"-R", "1", "--huge_pages"}, "use -R 0 or -R 2"},
+           Row{{"-R", "1", "--align", "16"}, "use -R 0 or -R 2"},
+           Row{{"--align", "4096"}, "4095"},
+           Row{{"--align", "2"}, "4 bytes of float32"},
+           Row{{"-d", "all", "--align", "4"}, "8 bytes of float64"},
+           Row{{"--rotate", "0"}, "1"},
            Row{{"--touch=maybe"}, "touch"},
            Row{{"--pin"}, "for ranks that --ranks starts"},
            Row{{"--ranks", "0"}, "1024"},

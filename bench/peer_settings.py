@@ -21,6 +21,7 @@ WORDS = {
     "poll": "the caller polls (gloo's classic algorithms)",
     "pinned": "rank r runs on core r modulo the number of cores",
     "huge": "huge pages, for the buffers and for what malloc returns",
+    "page": "buffers begin with a page; else 16 bytes past one, as malloc's do",
     "malloc": "malloc keeps its memory, so that it is not cleared again and "
               "again",
 }
@@ -46,7 +47,7 @@ Setting = collections.namedtuple("Setting", "name base words")
 def parse_setting(name):
     """Raises argparse.ArgumentTypeError where there is no such peer."""
     base, *words = name.split("+")
-    allowed = {"pinned", "huge", "malloc"}
+    allowed = {"pinned", "huge", "page", "malloc"}
     if base in ("openmpi", "openmpi-ucx"):
         allowed |= {f"alg{number}" for number in range(1, 7)}
     if base.startswith("gloo-") and not base.startswith("gloo-allreduce"):
@@ -97,6 +98,7 @@ def launcher_of(setting):
 def command_of(setting, program, ranks, size, warmups, iterations, touch):
     """(the whole command, what its environment needs)."""
     words = [word for word in ("pinned", "huge") if word in setting.words]
+    words += ["align=0"] if "page" in setting.words else []
     words += ["touch"] if touch else []
     environment = {}
     if "malloc" in setting.words:

@@ -34,9 +34,10 @@
 namespace ringpipe {
 namespace {
 
+constexpr std::size_t kPage = 4096;
 constexpr std::size_t kHugePage = 2 << 20;
 
-// Private memory, aligned to a page, huge or not, given back to the system at
+// Private memory, of huge pages or not, given back to the system at
 // the end.
 class PrivateMemory {
  public:
@@ -49,8 +50,10 @@ class PrivateMemory {
   PrivateMemory(const PrivateMemory&) = delete;
   PrivateMemory& operator=(const PrivateMemory&) = delete;
 
-  Result<void*> Allocate(std::size_t bytes, bool huge_pages) {
-    bytes_ = std::max<std::size_t>(bytes, 1) + (huge_pages ? kHugePage : 0);
+  // Begins `align` bytes past a page.
+  Result<void*> Allocate(std::size_t bytes, bool huge_pages, int align) {
+    bytes_ =
+        std::max<std::size_t>(bytes, 1) + align + (huge_pages ? kHugePage : 0);
     data_ = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE,
                  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (data_ == MAP_FAILED) {
@@ -59,16 +62,16 @@ class PrivateMemory {
                          errno);
     }
     if (!huge_pages) {
-      return data_;
+      return static_cast<std::byte*>(data_) + align;
     }
     const auto begin = reinterpret_cast<std::uintptr_t>(data_);
-    void* const aligned = reinterpret_cast<void*>((begin + kHugePage - 1) /
-                                                  kHugePage * kHugePage);
+    auto* const aligned = reinterpret_cast<std::byte*>((begin + kHugePage - 1) /
+                                                       kHugePage * kHugePage);
     if (madvise(aligned, bytes_ - kHugePage, MADV_HUGEPAGE) != 0) {
       return ErrnoStatus(StatusCode::kUnavailable,
                          "huge pages for a buffer (MADV_HUGEPAGE)", errno);
     }
-    return aligned;
+    return aligned + align;
   }
 
  private:
@@ -193,8 +196,15 @@ class Rank {
     return {};
   }
 
+  // Of those that are sent, and of those that are received.
+  std::size_t BytesOfBuffers() const {
+    return (options_.rotate - 1) * buffers_.stride + options_.max_bytes;
+  }
+
   Status Allocate() {
-    const std::size_t bytes = options_.max_bytes;
+    // All begin at the same place in their pages.
+    buffers_.stride = (options_.max_bytes + kPage - 1) / kPage * kPage;
+    const std::size_t bytes = BytesOfBuffers();
     if (options_.buffers == BufferKind::kAllocated) {
       // At least one byte: a buffer of nothing need not be one.
       RINGPIPE_ASSIGN_OR_RETURN(
@@ -205,10 +215,12 @@ class Rank {
           communicator_.Allocate(std::max<std::size_t>(bytes, 1)));
       return {};
     }
-    RINGPIPE_ASSIGN_OR_RETURN(buffers_.send,
-                              send_.Allocate(bytes, options_.huge_pages));
-    RINGPIPE_ASSIGN_OR_RETURN(buffers_.receive,
-                              receive_.Allocate(bytes, options_.huge_pages));
+    RINGPIPE_ASSIGN_OR_RETURN(
+        buffers_.send,
+        send_.Allocate(bytes, options_.huge_pages, options_.align));
+    RINGPIPE_ASSIGN_OR_RETURN(
+        buffers_.receive,
+        receive_.Allocate(bytes, options_.huge_pages, options_.align));
     if (options_.buffers == BufferKind::kRegistered && bytes > 0) {
       RINGPIPE_RETURN_IF_ERROR(communicator_.Register(buffers_.send, bytes));
       RINGPIPE_RETURN_IF_ERROR(communicator_.Register(buffers_.receive, bytes));
@@ -221,7 +233,7 @@ class Rank {
       RINGPIPE_RETURN_IF_ERROR(communicator_.Free(buffers_.send));
       RINGPIPE_RETURN_IF_ERROR(communicator_.Free(buffers_.receive));
     } else if (options_.buffers == BufferKind::kRegistered &&
-               options_.max_bytes > 0) {
+               BytesOfBuffers() > 0) {
       RINGPIPE_RETURN_IF_ERROR(communicator_.Deregister(buffers_.send));
       RINGPIPE_RETURN_IF_ERROR(communicator_.Deregister(buffers_.receive));
     }
@@ -237,8 +249,9 @@ class Rank {
     if (job_.rank() != 0) {
       return {};
     }
-    std::string text = "# ringpipe " + std::string(Version()) +
-                       " allreduce, ranks: " + std::to_string(job_.size()) +
+    std::string text = "# ringpipe " + std::string(Version()) + " " +
+                       NameOfAll(options_.collectives) +
+                       ", ranks: " + std::to_string(job_.size()) +
                        "\n# minBytes " + std::to_string(options_.min_bytes) +
                        " maxBytes " + std::to_string(options_.max_bytes) +
                        " step: ";
@@ -255,6 +268,9 @@ class Rank {
         " blocking: " + std::to_string(options_.blocking) +
         " registered: " + std::to_string(static_cast<int>(options_.buffers)) +
         (options_.huge_pages ? " huge pages" : "") +
+        " align: " + std::to_string(options_.align) +
+        (options_.rotate > 1 ? " rotate: " + std::to_string(options_.rotate)
+                             : "") +
         (options_.touch ? " touch" : "") +
         " seed: " + std::to_string(options_.seed) + "\n#\n";
     return table_.Write(text + DescribePlaces());
@@ -308,11 +324,12 @@ class Rank {
     RINGPIPE_ASSIGN_OR_RETURN(
         const AlgorithmChoice algorithms,
         AlgorithmChoice::Parse(environment.algorithm,
-                               {0, job_.size(), 0, hosts.numbers}));
-    facts.chunking.algorithm =
-        algorithms
-            .For(Collective::kAllReduce, options_.max_bytes, hosts.common())
-            .name;
+                               {0, job_.size(), 0, hosts.numbers},
+                               environment.subchunk_bytes));
+    facts.chunking.algorithm = algorithms
+                                   .For(options_.collectives.front(),
+                                        options_.max_bytes, hosts.common())
+                                   .name;
     facts.chunking.subchunk_bytes = environment.subchunk_bytes;
     facts.chunking.depth = algorithms.DepthFor(
         static_cast<int>(environment.depth), environment.subchunk_bytes,
@@ -364,10 +381,11 @@ bool IsShared(StatusCode code) {
 }
 
 // What follows wins over what the variable says already.
-void ChooseAlgorithm(const std::string& name) {
+void ChooseAlgorithm(Collective collective, const std::string& name) {
   constexpr const char* kVariable = "RINGPIPE_ALGORITHM";
   const char* const before = std::getenv(kVariable);
-  const std::string choice = "allreduce:" + name;
+  const std::string choice =
+      std::string(CollectiveName(collective)) + ":" + name;
   setenv(kVariable,
          before == nullptr || *before == '\0'
              ? choice.c_str()
@@ -377,7 +395,7 @@ void ChooseAlgorithm(const std::string& name) {
 
 Result<std::unique_ptr<Communicator>> Join(const Options& options) {
   if (!options.algorithm.empty()) {
-    ChooseAlgorithm(options.algorithm);
+    ChooseAlgorithm(options.collectives.front(), options.algorithm);
   }
   if (!options.trace_path.empty()) {
     setenv("RINGPIPE_TRACE", options.trace_path.c_str(), /*overwrite=*/1);

@@ -7,12 +7,21 @@
 //   stage_benchmark --benchmark_filter='/131072/16777216$'
 //
 // Names end in sub-chunk / user's bytes.
+//
+// With --offsets it prints instead how fast copies and reductions are by where
+// their ranges begin in a page, beside memcpy, from 256 B to 4 MiB
+// (offset_table.h); --offsets=MILLISECONDS is the time for each size.
 #include <algorithm>
+#include <charconv>
+#include <chrono>
 #include <cstdint>
-#include <cstring>
+#include <iostream>
+#include <string_view>
 #include <vector>
 
+#include "bench/offset_table.h"
 #include "benchmark/benchmark.h"
+#include "reduction/host_copy.h"
 #include "reduction/host_reduction.h"
 
 namespace ringpipe {
@@ -74,7 +83,7 @@ void Reduce(benchmark::State& state) {
 void CopyOut(benchmark::State& state) {
   Walk walk(state);
   for (auto _ : state) {
-    std::memcpy(walk.user(), walk.slot(), walk.sub_chunk());
+    HostCopy(walk.user(), walk.slot(), walk.sub_chunk());
     benchmark::ClobberMemory();
     walk.Next();
   }
@@ -93,5 +102,44 @@ void Cases(benchmark::internal::Benchmark* benchmark) {
 BENCHMARK(Reduce)->Apply(Cases);
 BENCHMARK(CopyOut)->Apply(Cases);
 
+// 0: `argument` is not of this kind, or wrong.
+int MillisecondsOfOffsets(std::string_view argument) {
+  constexpr std::string_view kName = "--offsets";
+  if (argument == kName) {
+    return 1000;
+  }
+  int milliseconds = 0;
+  if (argument.starts_with("--offsets=")) {
+    argument.remove_prefix(kName.size() + 1);
+    std::from_chars(argument.data(), argument.data() + argument.size(),
+                    milliseconds);
+  }
+  return milliseconds;
+}
+
+int Run(int argc, char** argv) {
+  if (argc == 2) {
+    if (const int milliseconds = MillisecondsOfOffsets(argv[1]);
+        milliseconds > 0) {
+      std::vector<std::size_t> sizes;
+      for (std::size_t bytes = 256; bytes <= 4 << 20; bytes *= 2) {
+        sizes.push_back(bytes);
+      }
+      PrintOffsetTable(std::cout, sizes,
+                       std::chrono::milliseconds(milliseconds));
+      return 0;
+    }
+  }
+  benchmark::Initialize(&argc, argv);
+  if (benchmark::ReportUnrecognizedArguments(argc, argv)) {
+    return 1;
+  }
+  benchmark::RunSpecifiedBenchmarks();
+  benchmark::Shutdown();
+  return 0;
+}
+
 }  // namespace
 }  // namespace ringpipe
+
+int main(int argc, char** argv) { return ringpipe::Run(argc, argv); }

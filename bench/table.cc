@@ -25,6 +25,8 @@ const char* ShortName(DataType type) {
       return "float";
     case DataType::kFloat64:
       return "double";
+    case DataType::kFloat16:
+      return "half";
     default:
       return Name(type).data();
   }
@@ -44,8 +46,7 @@ std::string FormatFigures(const TableRow& row, const Figures& figures) {
       figures.wrong ? std::to_string(*figures.wrong) : "N/A";
   return Format("  %7s  %6.2f  %6.2f  %5s", FormatTime(figures.time_us).c_str(),
                 AlgorithmBandwidth(row.bytes, figures.time_us),
-                BusBandwidth(row.bytes, figures.time_us, row.ranks),
-                wrong.c_str());
+                BusBandwidth(row, figures.time_us), wrong.c_str());
 }
 
 // Microseconds with four significant digits or all before the point.
@@ -83,8 +84,9 @@ double AlgorithmBandwidth(std::uint64_t bytes, double time_us) {
   return time_us > 0 ? static_cast<double>(bytes) / time_us * 1e-3 : 0;
 }
 
-double BusBandwidth(std::uint64_t bytes, double time_us, int ranks) {
-  return AlgorithmBandwidth(bytes, time_us) * 2 * (ranks - 1) / ranks;
+double BusBandwidth(const TableRow& row, double time_us) {
+  return AlgorithmBandwidth(row.bytes, time_us) *
+         InfoOf(row.collective).BusFactor(row.ranks);
 }
 
 std::string FormatTableHeader() {
@@ -98,15 +100,19 @@ std::string FormatTableHeader() {
 }
 
 std::string FormatTableRow(const TableRow& row) {
-  // An allreduce has no root; nccl-tests prints -1.
+  const CollectiveInfo& info = InfoOf(row.collective);
+  const std::string not_in_place =
+      Format("  %7s  %6s  %6s  %5s", "N/A", "N/A", "N/A", "N/A");
+  // As nccl-tests prints it.
+  const char* const op = info.reduces ? ShortName(row.op) : "none";
   return Format("%12llu  %12llu  %8s  %6s  %6d",
                 static_cast<unsigned long long>(row.bytes),
                 static_cast<unsigned long long>(row.count), ShortName(row.type),
-                ShortName(row.op), -1) +
+                op, info.is_rooted() ? row.root : -1) +
          FormatFigures(row, row.out_of_place) +
-         FormatFigures(row, row.in_place) + "\n" +
-         FormatSummary("out-of-place", row.out_of_place) +
-         FormatSummary("in-place", row.in_place);
+         (info.in_place ? FormatFigures(row, row.in_place) : not_in_place) +
+         "\n" + FormatSummary("out-of-place", row.out_of_place) +
+         (info.in_place ? FormatSummary("in-place", row.in_place) : "");
 }
 
 std::string FormatTableFooter(std::uint64_t wrong,

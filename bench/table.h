@@ -7,6 +7,7 @@
 #include <string>
 
 #include "bench/statistics.h"
+#include "pipeline/collective.h"
 #include "reduction/data_type.h"
 
 namespace ringpipe {
@@ -20,20 +21,22 @@ struct Figures {
 };
 
 struct TableRow {
-  std::uint64_t bytes = 0;
-  std::uint64_t count = 0;
+  Collective collective = Collective::kAllReduce;
+  int root = 0;
+  std::uint64_t bytes = 0;  // of the whole message
+  std::uint64_t count = 0;  // as in Call
   DataType type = DataType::kFloat32;
   ReduceOp op = ReduceOp::kSum;
   int ranks = 1;
   Figures out_of_place;
-  Figures in_place;
+  Figures in_place;  // where the collective has that
 };
 
 // GB/s, GB = 1e9: bytes / time; 0 for no time.
 double AlgorithmBandwidth(std::uint64_t bytes, double time_us);
-// That times 2 (n-1)/n, the part of it that an allreduce of n ranks moves over
-// each rank's link: nccl-tests' bus bandwidth.
-double BusBandwidth(std::uint64_t bytes, double time_us, int ranks);
+// That times what the collective moves over each rank's link, as a part of the
+// message (2 (n-1)/n for an allreduce of n ranks): nccl-tests' bus bandwidth.
+double BusBandwidth(const TableRow& row, double time_us);
 
 // Each ends with a newline.
 std::string FormatTableHeader();

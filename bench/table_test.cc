@@ -83,9 +83,46 @@ TEST(Table, FooterSaysWhetherAllWasRight) {
 
 TEST(Table, BandwidthsAreInDecimalGigabytes) {
   EXPECT_DOUBLE_EQ(AlgorithmBandwidth(1'000'000'000, 1e6), 1.0);
-  EXPECT_DOUBLE_EQ(BusBandwidth(1'000'000'000, 1e6, 8), 1.75);
-  EXPECT_DOUBLE_EQ(BusBandwidth(1'000'000'000, 1e6, 1), 0);
+  TableRow row;
+  row.bytes = 1'000'000'000;
+  row.ranks = 8;
+  EXPECT_DOUBLE_EQ(BusBandwidth(row, 1e6), 1.75);
+  row.ranks = 1;
+  EXPECT_DOUBLE_EQ(BusBandwidth(row, 1e6), 0);
   EXPECT_DOUBLE_EQ(AlgorithmBandwidth(1, 0), 0);
+}
+
+// nccl-tests' PERFORMANCE.md.
+TEST(Table, EachCollectiveHasItsBusBandwidth) {
+  TableRow row;
+  row.bytes = 1'000'000'000;
+  row.ranks = 4;
+  for (const auto& [collective, factor] :
+       {std::pair(Collective::kAllReduce, 1.5),
+        std::pair(Collective::kReduceScatter, 0.75),
+        std::pair(Collective::kAllGather, 0.75),
+        std::pair(Collective::kBroadcast, 1.0),
+        std::pair(Collective::kReduce, 1.0),
+        std::pair(Collective::kGather, 0.75),
+        std::pair(Collective::kScatter, 0.75),
+        std::pair(Collective::kAllToAll, 0.75)}) {
+    row.collective = collective;
+    EXPECT_DOUBLE_EQ(BusBandwidth(row, 1e6), factor)
+        << CollectiveName(collective);
+  }
+}
+
+TEST(Table, ARootIsNamedWhereThereIsOneAndSoIsWhatThereIsNot) {
+  TableRow row = Row();
+  row.collective = Collective::kReduce;
+  row.root = 3;
+  EXPECT_NE(FormatTableRow(row).find(" sum       3 "), std::string::npos);
+  row.collective = Collective::kAllToAll;
+  const std::string text = FormatTableRow(row);
+  EXPECT_NE(text.find(" none      -1 "), std::string::npos) << text;
+  EXPECT_NE(text.find("N/A     N/A     N/A    N/A\n"), std::string::npos)
+      << text;
+  EXPECT_EQ(text.find("in-place  "), std::string::npos) << text;
 }
 
 }  // namespace

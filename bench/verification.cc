@@ -10,6 +10,7 @@
 #include "bench/block_hash.h"
 #include "bench/input_data.h"
 #include "bench/vector_clones.h"
+#include "reduction/narrow_float.h"
 
 namespace ringpipe {
 namespace {
@@ -21,6 +22,24 @@ constexpr std::size_t kStrip = 1024;
 constexpr std::size_t kMaxBlocks = 48 * 1024;
 constexpr std::size_t kMinBlockBytes = 16 * 1024;
 constexpr std::size_t kMaxBlockBytes = 1024 * 1024;
+
+// Of a floating-point type: how much of a value its rounding may change, at
+// most, and of one near zero.
+template <typename T>
+constexpr double kUnitOf = 0;  // none
+template <>
+constexpr double kUnitOf<float> = 0x1p-24;
+template <>
+constexpr double kUnitOf<double> = 0x1p-53;
+// What is computed as float32 is rounded twice.
+template <>
+constexpr double kUnitOf<Float16> = 0x1p-11 + 0x1p-22;
+template <>
+constexpr double kUnitOf<Bfloat16> = 0x1p-8 + 0x1p-22;
+template <typename T>
+constexpr bool kRounds = kUnitOf<T> != 0;
+template <typename T>
+constexpr double kLeastUnitOf = std::is_same_v<T, Float16> ? 0x1p-25 : 0;
 
 // The reference of one strip of floating-point elements.
 struct Reference {
@@ -55,6 +74,16 @@ RINGPIPE_VECTOR_CLONES void Add(const double* input, std::size_t count,
   AddLoop(input, count, reference);
 }
 
+RINGPIPE_VECTOR_CLONES void Add(const Float16* input, std::size_t count,
+                                Reference& reference) {
+  AddLoop(input, count, reference);
+}
+
+RINGPIPE_VECTOR_CLONES void Add(const Bfloat16* input, std::size_t count,
+                                Reference& reference) {
+  AddLoop(input, count, reference);
+}
+
 template <typename T>
 void Multiply(const T* input, std::size_t count, Reference& reference) {
   for (std::size_t i = 0; i < count; ++i) {
@@ -65,7 +94,7 @@ void Multiply(const T* input, std::size_t count, Reference& reference) {
 // How far an element of type T may be from its reference; see the header.
 template <typename T>
 double Allowed(ReduceOp op, int size, double value, double magnitude) {
-  constexpr double kUnit = std::is_same_v<T, float> ? 0x1p-24 : 0x1p-53;
+  constexpr double kUnit = kUnitOf<T>;
   constexpr bool kReferenceRounds = std::is_same_v<T, double>;
   const double p = size;
   if (op == ReduceOp::kProd) {
@@ -73,10 +102,11 @@ double Allowed(ReduceOp op, int size, double value, double magnitude) {
     return (kReferenceRounds ? 2 : 1) * gamma * std::fabs(value);
   }
   if (op == ReduceOp::kAverage) {
-    const double bound = (1 + p * kUnit) * kUnit * magnitude;
+    const double bound =
+        (1 + p * kUnit) * kUnit * magnitude + 2 * kLeastUnitOf<T>;
     return bound + (kReferenceRounds ? kUnit * std::fabs(value) : 0);
   }
-  return (p - 1) * kUnit * magnitude;
+  return (p - 1) * (kUnit * magnitude + kLeastUnitOf<T>);
 }
 
 template <typename T>
@@ -158,8 +188,9 @@ std::size_t CountWrongExact(const VerifiedCall& call, std::uint64_t first,
   for (std::size_t i = 0; i < count; ++i) {
     if constexpr (std::is_integral_v<T>) {
       if (call.op == ReduceOp::kAverage) {
-        expected[i] =
-            static_cast<T>(static_cast<std::int64_t>(expected[i]) / call.size);
+        using Wide = std::common_type_t<T, int>;
+        expected[i] = static_cast<T>(static_cast<Wide>(expected[i]) /
+                                     static_cast<Wide>(call.size));
       }
     }
     wrong += !(output[i] == expected[i]);
@@ -175,7 +206,7 @@ std::size_t CountWrongTyped(const VerifiedCall& call, std::uint64_t first,
   std::size_t wrong = 0;
   for (std::size_t done = 0; done < count; done += kStrip) {
     const std::size_t now = std::min(kStrip, count - done);
-    if constexpr (std::is_floating_point_v<T>) {
+    if constexpr (kRounds<T>) {
       if (!exact) {
         wrong += CountWrongFloats(call, first + done, now, output + done);
         continue;
@@ -254,8 +285,65 @@ std::size_t CountWrong(const VerifiedCall& call, std::uint64_t first,
       return count_wrong(static_cast<const std::int8_t*>(output));
     case DataType::kUint8:
       return count_wrong(static_cast<const std::uint8_t*>(output));
+    case DataType::kUint32:
+      return count_wrong(static_cast<const std::uint32_t*>(output));
+    case DataType::kUint64:
+      return count_wrong(static_cast<const std::uint64_t*>(output));
+    case DataType::kFloat16:
+      return count_wrong(static_cast<const Float16*>(output));
+    case DataType::kBfloat16:
+      return count_wrong(static_cast<const Bfloat16*>(output));
   }
   return count;
+}
+
+namespace {
+
+// The same of what is a rank's input, from element `first` on.
+std::size_t CountOthers(const VerifiedCall& call, int rank, std::uint64_t first,
+                        const std::byte* output) {
+  const std::size_t element = SizeOf(call.type);
+  alignas(64) std::array<std::byte, kStrip * sizeof(double)> expected;
+  std::size_t wrong = 0;
+  for (std::size_t done = 0; done < call.count; done += kStrip) {
+    const std::size_t now = std::min(kStrip, call.count - done);
+    FillInput(call.type, call.op, KeyOf(call, rank), first + done, now,
+              expected.data());
+    for (std::size_t i = 0; i < now; ++i) {
+      wrong += std::memcmp(&expected[i * element],
+                           output + (done + i) * element, element) != 0;
+    }
+  }
+  return wrong;
+}
+
+}  // namespace
+
+std::size_t CountWrong(const VerifiedCall& call, const void* output) {
+  const CollectiveInfo& info = InfoOf(call.collective);
+  const Holds holds = info.Of(call.rank == call.root).output;
+  const std::uint64_t own_part = call.rank * call.count;
+  if (holds == Holds::kNothing) {
+    return 0;
+  }
+  if (info.reduces) {
+    return CountWrong(call, holds == Holds::kOwnPart ? own_part : 0, call.count,
+                      output);
+  }
+  const auto* const bytes = static_cast<const std::byte*>(output);
+  const std::uint64_t first =
+      call.collective == Collective::kAllToAll || holds == Holds::kOwnPart
+          ? own_part
+          : 0;
+  if (!info.has_parts || holds == Holds::kOwnPart) {
+    return CountOthers(call, call.root, first, bytes);
+  }
+  std::size_t wrong = 0;
+  for (int rank = 0; rank < call.size; ++rank) {
+    wrong += CountOthers(call, rank, first,
+                         bytes + rank * call.count * SizeOf(call.type));
+  }
+  return wrong;
 }
 
 std::size_t VerificationBlock(const VerifiedCall& call) {

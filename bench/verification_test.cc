@@ -10,6 +10,7 @@
 
 #include "bench/block_hash.h"
 #include "bench/input_data.h"
+#include "reduction/narrow_float.h"
 
 namespace ringpipe {
 namespace {
@@ -37,7 +38,7 @@ T Reduce(ReduceOp op, T a, T b) {
     const auto y = static_cast<unsigned long long>(static_cast<U>(b));
     return static_cast<T>(op == ReduceOp::kProd ? x * y : x + y);
   } else {
-    return op == ReduceOp::kProd ? a * b : a + b;
+    return static_cast<T>(op == ReduceOp::kProd ? a * b : a + b);
   }
 }
 
@@ -82,6 +83,14 @@ Bytes AllReduce(const VerifiedCall& call, int start = 0) {
       return AllReduceTyped<std::int8_t>(call, start);
     case DataType::kUint8:
       return AllReduceTyped<std::uint8_t>(call, start);
+    case DataType::kUint32:
+      return AllReduceTyped<std::uint32_t>(call, start);
+    case DataType::kUint64:
+      return AllReduceTyped<std::uint64_t>(call, start);
+    case DataType::kFloat16:
+      return AllReduceTyped<Float16>(call, start);
+    case DataType::kBfloat16:
+      return AllReduceTyped<Bfloat16>(call, start);
   }
   return {};
 }
@@ -211,19 +220,27 @@ TEST(Verification, NeighboursOfTheRightIntegerAreWrong) {
 // The bound is sharp enough to find a sum that lacks one rank's element, or
 // has it from another iteration, or is a few units in the last place off.
 TEST(Verification, FloatsThatAreBarelyOffAreWrong) {
-  for (const DataType type : {DataType::kFloat32, DataType::kFloat64}) {
+  for (const auto& [type, unit] : {std::pair(DataType::kFloat32, 0x1p-24),
+                                   std::pair(DataType::kFloat64, 0x1p-53),
+                                   std::pair(DataType::kFloat16, 0x1p-11),
+                                   std::pair(DataType::kBfloat16, 0x1p-8)}) {
     for (const ReduceOp op :
          {ReduceOp::kSum, ReduceOp::kAverage, ReduceOp::kProd}) {
       const VerifiedCall call = Call(type, op, 4096, 4);
-      const double unit = type == DataType::kFloat32 ? 0x1p-24 : 0x1p-53;
       Bytes output = AllReduce(call);
       // 16 u is more than any of the bounds for four inputs of at most 1.
       const double shift = 16 * unit;
       for (std::size_t i = 0; i < call.count; ++i) {
         if (type == DataType::kFloat32) {
           reinterpret_cast<float*>(output.data())[i] += shift;
-        } else {
+        } else if (type == DataType::kFloat64) {
           reinterpret_cast<double*>(output.data())[i] += shift;
+        } else if (type == DataType::kFloat16) {
+          auto& value = reinterpret_cast<Float16*>(output.data())[i];
+          value = Float16(static_cast<float>(value + shift));
+        } else {
+          auto& value = reinterpret_cast<Bfloat16*>(output.data())[i];
+          value = Bfloat16(static_cast<float>(value + shift));
         }
       }
       EXPECT_EQ(CountWrong(call, 0, call.count, output.data()), call.count)

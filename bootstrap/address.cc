@@ -21,6 +21,12 @@ bool Address::IsLoopback() const {
   return host == "localhost" || (!not_literal && literal.is_loopback());
 }
 
+bool Address::IsLinkLocal() const {
+  boost::system::error_code is_name;
+  const auto literal = boost::asio::ip::make_address_v6(host, is_name);
+  return !is_name && literal.is_link_local();
+}
+
 std::string Address::ToString() const {
   if (unix_socket) {
     return std::string(kUnixPrefix) + host;
@@ -61,6 +67,15 @@ Result<Address> Address::Parse(const std::string& text) {
   if (address.host.empty() || error != std::errc() || parsed != end ||
       address.port == 0) {
     return bad;
+  }
+  if (address.IsLinkLocal() && address.host.find('%') == std::string::npos) {
+    return Status(StatusCode::kInvalidArgument,
+                  text +
+                      " (RINGPIPE_ROOT) is a link-local address, which every "
+                      "interface may have: say which one, [" +
+                      address.host + "%eth0]:" + std::to_string(address.port) +
+                      " for eth0 on all hosts, or use another address of rank "
+                      "0's host");
   }
   return address;
 }

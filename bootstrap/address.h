@@ -18,11 +18,15 @@ struct Address {
   // Whether only ranks of one host can mean it.
   bool IsLoopback() const;
 
+  // Whether only hosts of one link can mean it.
+  bool IsLinkLocal() const;
+
   // As it is written.
   std::string ToString() const;
 
   // kInvalidArgument, with the three forms, where `text` is none of them: also
-  // for port 0, which no other rank could know.
+  // for port 0, which no other rank could know; and for a link-local address
+  // that does not say on which interface.
   static Result<Address> Parse(const std::string& text);
 };
 

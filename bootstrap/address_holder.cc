@@ -1,8 +1,7 @@
 #include "bootstrap/address_holder.h"
 
 #include <chrono>
-
-#include "base/name_filter.h"
+#include <optional>
 
 namespace ringpipe {
 namespace {
@@ -33,7 +32,7 @@ AddressHolder::AddressHolder(boost::asio::io_context* io, Handshake handshake,
       socket_(*io) {}
 
 void AddressHolder::Connect(const Endpoint& address, bool has_secret) {
-  Result<FileDescriptor> fd = OpenConnecting(address, NameFilter());
+  Result<FileDescriptor> fd = OpenConnecting({address, std::nullopt});
   if (!fd.ok()) {
     Finish(Status::Ok());
     return;

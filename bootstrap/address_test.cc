@@ -34,5 +34,13 @@ TEST(AddressTest, AnythingElseIsAnErrorThatNamesTheForms) {
   EXPECT_FALSE(Address::Parse("unix:@" + std::string(108, 'n')).ok());
 }
 
+TEST(AddressTest, ALinkLocalAddressNeedsItsInterface) {
+  const Status status = Address::Parse("[fe80::2]:1").status();
+  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+  EXPECT_NE(status.message().find("[fe80::2%eth0]:1"), std::string::npos);
+  EXPECT_TRUE(Address::Parse("[fe80::2%lo]:1").ok());
+  EXPECT_TRUE(Address::Parse("[fe80::2%none77]:1").ok());
+}
+
 }  // namespace
 }  // namespace ringpipe

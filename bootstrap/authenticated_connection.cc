@@ -26,7 +26,16 @@ Status SocketFailure(const char* doing, const error_code& error) {
       error == asio::error::no_buffer_space) {
     return ErrnoStatus(StatusCode::kResourceExhausted, doing, error.value());
   }
-  return {StatusCode::kPeerLost, error.message()};
+  // What the kernel knows of why nothing comes back may take the place of the
+  // time that is over.
+  const bool silent = error == asio::error::timed_out ||
+                      error == asio::error::host_unreachable ||
+                      error == asio::error::network_unreachable;
+  return {
+      StatusCode::kPeerLost,
+      error.message() + (silent ? ": its host had not answered over TCP for "
+                                  "RINGPIPE_TCP_TIMEOUT_MS"
+                                : "")};
 }
 
 }  // namespace

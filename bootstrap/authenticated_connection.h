@@ -19,6 +19,7 @@
 #include "auth/sealed_frame.h"
 #include "base/file_descriptor.h"
 #include "base/status.h"
+#include "bootstrap/endpoint.h"
 #include "bootstrap/message.h"
 
 namespace ringpipe {
@@ -81,6 +82,8 @@ class AuthenticatedConnection
   bool has_sent_last() const {
     return closed() || (finish_sending_ && outgoing_.empty());
   }
+  // This end of it, while it is not closed.
+  Endpoint own_side() { return OwnSide(socket_.native_handle()); }
   bool closed() const { return !socket_.is_open(); }
   bool authenticated() const { return opener_.has_value(); }
   uint32_t peer_version() const { return handshake_.peer_version(); }

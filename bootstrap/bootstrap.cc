@@ -31,6 +31,9 @@ Bootstrap::Bootstrap() = default;
 
 Result<std::unique_ptr<Bootstrap>> Bootstrap::Join(const Options& options) {
   RINGPIPE_RETURN_IF_ERROR(CheckLaunch(options.launch));
+  if (options.launch.size == 1) {
+    RINGPIPE_RETURN_IF_ERROR(options.obstacle);  // there is nobody to tell
+  }
   std::unique_ptr<Bootstrap> bootstrap(new Bootstrap);
   RINGPIPE_ASSIGN_OR_RETURN(bootstrap->session_, Session::Create(options));
   RINGPIPE_RETURN_IF_ERROR(bootstrap->session_->Join());
@@ -43,13 +46,21 @@ Bootstrap::~Bootstrap() {
   }
 }
 
-void Bootstrap::Exit(uint64_t calls) { session_->Exit(calls); }
+void Bootstrap::Exit(uint64_t calls) {
+  session_->Exit(calls, /*lives_on=*/false);
+}
+
+void Bootstrap::LeaveAlone(uint64_t calls) {
+  session_->Exit(calls, /*lives_on=*/true);
+}
 
 int Bootstrap::rank() const { return session_->rank(); }
 
 int Bootstrap::size() const { return session_->size(); }
 
 const std::string& Bootstrap::job_key() const { return session_->job_key(); }
+
+const std::string& Bootstrap::address() const { return session_->address(); }
 
 Result<std::vector<std::string>> Bootstrap::AllGather(const std::string& blob,
                                                       Deadline deadline) {

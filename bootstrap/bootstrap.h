@@ -2,9 +2,11 @@
 #ifndef RINGPIPE_BOOTSTRAP_BOOTSTRAP_H_
 #define RINGPIPE_BOOTSTRAP_BOOTSTRAP_H_
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -17,6 +19,9 @@
 namespace ringpipe {
 
 class Session;
+
+// "1, 3 to 5, 9"; names at most 16 runs of ranks.
+std::string FormatRanks(const std::set<int>& ranks);
 
 // A star of authenticated connections with rank 0 at its centre, driven by one
 // thread of its own (Boost.Asio). Rank 0 listens and relays; it is a rank like
@@ -49,6 +54,11 @@ class Bootstrap {
     // loopback's, and whose addresses are used to reach it on another host.
     NameFilter interfaces;
     Deadline deadline = Deadline::Infinite();  // for Join
+    // Why this rank cannot take part: Join only tells the others, for at most 3
+    // s, and returns it.
+    Status obstacle = Status::Ok();
+    // How long another host may acknowledge nothing before its ranks are lost.
+    std::chrono::milliseconds tcp_timeout{15'000};
     Logger logger;
     // Called once, from Bootstrap's thread, with the reason for which the job
     // failed (also a reason that came from this rank's own Abort). Must not
@@ -56,8 +66,8 @@ class Bootstrap {
     // that Join returns.
     std::function<void(const Status&)> on_failure;
     // Called from Bootstrap's thread when another rank's process exits without
-    // leaving in order: why a call fails which that rank has not ended, and how
-    // many it has. Must not block or call back.
+    // leaving in order, or leaves alone: why a call fails which that rank has
+    // not ended, and how many it has. Must not block or call back.
     std::function<void(const Status& reason, uint64_t calls)> on_exit;
     // What this rank says to a rank that asks all (AskAll): at most 256 bytes,
     // not empty. Called from Bootstrap's thread; must not block or call back.
@@ -87,6 +97,8 @@ class Bootstrap {
   // called. Sends the rest as the destructor does. From now on AllGather and
   // Barrier fail.
   void Exit(uint64_t calls);
+  // The same where the process goes on, and this object is to be destroyed.
+  void LeaveAlone(uint64_t calls);
 
   int rank() const;
   int size() const;
@@ -95,6 +107,11 @@ class Bootstrap {
   // from the secret, the job id, and what each rank drew for this join. Where
   // there is no secret they are as private as the unix socket.
   const std::string& job_key() const;
+
+  // The address of this host by which it met the other hosts of the job:
+  // "10.0.0.2", from which it reached rank 0, or at which others reached rank 0
+  // on this host. "" if all met at loopback or a unix socket.
+  const std::string& address() const;
 
   // Every rank's blob (at most 1 MiB each), by rank. kPeerLost if a rank that
   // is needed has left in order; the reason if the job has failed; kTimeout
@@ -109,8 +126,8 @@ class Bootstrap {
   // one address may have mixed.
   Status Barrier(Deadline deadline);
 
-  // As Barrier, for ranks that are about to leave: its timeout, which the
-  // others are told, says so.
+  // As Barrier, for ranks that are about to leave. Its timeout fails nothing:
+  // this rank may leave then, alone.
   Status LeaveTogether(Deadline deadline);
 
   // What each rank says of itself (Options::reply), by rank; "" where a rank

@@ -230,21 +230,46 @@ TEST(BootstrapTest, DuplicateRankEndsEveryRanksJoin) {
   }
 }
 
+TEST(BootstrapTest, ARankThatCannotTakePartTellsTheOthersWhy) {
+  for (const int unable : {0, 2}) {
+    std::vector<Bootstrap::Options> all = MakeJob(3);
+    const std::string why = "rank " + std::to_string(unable) + ": no power";
+    all[unable].obstacle = Status(StatusCode::kResourceExhausted, why);
+    const auto start = Clock::now();
+    for (const Joined& rank : JoinAll(all)) {
+      ExpectSays(rank.status(), StatusCode::kResourceExhausted, {why});
+    }
+    EXPECT_LT(Clock::now() - start, LivenessBound(seconds(2)));
+  }
+}
+
+TEST(BootstrapTest, ARankThatCannotTakePartDoesNotWaitLongForRankZero) {
+  Bootstrap::Options options = MakeJob(2)[1];
+  options.deadline = Deadline::Infinite();
+  options.obstacle = Status(StatusCode::kResourceExhausted, "no power");
+  const auto start = Clock::now();
+  ExpectSays(Bootstrap::Join(options).status(), StatusCode::kResourceExhausted,
+             {"no power"});
+  EXPECT_LT(Clock::now() - start, LivenessBound(seconds(4)));
+}
+
 TEST(BootstrapTest, AnotherVersionEndsEveryRanksJoin) {
   const std::string name = UniqueName();
   auto joining = std::async(std::launch::async, [&] {
     return JoinAll({MakeOptions("unix:@" + name, 0, 3),
                     MakeOptions("unix:@" + name, 1, 3)});
   });
+  const std::string newer_version =
+      "version " + std::to_string(kBootstrapVersion + 1);
   RawPeer newer(name);
   ASSERT_TRUE(
       newer.Authenticate({"", "bootstrap", "job", kBootstrapVersion + 1}));
   const Result<Message> told = newer.Receive();
   ASSERT_TRUE(told.ok());
   ExpectSays(std::get<AbortNotice>(told.value()).reason, StatusCode::kMismatch,
-             {"version 4", "version 3"});
+             {newer_version, "version " + std::to_string(kBootstrapVersion)});
   for (const Joined& rank : joining.get()) {
-    ExpectSays(rank.status(), StatusCode::kMismatch, {"version 4"});
+    ExpectSays(rank.status(), StatusCode::kMismatch, {newer_version});
   }
 }
 

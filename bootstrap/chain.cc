@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <boost/asio/error.hpp>
 #include <boost/asio/ip/address.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <cerrno>
@@ -25,7 +26,7 @@ constexpr auto kStrangersPlace = std::chrono::milliseconds(250);
 constexpr auto kRoomRetry = std::chrono::milliseconds(5);
 constexpr auto kDescriptorsRetry = std::chrono::milliseconds(100);
 // The rank above listens already; what is in the way may go away.
-constexpr int kMostAttempts = 6;
+constexpr size_t kMostAttempts = 6;
 constexpr auto kFirstPause = std::chrono::milliseconds(20);
 
 tcp::endpoint AsTcp(const Endpoint& endpoint) {
@@ -57,9 +58,10 @@ std::optional<tcp::endpoint> ReachableAddress(const Address& root,
     return own;
   }
   if (!interfaces.admits_all()) {
-    for (const Endpoint& endpoint : ListeningEndpoints(interfaces, 0)) {
-      if (!IsLocal(endpoint)) {
-        return AsTcp(endpoint);
+    const auto endpoints = ListeningEndpoints(interfaces, 0);
+    for (size_t i = 0; endpoints.ok() && i < endpoints->size(); ++i) {
+      if (!IsLocal((*endpoints)[i])) {
+        return AsTcp((*endpoints)[i]);
       }
     }
   }
@@ -68,11 +70,13 @@ std::optional<tcp::endpoint> ReachableAddress(const Address& root,
 
 }  // namespace
 
-Chain::Chain(asio::io_context* io, int rank, int size, bool has_secret)
+Chain::Chain(asio::io_context* io, int rank, int size, bool has_secret,
+             std::chrono::milliseconds tcp_timeout)
     : io_(io),
       rank_(rank),
       size_(size),
       has_secret_(has_secret),
+      tcp_timeout_(tcp_timeout),
       resolver_(io),
       accept_pause_(*io),
       connect_pause_(*io) {}
@@ -85,7 +89,8 @@ Result<std::string> Chain::Listen(const Address& root, const Endpoint& own_side,
     return std::string();
   }
   Address contact = root;
-  std::vector<Endpoint> places = ListeningEndpoints(NameFilter(), 0);
+  RINGPIPE_ASSIGN_OR_RETURN(std::vector<Endpoint> places,
+                            ListeningEndpoints(NameFilter(), 0));
   if (root.unix_socket) {
     RINGPIPE_ASSIGN_OR_RETURN(contact.host, NewUnixName());
     places = {UnixEndpoint(contact.host)};
@@ -169,7 +174,7 @@ void Chain::Admit(FileDescriptor fd) {
       return;
     }
   }
-  DetectDeadHost(fd.get());
+  DetectDeadHost(fd.get(), tcp_timeout_);
   const auto protocol = OwnSide(fd.get()).protocol();
   Result<AuthenticatedConnection::Socket> socket =
       AuthenticatedConnection::Own(io_, protocol, std::move(fd));
@@ -218,58 +223,79 @@ void Chain::Connect(const std::string& job_key,
   if (!address.ok()) {
     events_.missing(rank_ + 1, "it does not listen");
   } else if (address->unix_socket) {
-    endpoints_above_ = {UnixEndpoint(address->host)};
-    TryAbove();
+    ConnectTo({UnixEndpoint(address->host)});
   } else {
     resolver_.Resolve(address->host, address->port,
-                      [this](Result<std::vector<Endpoint>> endpoints) {
+                      [this](const Result<std::vector<Endpoint>>& endpoints) {
                         if (!endpoints.ok()) {
                           events_.missing(rank_ + 1,
                                           endpoints.status().message());
-                          return;
+                        } else {
+                          ConnectTo(*endpoints);
                         }
-                        endpoints_above_ = std::move(endpoints).value();
-                        TryAbove();
                       });
   }
+}
+
+void Chain::ConnectTo(const std::vector<Endpoint>& above) {
+  Result<std::vector<Route>> routes = RoutesTo(above, interfaces_);
+  if (!routes.ok()) {
+    events_.missing(rank_ + 1, routes.status().message());
+    return;
+  }
+  routes_above_ = *std::move(routes);
+  TryAbove();
 }
 
 void Chain::TryAbove() {
   if (last_words_) {
     return;
   }
-  const Endpoint& there = endpoints_above_[attempts_ % endpoints_above_.size()];
+  const Route& route = routes_above_[attempts_ % routes_above_.size()];
   ++attempts_;
-  Result<FileDescriptor> fd = OpenConnecting(there, interfaces_);
+  Result<FileDescriptor> fd = OpenConnecting(route);
   if (!fd.ok()) {
     TryAgain(fd.status().message());
     return;
   }
   Result<AuthenticatedConnection::Socket> socket =
-      AuthenticatedConnection::Own(io_, there.protocol(), *std::move(fd));
+      AuthenticatedConnection::Own(io_, route.there.protocol(), *std::move(fd));
   if (!socket.ok()) {
     TryAgain(socket.status().message());
     return;
   }
   connecting_.emplace(std::move(socket).value());
-  connecting_->async_connect(there, [this](const error_code& error) {
+  connect_pause_.expires_after(AuthenticatedConnection::kStrangerTimeout);
+  connect_pause_.async_wait([this](const error_code& error) {
+    if (!error && connecting_) {
+      error_code ignored;
+      connecting_->close(ignored);
+    }
+  });
+  connecting_->async_connect(route.there, [this,
+                                           route](const error_code& error) {
     if (!connecting_) {
       return;  // given up, though it may have been there
     }
+    connect_pause_.cancel();
     if (error) {
       connecting_.reset();
-      TryAgain(error.message());
+      const bool mute = error == asio::error::operation_aborted;
+      TryAgain(DescribeConnectFailure(route, mute ? ETIMEDOUT : error.value()),
+               mute);
     } else {
       OnConnected();
     }
   });
 }
 
-void Chain::TryAgain(const std::string& why) {
+void Chain::TryAgain(const std::string& why, bool mute) {
   if (last_words_) {
     return;
   }
-  if (attempts_ >= kMostAttempts) {
+  // TCP has tried several times by itself.
+  const size_t most = mute ? routes_above_.size() : kMostAttempts;
+  if (attempts_ >= most) {
     events_.missing(rank_ + 1, why);
     return;
   }
@@ -284,7 +310,7 @@ void Chain::TryAgain(const std::string& why) {
 void Chain::OnConnected() {
   AuthenticatedConnection::Socket socket = std::move(*connecting_);
   connecting_.reset();
-  DetectDeadHost(socket.native_handle());
+  DetectDeadHost(socket.native_handle(), tcp_timeout_);
   above_ = Start(std::move(socket), Handshake::Role::kConnector, rank_,
                  {[this] {
                     // The first that it hears from us; any message would do.
@@ -337,7 +363,8 @@ void Chain::Adopt(const Link& link, int rank, bool heard) {
         if (notice != nullptr) {
           events_.told(notice->reason);
         } else if (departure->calls != Departure::kInOrder) {
-          events_.exits(rank, departure->calls);
+          events_.exits({static_cast<uint32_t>(rank), departure->calls,
+                         departure->lives_on});
         }
         events_.ended();
       },

@@ -37,8 +37,8 @@ class Chain {
   struct Events {
     // A neighbour says why the job has failed.
     std::function<void(const Status& reason)> told;
-    // A neighbour's process exits, and has ended so many calls.
-    std::function<void(int rank, uint64_t calls)> exits;
+    // A neighbour leaves before the others.
+    std::function<void(const Departure& neighbour)> exits;
     // The connection to a neighbour broke, and it had not said that it leaves.
     std::function<void(int rank, const Status& why)> lost;
     // There is no connection to that neighbour, and there will be none.
@@ -51,7 +51,8 @@ class Chain {
 
   // Without a secret the rank below is of this user, as rank 0 is; others are
   // refused before they say anything.
-  Chain(boost::asio::io_context* io, int rank, int size, bool has_secret);
+  Chain(boost::asio::io_context* io, int rank, int size, bool has_secret,
+        std::chrono::milliseconds tcp_timeout);
 
   // Before the join. Returns where the rank below will connect to, for all to
   // know; "" where there is none. `own_side` is this end of the connection to
@@ -65,9 +66,8 @@ class Chain {
 
   // Says so to both neighbours, and then no more.
   void Tell(const Status& reason) { SayLast(AbortNotice{reason}); }
-  void Leave(uint64_t calls = Departure::kInOrder) {
-    SayLast(Departure{static_cast<uint32_t>(rank_), calls});
-  }
+  void Leave() { Leave({static_cast<uint32_t>(rank_)}); }
+  void Leave(const Departure& own) { SayLast(own); }
   // Without a word, for which there is no memory.
   void CutOff();
   // Whether the system has what they are told, or they are gone.
@@ -92,7 +92,9 @@ class Chain {
   bool MakeRoom();
   void TryAbove();
   void OnConnected();
-  void TryAgain(const std::string& why);
+  void ConnectTo(const std::vector<Endpoint>& above);
+  // `mute`: nothing has come back.
+  void TryAgain(const std::string& why, bool mute = false);
   Link Start(AuthenticatedConnection::Socket socket, Handshake::Role role,
              int lower_rank, AuthenticatedConnection::Events events);
   // From now on `link` is the connection to that rank; `heard` once it has said
@@ -104,6 +106,7 @@ class Chain {
   const int rank_;
   const int size_;
   const bool has_secret_;
+  const std::chrono::milliseconds tcp_timeout_;
   std::string job_key_;
   NameFilter interfaces_;
   Events events_;
@@ -112,10 +115,10 @@ class Chain {
       listener_;
   boost::asio::steady_timer accept_pause_;
   std::deque<Stranger> strangers_;  // one may be the rank below; oldest first
-  std::vector<Endpoint> endpoints_above_;
+  std::vector<Route> routes_above_;
   std::optional<AuthenticatedConnection::Socket> connecting_;
   boost::asio::steady_timer connect_pause_;
-  int attempts_ = 0;
+  size_t attempts_ = 0;
   Link below_;
   Link above_;
   std::optional<Message> last_words_;

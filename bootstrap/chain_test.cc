@@ -42,7 +42,7 @@ class ChainTest : public ::testing::TestWithParam<const char*> {
     Start();
   }
   void Listen(bool has_secret = false) {
-    chain_.emplace(&io_, 2, 3, has_secret);
+    chain_.emplace(&io_, 2, 3, has_secret, std::chrono::seconds(15));
     const Address root = Address::Parse(GetParam()).value();
     const Result<std::string> contact =
         chain_->Listen(root, Tcp(1), NameFilter());
@@ -55,7 +55,7 @@ class ChainTest : public ::testing::TestWithParam<const char*> {
     chain_->Connect(
         kKey, "", NameFilter(),
         {[this](const Status& why) { told_.set_value(why); },
-         [](int, uint64_t) {},
+         [](const Departure&) {},
          [this](int rank, const Status&) { lost_.set_value(rank); },
          [](int, const std::string&) {},
          [this](const std::string& why) { refused_.set_value(why); }, [] {}});

@@ -34,40 +34,49 @@ NameFilter Interfaces(const std::string& text) {
   return filter.ok() ? filter.value() : NameFilter();
 }
 
-// The IPv4 address that the socket is bound to, in host order; 0: none yet.
-uint32_t SourceOf(int fd) {
-  sockaddr_in address{};
-  socklen_t bytes = sizeof(address);
-  EXPECT_EQ(getsockname(fd, reinterpret_cast<sockaddr*>(&address), &bytes), 0);
-  return ntohl(address.sin_addr.s_addr);
-}
-
 TEST(EndpointTest, WithoutInterfacesTheKernelChoosesTheSource) {
-  const auto fd = OpenConnecting(Of("192.0.2.1"), NameFilter());
-  ASSERT_TRUE(fd.ok()) << fd.status().ToString();
-  EXPECT_EQ(SourceOf(fd.value().get()), 0u);
-}
-
-TEST(EndpointTest, ANamedInterfaceGivesTheSource) {
-  const auto fd = OpenConnecting(Of("192.0.2.1"), Interfaces("=lo"));
-  ASSERT_TRUE(fd.ok()) << fd.status().ToString();
-  EXPECT_EQ(SourceOf(fd.value().get()), INADDR_LOOPBACK);
+  const auto routes = RoutesTo({Of("192.0.2.1")}, NameFilter());
+  ASSERT_TRUE(routes.ok()) << routes.status().ToString();
+  ASSERT_EQ(routes->size(), 1u);
+  EXPECT_EQ(ToString(routes->front().there), "192.0.2.1:9");
+  EXPECT_FALSE(routes->front().source);
 }
 
 TEST(EndpointTest, OnThisHostInterfacesPlayNoPart) {
-  const auto fd = OpenConnecting(Of("127.0.0.1"), Interfaces("=none77"));
-  ASSERT_TRUE(fd.ok()) << fd.status().ToString();
-  EXPECT_EQ(SourceOf(fd.value().get()), 0u);
+  for (const Endpoint& here :
+       {Of("127.0.0.1"), Of("::1"), UnixEndpoint("name")}) {
+    const auto routes = RoutesTo({here}, Interfaces("=none77"));
+    ASSERT_TRUE(routes.ok()) << routes.status().ToString();
+    EXPECT_FALSE(routes->front().source);
+  }
 }
 
-TEST(EndpointTest, WithoutAnInterfaceThatMayBeUsedThereIsAnError) {
+// tests/hosts/join_test.py tries which source is taken, between hosts.
+TEST(EndpointTest, LoopbackIsNoSourceForAnotherHost) {
   for (const char* address : {"192.0.2.1", "2001:db8::1"}) {
-    const auto fd = OpenConnecting(Of(address), Interfaces("=none77"));
-    ASSERT_FALSE(fd.ok()) << address;
-    EXPECT_EQ(fd.status().code(), StatusCode::kUnavailable);
-    EXPECT_NE(fd.status().message().find("RINGPIPE_SOCKET_IFNAME"),
-              std::string::npos);
+    for (const char* interfaces : {"=none77", "=lo"}) {
+      const auto routes = RoutesTo({Of(address)}, Interfaces(interfaces));
+      ASSERT_FALSE(routes.ok()) << address;
+      EXPECT_EQ(routes.status().code(), StatusCode::kUnavailable);
+      EXPECT_NE(routes.status().message().find("RINGPIPE_SOCKET_IFNAME"),
+                std::string::npos);
+      EXPECT_NE(routes.status().message().find("lo 127.0.0.1"),
+                std::string::npos);
+    }
   }
+}
+
+TEST(EndpointTest, AnEndpointIsWrittenAsUsersWriteIt) {
+  EXPECT_EQ(ToString(Of("10.0.0.1")), "10.0.0.1:9");
+  EXPECT_EQ(ToString(Of("2001:db8::1")), "[2001:db8::1]:9");
+  EXPECT_EQ(ToString(Of("::ffff:10.0.0.1")), "10.0.0.1:9");
+  EXPECT_EQ(ToString(UnixEndpoint("name")), "unix:@name");
+}
+
+TEST(EndpointTest, ThisHostsAddressesAreToldFromOthers) {
+  EXPECT_TRUE(IsOwn(Of("127.0.0.1")));
+  EXPECT_TRUE(IsOwn(Of("127.77.0.1")));
+  EXPECT_FALSE(IsOwn(Of("192.0.2.1")));
 }
 
 bool Answers(const std::string& address, uint16_t port) {
@@ -79,7 +88,7 @@ bool Answers(const std::string& address, uint16_t port) {
 
 // Whether it does at an address of this host that is no interface's.
 bool ListensEverywhere(const NameFilter& interfaces) {
-  const std::vector<Endpoint> all = ListeningEndpoints(interfaces, 0);
+  const std::vector<Endpoint> all = ListeningEndpoints(interfaces, 0).value();
   const auto ipv4 = std::find_if(all.begin(), all.end(), [](const Endpoint& i) {
     return i.protocol().family() == AF_INET;
   });

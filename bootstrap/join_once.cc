@@ -1,7 +1,8 @@
 // One rank as a process, for tests: joins by its launcher's variables, gathers
 // the ranks' numbers, checks them, leaves. Prints one line; exits with 1 on any
-// error. With the argument "stay" it does not leave but waits to be killed, or
-// for the end of its standard input.
+// error. Before that, a line with the address by which it met other hosts, if
+// there are any. With the argument "stay" it does not leave but waits to be
+// killed, or for the end of its standard input.
 #include <chrono>
 #include <cstdio>
 #include <cstring>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "base/environment.h"
+#include "base/name_filter.h"
 #include "bootstrap/bootstrap.h"
 #include "bootstrap/launcher.h"
 
@@ -18,10 +20,14 @@ namespace {
 Status JoinOnce(bool stay) {
   RINGPIPE_ASSIGN_OR_RETURN(const Environment environment,
                             Environment::FromProcess());
-  const Deadline deadline = Deadline::After(std::chrono::seconds(30));
+  const Deadline deadline =
+      Deadline::After(std::chrono::milliseconds(environment.join_timeout_ms));
   Bootstrap::Options options;
   RINGPIPE_ASSIGN_OR_RETURN(options.launch, DetectLaunch(environment));
   options.secret = environment.secret;
+  RINGPIPE_ASSIGN_OR_RETURN(options.interfaces,
+                            NameFilter::Parse(environment.socket_interfaces,
+                                              NameFilter::Ports::kNone));
   options.deadline = deadline;
   RINGPIPE_ASSIGN_OR_RETURN(const auto bootstrap, Bootstrap::Join(options));
   const int rank = bootstrap->rank();
@@ -35,6 +41,9 @@ Status JoinOnce(bool stay) {
     }
   }
   RINGPIPE_RETURN_IF_ERROR(bootstrap->Barrier(deadline));
+  if (!bootstrap->address().empty()) {
+    std::printf("address %s\n", bootstrap->address().c_str());
+  }
   std::printf("joined %s %d/%zu\n", options.launch.launcher.c_str(), rank,
               ranks.size());
   std::fflush(stdout);

@@ -319,6 +319,10 @@ Result<Launch> DetectLaunch(const Environment& environment,
   if (!environment.job_id.empty()) {
     launch.job_id = environment.job_id;
   }
+  if (launch.size > kMostRanks) {
+    return Bad(std::to_string(launch.size) + " ranks: a job has at most " +
+               std::to_string(kMostRanks));
+  }
   return launch;
 }
 

@@ -281,7 +281,7 @@ TEST(LivenessTest, LeavingInOrderIsNoFailure) {
 TEST(LivenessTest, AnExitEndsTheDeadlineOfTheGatheringThatItEnds) {
   std::vector<Joined> ranks = JoinAll(MakeJob(3));
   auto leaving = std::async(std::launch::async, [&] {
-    return ranks[1].value()->LeaveTogether(Deadline::After(milliseconds(1000)));
+    return ranks[1].value()->Barrier(Deadline::After(milliseconds(1000)));
   });
   std::this_thread::sleep_for(milliseconds(100));
   (void)ranks[1].value()->AskAll(Soon());  // so rank 0 has heard of that
@@ -290,6 +290,29 @@ TEST(LivenessTest, AnExitEndsTheDeadlineOfTheGatheringThatItEnds) {
   std::this_thread::sleep_for(milliseconds(1500));
   EXPECT_TRUE(ranks[0].value()->failure().ok())
       << ranks[0].value()->failure().ToString();
+}
+
+TEST(LivenessTest, ARankThatWaitsInVainToLeaveTogetherFailsNobody) {
+  std::vector<Bootstrap::Options> all = MakeJob(3);
+  std::promise<std::pair<std::string, uint64_t>> told;
+  all[2].on_exit = [&told](const Status& reason, uint64_t calls) {
+    told.set_value({reason.message(), calls});
+  };
+  std::vector<Joined> ranks = JoinAll(all);
+  ExpectSays(ranks[1].value()->LeaveTogether(Deadline::After(milliseconds(50))),
+             StatusCode::kTimeout, {"not all ranks leave"});
+  ranks[1].value()->LeaveAlone(7);
+  ranks[1] = Status(StatusCode::kAborted, "gone");
+  const auto [reason, calls] = told.get_future().get();
+  EXPECT_TRUE(reason.starts_with("rank 1 (") &&
+              reason.ends_with("has destroyed its communicator"))
+      << reason;
+  EXPECT_EQ(calls, 7);
+  // Those who come later wait for nobody.
+  ExpectSays(ranks[0].value()->LeaveTogether(Soon()), StatusCode::kPeerLost,
+             {"rank(s) 1", "left"});
+  EXPECT_TRUE(ranks[0].value()->failure().ok());
+  EXPECT_TRUE(ranks[2].value()->failure().ok());
 }
 
 TEST(LivenessTest, AGatheringThatAnExitHasEndedSetsNoDeadlineAfterwards) {

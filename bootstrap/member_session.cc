@@ -1,7 +1,8 @@
 #include "bootstrap/member_session.h"
 
 #include <algorithm>
-#include <boost/asio/ip/address.hpp>
+#include <boost/asio/error.hpp>
+#include <cerrno>
 #include <utility>
 
 namespace ringpipe {
@@ -9,6 +10,9 @@ namespace {
 
 using boost::system::error_code;
 
+// For an endpoint, or a source, that does not answer while there are others.
+// TCP sends its first packet again after 1 s.
+constexpr std::chrono::milliseconds kPatienceWithOneOfSeveral(2000);
 constexpr auto kFirstBackoff = std::chrono::milliseconds(10);
 constexpr auto kLongestBackoff = std::chrono::milliseconds(300);
 // Before the loss of a neighbour is its death.
@@ -23,7 +27,7 @@ MemberSession::MemberSession(const Bootstrap::Options& options)
       neighbour_timer_(io_),
       backoff_(kFirstBackoff),
       chain_(&io_, options.launch.rank, options.launch.size,
-             /*has_secret=*/!options.secret.empty()) {}
+             /*has_secret=*/!options.secret.empty(), options.tcp_timeout) {}
 
 // --- Finding rank 0 ----------------------------------------------------------
 
@@ -42,55 +46,74 @@ void MemberSession::Attempt() {
     return;
   }
   ++attempts_;
+  failures_.clear();
   if (root_.unix_socket) {
-    untried_.clear();
-    Connect(UnixEndpoint(root_.host));
+    untried_ = {{UnixEndpoint(root_.host), std::nullopt}};
+    TryNext();
   } else {
     Resolve();
   }
 }
 
 void MemberSession::Resolve() {
-  if (attempts_ == 1) {
-    last_failure_ = "no answer yet from the system for the name " + root_.host;
-  }
+  waits_for_ = "no answer yet from the system for the name " + root_.host;
   resolver_.Resolve(root_.host, root_.port,
                     [this](const Result<std::vector<Endpoint>>& endpoints) {
                       if (stopped()) {
                         return;
                       }
                       if (!endpoints.ok()) {
-                        // A scheduler may publish the name of rank 0's host
-                        // later.
-                        RetryLater("cannot resolve " + root_.host + ": " +
-                                   endpoints.status().message());
+                        const Status why = endpoints.status().WithContext(
+                            "cannot resolve " + root_.host);
+                        if (why.code() == StatusCode::kResourceExhausted) {
+                          Fail(why);
+                        } else {
+                          // A scheduler may publish the name of rank 0's host
+                          // later.
+                          failures_ = why.message();
+                          RetryLater();
+                        }
                         return;
                       }
-                      untried_.assign(endpoints.value().rbegin(),
-                                      endpoints.value().rend());
-                      const Endpoint next = untried_.back();
-                      untried_.pop_back();
-                      Connect(next);
+                      Result<std::vector<Route>> routes =
+                          RoutesTo(*endpoints, options_.interfaces);
+                      if (!routes.ok()) {
+                        Fail(routes.status().WithContext("to reach rank 0 at " +
+                                                         root_.ToString()));
+                        return;
+                      }
+                      untried_.assign(routes->rbegin(), routes->rend());
+                      TryNext();
                     });
 }
 
-void MemberSession::Connect(const Endpoint& endpoint) {
-  Result<FileDescriptor> fd = OpenConnecting(endpoint, options_.interfaces);
+void MemberSession::TryNext() {
+  const Route next = untried_.back();
+  untried_.pop_back();
+  Connect(next);
+}
+
+void MemberSession::Connect(const Route& route) {
+  there_ = route.there;
+  Result<FileDescriptor> fd = OpenConnecting(route);
   if (!fd.ok()) {
     OnConnectFailed(fd.status().message());
     return;
   }
-  Result<AuthenticatedConnection::Socket> socket =
-      AuthenticatedConnection::Own(&io_, endpoint.protocol(), *std::move(fd));
+  Result<AuthenticatedConnection::Socket> socket = AuthenticatedConnection::Own(
+      &io_, route.there.protocol(), *std::move(fd));
   if (!socket.ok()) {
     OnConnectFailed(socket.status().message());
     return;
   }
   connecting_ = std::make_unique<AuthenticatedConnection::Socket>(
       std::move(socket).value());
+  waits_for_ = DescribeConnectFailure(route, ETIMEDOUT);
   const int attempt = ++connects_;
   // A host that does not answer at all must not take all the time there is.
-  retry_timer_.expires_after(AuthenticatedConnection::kStrangerTimeout);
+  retry_timer_.expires_after(untried_.empty()
+                                 ? AuthenticatedConnection::kStrangerTimeout
+                                 : kPatienceWithOneOfSeveral);
   retry_timer_.async_wait([this, attempt](const error_code& error) {
     if (!error && attempt == connects_ && connecting_ != nullptr) {
       error_code ignored;
@@ -98,15 +121,17 @@ void MemberSession::Connect(const Endpoint& endpoint) {
     }
   });
   connecting_->async_connect(
-      endpoint, [this, attempt](const error_code& error) {
+      route.there, [this, attempt, route](const error_code& error) {
         if (attempt != connects_ || stopped() || connecting_ == nullptr) {
           return;
         }
         retry_timer_.cancel();
         if (error) {
-          OnConnectFailed(error.message());
+          const bool timed_out = error == boost::asio::error::operation_aborted;
+          OnConnectFailed(DescribeConnectFailure(
+              route, timed_out ? ETIMEDOUT : error.value()));
         } else if (IsConnectedToItself(connecting_->native_handle())) {
-          OnConnectFailed("nobody listens there");
+          OnConnectFailed(DescribeConnectFailure(route, ECONNREFUSED));
         } else {
           OnConnected();
         }
@@ -115,17 +140,16 @@ void MemberSession::Connect(const Endpoint& endpoint) {
 
 void MemberSession::OnConnectFailed(const std::string& why) {
   connecting_.reset();
+  failures_ += (failures_.empty() ? "" : "; ") + why;
   if (untried_.empty()) {
-    RetryLater(why);
-    return;
+    RetryLater();
+  } else {
+    TryNext();
   }
-  const Endpoint next = untried_.back();
-  untried_.pop_back();
-  Connect(next);
 }
 
-void MemberSession::RetryLater(const std::string& why) {
-  last_failure_ = why;
+void MemberSession::RetryLater() {
+  last_failure_ = failures_;
   retry_timer_.expires_after(backoff_);
   backoff_ = std::min<std::chrono::milliseconds>(backoff_ * 2, kLongestBackoff);
   retry_timer_.async_wait([this](const error_code& error) {
@@ -135,19 +159,29 @@ void MemberSession::RetryLater(const std::string& why) {
   });
 }
 
+std::string MemberSession::DescribeSearch() const {
+  if (!last_failure_.empty()) {
+    return last_failure_;
+  }
+  return failures_ + (failures_.empty() ? "" : "; ") + waits_for_;
+}
+
 void MemberSession::OnConnected() {
   const int fd = connecting_->native_handle();
+  waits_for_ = ToString(there_) +
+               " takes connections, but whoever listens there says nothing: "
+               "rank 0 is stopped, or it is another program";
   if (options_.secret.empty()) {
     if (const Status trusted = CheckPeer(fd); !trusted.ok()) {
-      const std::string why = "a stranger listens there: " + trusted.message();
-      Refuse(why);
-      OnConnectFailed(why);
+      Refuse("a stranger listens there: " + trusted.message());
+      OnConnectFailed("a stranger listens there");
       return;
     }
   }
-  DetectDeadHost(fd);
+  DetectDeadHost(fd, options_.tcp_timeout);
+  const Endpoint own_side = OwnSide(fd);
   Result<std::string> contact =
-      chain_.Listen(root_, OwnSide(fd), options_.interfaces);
+      chain_.Listen(root_, own_side, options_.interfaces);
   if (!contact.ok()) {
     options_.logger.Warning("cannot listen for the neighbour, rank " +
                             std::to_string(rank() - 1) + ": " +
@@ -176,8 +210,13 @@ void MemberSession::OnConnected() {
 void MemberSession::OnAuthenticated() {
   authenticated_ = true;
   connection_->ConfirmPeer();
+  NoteOwnSide(connection_->own_side());
   if (failed()) {
     TellFailure(failure());
+    return;
+  }
+  if (!obstacle().ok()) {
+    Fail(obstacle());
     return;
   }
   if (connection_->peer_version() != kBootstrapVersion) {
@@ -209,15 +248,18 @@ void MemberSession::OnClosed(const Status& reason) {
     return;
   }
   connection_.reset();
-  std::string why = reason.message();
   if (reason.code() == StatusCode::kPeerLost) {
-    why = "it closed the connection during the handshake (" + why +
-          "): another RINGPIPE_SECRET or RINGPIPE_JOB_ID there, or another "
-          "program?";
+    OnConnectFailed(ToString(there_) +
+                    " closed the connection during the handshake (" +
+                    reason.message() +
+                    "): another RINGPIPE_SECRET or RINGPIPE_JOB_ID there, or "
+                    "another program?");
+  } else if (reason.code() == StatusCode::kTimeout) {
+    OnConnectFailed(waits_for_);
   } else {
-    Refuse(why);
+    Refuse(reason.message());
+    OnConnectFailed(reason.message());
   }
-  OnConnectFailed(why);
 }
 
 void MemberSession::OnMessage(const Message& message) {
@@ -226,7 +268,7 @@ void MemberSession::OnMessage(const Message& message) {
   } else if (std::holds_alternative<Question>(message)) {
     connection_->Send(Reply{OwnReply()});
   } else if (const auto* replies = std::get_if<Replies>(&message)) {
-    CompleteAsking(replies->texts);
+    OnReplies(*replies);
   } else if (const auto* notice = std::get_if<AbortNotice>(&message)) {
     // Closing is the answer that rank 0 waits for when it leaves.
     connection_->Close();
@@ -238,7 +280,7 @@ void MemberSession::OnMessage(const Message& message) {
     if (departure->rank == 0) {
       connection_->Close();
     }
-    NoteDeparture(static_cast<int>(departure->rank), departure->calls);
+    NoteDeparture(*departure);
     GoOnLeaving();
   } else {
     Fail({StatusCode::kInternal,
@@ -272,6 +314,22 @@ void MemberSession::OnGathered(const GatheredBlobs& gathered) {
   }
 }
 
+void MemberSession::OnReplies(const Replies& replies) {
+  if (replies.first_rank == 0) {
+    replies_.clear();
+  }
+  if (replies.first_rank != replies_.size() ||
+      replies.texts.size() > size() - replies_.size()) {
+    Fail({StatusCode::kInternal,
+          "rank 0 sent replies out of order over the bootstrap"});
+    return;
+  }
+  replies_.insert(replies_.end(), replies.texts.begin(), replies.texts.end());
+  if (replies_.size() == static_cast<size_t>(size())) {
+    CompleteAsking(replies_);
+  }
+}
+
 void MemberSession::ConnectChain() {
   const int above = rank() + 1;
   chain_.Connect(
@@ -282,9 +340,7 @@ void MemberSession::ConnectChain() {
            Fail(reason);
          }
        },
-       [this](int neighbour, uint64_t calls) {
-         NoteEarlyDeparture(neighbour, calls);
-       },
+       [this](const Departure& neighbour) { NoteEarlyDeparture(neighbour); },
        [this](int neighbour, const Status& why) {
          OnNeighbourLost(neighbour, why);
        },
@@ -293,7 +349,9 @@ void MemberSession::ConnectChain() {
            options_.logger.Warning("no bootstrap connection to " +
                                    DescribeRank(neighbour) + " (" + why +
                                    "): if rank 0 is stopped, this rank learns "
-                                   "late that another rank has died");
+                                   "late that another rank has died. Ranks "
+                                   "with neighbouring numbers connect at TCP "
+                                   "ports that the kernel chooses");
          }
        },
        [this](const std::string& why) {
@@ -346,7 +404,7 @@ Status MemberSession::DescribeTimeout(Gathering gathering) {
             who + "rank 0 is there but does not say who is missing" + refused};
   }
   return {StatusCode::kTimeout,
-          who + "rank 0 is missing (" + last_failure_ + "; " +
+          who + "rank 0 is missing (" + DescribeSearch() + "; " +
               std::to_string(attempts_) + " attempts)" + refused +
               "; check that rank 0 runs and has the same RINGPIPE_ROOT, "
               "RINGPIPE_JOB_ID and RINGPIPE_SECRET"};
@@ -374,12 +432,12 @@ void MemberSession::CutOff() {
   }
 }
 
-void MemberSession::StartLeaving(uint64_t calls) {
+void MemberSession::StartLeaving(const Departure& own) {
   resolver_.Cancel();
   retry_timer_.cancel();
-  chain_.Leave(calls);
+  chain_.Leave(own);
   if (authenticated_ && !connection_->closed()) {
-    connection_->Send(Departure{static_cast<uint32_t>(rank()), calls});
+    connection_->Send(own);
     connection_->FinishSending();
   }
 }

@@ -28,7 +28,7 @@ class MemberSession : public Session {
   void Ask() override;
   void TellFailure(const Status& reason) override;
   void CutOff() override;
-  void StartLeaving(uint64_t calls) override;
+  void StartLeaving(const Departure& own) override;
   bool HasSentLast() const override;
   bool IsAlone() const override;
   Status DescribeTimeout(Gathering gathering) override;
@@ -38,15 +38,19 @@ class MemberSession : public Session {
   // the join: rank 0 may start later than this rank.
   void Attempt();
   void Resolve();
-  void Connect(const Endpoint& endpoint);
+  void TryNext();
+  void Connect(const Route& route);
   void OnConnected();
   void OnConnectFailed(const std::string& why);
-  void RetryLater(const std::string& why);
+  void RetryLater();
+  // Why rank 0 has not been found, as far as this rank knows.
+  std::string DescribeSearch() const;
 
   void OnAuthenticated();
   void OnMessage(const Message& message);
   void OnClosed(const Status& reason);
   void OnGathered(const GatheredBlobs& gathered);
+  void OnReplies(const Replies& replies);
   void ConnectChain();
   // A neighbour broke off without a word.
   void OnNeighbourLost(int neighbour, const Status& why);
@@ -59,10 +63,13 @@ class MemberSession : public Session {
   boost::asio::steady_timer retry_timer_;
   boost::asio::steady_timer neighbour_timer_;
   std::chrono::milliseconds backoff_;
-  std::vector<Endpoint> untried_;  // of this attempt, the next at the back
+  std::vector<Route> untried_;  // of this attempt, the next at the back
+  Endpoint there_;              // what is being tried
   int attempts_ = 0;
-  int connects_ = 0;  // tells a late event from that of the latest connect
-  std::string last_failure_ = "not tried yet";
+  int connects_ = 0;       // tells a late event from that of the latest connect
+  std::string waits_for_;  // what has not come yet, in this attempt
+  std::string failures_;   // of this attempt
+  std::string last_failure_;  // of the latest attempt that is over
   std::unique_ptr<AuthenticatedConnection::Socket> connecting_;
   std::shared_ptr<AuthenticatedConnection> connection_;
   Chain chain_;
@@ -72,6 +79,7 @@ class MemberSession : public Session {
   // in.
   uint64_t sequence_ = 0;
   std::vector<std::string> gathered_;
+  std::vector<std::string> replies_;  // as much as has arrived
 };
 
 }  // namespace ringpipe

@@ -78,6 +78,7 @@ struct Encoder {
     Begin(&writer, Type::kDeparture);
     writer.U32(departure.rank);
     writer.U64(departure.calls);
+    writer.U8(departure.lives_on ? 1 : 0);
   }
   void operator()(const Question& /*question*/) {
     Begin(&writer, Type::kQuestion);
@@ -88,6 +89,7 @@ struct Encoder {
   }
   void operator()(const Replies& replies) {
     Begin(&writer, Type::kReplies);
+    writer.U32(replies.first_rank);
     writer.U32(static_cast<uint32_t>(replies.texts.size()));
     for (const std::string& text : replies.texts) {
       writer.String(text.substr(0, kMostReplyBytes));
@@ -125,6 +127,7 @@ Contribution ReadContribution(ByteReader* reader) {
 
 Replies ReadReplies(ByteReader* reader) {
   Replies replies;
+  replies.first_rank = reader->U32();
   const uint32_t count = reader->U32();
   // Ends with the bytes, whatever `count` says.
   for (uint32_t i = 0; i < count && reader->ok(); ++i) {
@@ -166,6 +169,20 @@ Result<Identity> Identity::Decode(std::string_view bytes) {
   return identity;
 }
 
+std::vector<Replies> Replies::InMessages(
+    const std::vector<std::string>& texts) {
+  static_assert(kMostTexts * (kMostReplyBytes + sizeof(uint32_t)) <=
+                kMostBlobBytes);
+  std::vector<Replies> messages;
+  for (size_t first = 0; first < texts.size(); first += kMostTexts) {
+    const auto begin = texts.begin() + static_cast<std::ptrdiff_t>(first);
+    const size_t count = std::min(kMostTexts, texts.size() - first);
+    messages.push_back({static_cast<uint32_t>(first),
+                        {begin, begin + static_cast<std::ptrdiff_t>(count)}});
+  }
+  return messages;
+}
+
 const char* GatheringName(Gathering gathering) {
   switch (gathering) {
     case Gathering::kJoin:
@@ -203,7 +220,7 @@ Result<Message> DecodeMessage(std::string_view bytes) {
       message = ReadGatheredBlobs(&reader);
       break;
     case Type::kDeparture:
-      message = Departure{reader.U32(), reader.U64()};
+      message = Departure{reader.U32(), reader.U64(), reader.U8() != 0};
       break;
     case Type::kQuestion:
       message = Question{};

@@ -20,7 +20,7 @@
 namespace ringpipe {
 
 // Ranks of different versions do not join.
-inline constexpr uint32_t kBootstrapVersion = 3;
+inline constexpr uint32_t kBootstrapVersion = 4;
 
 inline constexpr size_t kMostBlobBytes = 1 << 20;
 inline constexpr size_t kMostReplyBytes = 256;
@@ -89,9 +89,11 @@ struct AbortNotice {
 struct Departure {
   static constexpr uint64_t kInOrder = std::numeric_limits<uint64_t>::max();
   uint32_t rank = 0;
-  // Where its process exits without leaving in order: how many calls (of the
+  // Where it does not leave together with the others: how many calls (of the
   // bootstrap's user) it has ended.
   uint64_t calls = kInOrder;
+  // Whether its process goes on.
+  bool lives_on = false;
 };
 
 // To rank 0, and from there to all: what do you say? (Bootstrap::AskAll)
@@ -102,9 +104,15 @@ struct Reply {
   std::string text;
 };
 
-// From rank 0 to who asked: by rank, "" from who was silent.
+// From rank 0 to who asked: what the ranks from `first_rank` on say, "" from
+// who was silent. As many of these as it needs, in the order of ranks.
 struct Replies {
+  uint32_t first_rank = 0;
   std::vector<std::string> texts;
+
+  static constexpr size_t kMostTexts = 256;
+  // What all ranks say, by rank, in messages of at most kMostTexts.
+  static std::vector<Replies> InMessages(const std::vector<std::string>& texts);
 };
 
 using Message = std::variant<JoinRequest, Contribution, GatheredBlobs,

@@ -4,6 +4,7 @@
 
 #include <random>
 #include <string>
+#include <vector>
 
 namespace ringpipe {
 namespace {
@@ -57,6 +58,19 @@ TEST(MessageTest, LargestBatchFitsAFrame) {
   // As many empty blobs as the batch takes.
   batch.blobs.assign(kBlobBatchBytes / 4, "");
   EXPECT_LE(EncodeMessage(batch).size(), kMostMessageBytes);
+}
+
+TEST(MessageTest, TheLongestRepliesOfAllRanksFitTheirFrames) {
+  const std::vector<std::string> all(65'536, std::string(kMostReplyBytes, 'x'));
+  std::vector<std::string> read;
+  for (const Replies& some : Replies::InMessages(all)) {
+    const std::string encoded = EncodeMessage(some);
+    ASSERT_LE(encoded.size(), kMostMessageBytes);
+    const auto replies = std::get<Replies>(DecodeMessage(encoded).value());
+    ASSERT_EQ(replies.first_rank, read.size());
+    read.insert(read.end(), replies.texts.begin(), replies.texts.end());
+  }
+  EXPECT_EQ(read, all);
 }
 
 TEST(MessageTest, CutOrChangedBytesAreRefusedOrReadWithinTheirBounds) {

@@ -3,11 +3,13 @@
 #include <netdb.h>
 #include <sys/socket.h>
 
+#include <boost/asio/ip/address.hpp>
+#include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/post.hpp>
 #include <cerrno>
-#include <cstring>
 #include <mutex>
 #include <new>
+#include <optional>
 #include <system_error>
 #include <thread>
 
@@ -17,6 +19,30 @@
 namespace ringpipe {
 namespace {
 
+using boost::asio::ip::tcp;
+
+bool IsShortage(int error) {
+  return error == EMFILE || error == ENFILE || error == EAGAIN ||
+         error == ENOMEM || error == ENOBUFS;
+}
+
+// None where it is a name, for which the system has to be asked.
+std::optional<Endpoint> Literal(const std::string& host, uint16_t port) {
+  namespace ip = boost::asio::ip;
+  boost::system::error_code is_name;
+  ip::address address = ip::make_address(host, is_name);
+  if (is_name) {
+    return std::nullopt;
+  }
+  if (host.find('%') != std::string::npos && address.to_v6().scope_id() == 0) {
+    return std::nullopt;  // of an interface that this host does not have
+  }
+  if (address.is_v6() && address.to_v6().is_v4_mapped()) {
+    address = ip::make_address_v4(ip::v4_mapped, address.to_v6());
+  }
+  return tcp::endpoint(address, port);
+}
+
 Result<std::vector<Endpoint>> Ask(const std::string& host, uint16_t port) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
@@ -24,10 +50,15 @@ Result<std::vector<Endpoint>> Ask(const std::string& host, uint16_t port) {
   addrinfo* list = nullptr;
   const int error =
       getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &list);
+  if (error == EAI_SYSTEM) {
+    return ErrnoStatus(IsShortage(errno) ? StatusCode::kResourceExhausted
+                                         : StatusCode::kUnavailable,
+                       "getaddrinfo", errno);
+  }
   if (error != 0) {
-    return Status(StatusCode::kUnavailable, error == EAI_SYSTEM
-                                                ? strerrordesc_np(errno)
-                                                : gai_strerror(error));
+    return Status(error == EAI_MEMORY ? StatusCode::kResourceExhausted
+                                      : StatusCode::kUnavailable,
+                  gai_strerror(error));
   }
   std::vector<Endpoint> endpoints;
   for (const addrinfo* i = list; i != nullptr; i = i->ai_next) {
@@ -69,6 +100,10 @@ void Resolver::Resolve(const std::string& host, uint16_t port, Done done) {
   question_ = std::make_shared<Question>();
   question_->io = io_;
   question_->done = std::move(done);
+  if (const std::optional<Endpoint> literal = Literal(host, port)) {
+    question_->Answer(question_, std::vector<Endpoint>{*literal});
+    return;
+  }
   const SignalsBlocked blocked;
   try {
     std::thread([question = question_, host, port] {

@@ -29,7 +29,8 @@ class Resolver {
 
   // Calls `done` later, unless Cancel or another Resolve comes before:
   // kUnavailable, with the system's words, where there is no address, and
-  // kResourceExhausted where there is no thread.
+  // kResourceExhausted where there is no thread, descriptor or memory to ask
+  // with. For a literal address the system is not asked.
   void Resolve(const std::string& host, uint16_t port, Done done);
   void Cancel();
 

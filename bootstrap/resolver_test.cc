@@ -8,6 +8,7 @@
 
 #include <boost/asio/ip/address.hpp>
 #include <boost/asio/ip/tcp.hpp>
+#include <cerrno>
 #include <chrono>
 #include <cstring>
 #include <latch>
@@ -22,6 +23,8 @@
 namespace {
 
 constexpr char kSilentName[] = "never.answers";
+constexpr char kUnknownName[] = "is.unknown";
+constexpr char kNameWithoutDescriptors[] = "needs.descriptors";
 
 std::latch& EndOfTest() {
   static auto* const latch = new std::latch(1);
@@ -41,6 +44,13 @@ extern "C" int getaddrinfo(const char* host, const char* service,
     EndOfTest().wait();
     EndOfQuestion().count_down();
     return EAI_AGAIN;
+  }
+  if (host != nullptr && std::strcmp(host, kUnknownName) == 0) {
+    return EAI_NONAME;
+  }
+  if (host != nullptr && std::strcmp(host, kNameWithoutDescriptors) == 0) {
+    errno = EMFILE;
+    return EAI_SYSTEM;
   }
   static const auto real =
       reinterpret_cast<decltype(&getaddrinfo)>(dlsym(RTLD_NEXT, "getaddrinfo"));
@@ -67,6 +77,37 @@ TEST(ResolverTest, ASilentNameServerHoldsNoJoinBeyondItsDeadline) {
   EXPECT_LT(Clock::now() - start, LivenessBound(std::chrono::seconds(1)));
   EndOfTest().count_down();
   EndOfQuestion().wait();
+}
+
+TEST(ResolverTest, AShortageEndsTheJoinAtOnceAsWhatItIs) {
+  Bootstrap::Options options =
+      MakeOptions(std::string(kNameWithoutDescriptors) + ":29600", 1, 2);
+  options.secret = "s";
+  options.deadline = Deadline::Infinite();
+  ExpectSays(Bootstrap::Join(options).status(), StatusCode::kResourceExhausted,
+             {"cannot resolve needs.descriptors", "EMFILE", "ulimit -n"});
+  options.launch.rank = 0;
+  // So that rank 0 has to know what its own name means.
+  options.interfaces =
+      NameFilter::Parse("=none77", NameFilter::Ports::kNone).value();
+  ExpectSays(
+      Bootstrap::Join(options).status(), StatusCode::kResourceExhausted,
+      {"cannot resolve its own address needs.descriptors:29600", "EMFILE"});
+}
+
+TEST(ResolverTest, ANameThatNobodyKnowsIsNamedByRankZeroToo) {
+  std::vector<Bootstrap::Options> all;
+  for (const int rank : {0, 1}) {
+    all.push_back(MakeOptions(std::string(kUnknownName) + ":29601", rank, 2));
+    all.back().secret = "s";
+    all.back().deadline = Deadline::After(kTimeToConnect);
+  }
+  const std::vector<Joined> ranks = JoinAll(all);
+  ExpectSays(ranks[0].status(), StatusCode::kTimeout,
+             {"rank(s) 1 of 2 did not join",
+              "rank 0's host does not know the name is.unknown"});
+  ExpectSays(ranks[1].status(), StatusCode::kTimeout,
+             {"cannot resolve is.unknown"});
 }
 
 TEST(ResolverTest, AnAddressThatANameHasTwiceIsListenedToOnce) {

@@ -34,10 +34,6 @@ constexpr auto kStrangersPlace = std::chrono::milliseconds(250);
 constexpr auto kRoomRetry = std::chrono::milliseconds(5);
 constexpr auto kDescriptorsRetry = std::chrono::milliseconds(100);
 
-// How long ranks may take to say where they are. A process that runs at all
-// needs a fraction of a millisecond.
-constexpr auto kReplyPatience = std::chrono::milliseconds(250);
-
 constexpr char kTwoJobs[] =
     "; if these are two jobs, give each an address or a RINGPIPE_JOB_ID of its "
     "own";
@@ -56,7 +52,16 @@ RootSession::RootSession(const Bootstrap::Options& options)
       most_strangers_(MostStrangers()),
       ranks_(options.launch.size),
       joined_as_(options.launch.size),
-      asking_(&io_) {
+      inquiry_(&io_, options.launch.size,
+               [this](int asker, const std::vector<std::string>& texts) {
+                 if (asker == 0) {
+                   CompleteAsking(texts);
+                   return;
+                 }
+                 for (const Replies& some : Replies::InMessages(texts)) {
+                   ranks_[asker]->Send(some);
+                 }
+               }) {
   round_.blobs.resize(options.launch.size);
   round_.missing = options.launch.size;
 }
@@ -82,27 +87,57 @@ void RootSession::StartJoin() {
 }
 
 void RootSession::ResolveAndListen(const Address& address) {
-  if (!address.IsLoopback()) {
-    // What this host's own name means to it is often loopback
-    // (/etc/hosts), and its other names need not be addresses of an interface.
-    ListenOn(ListeningEndpoints(options_.interfaces, address.port),
-             /*all=*/!options_.interfaces.admits_all());
+  const auto endpoints = ListeningEndpoints(options_.interfaces, address.port);
+  if (!endpoints.ok()) {
+    Fail(endpoints.status());
+    return;
+  }
+  const auto is_for_others = [&](const Endpoint& endpoint) {
+    return !IsLocal(endpoint) &&
+           (address.IsLinkLocal() || !IsLinkLocal(endpoint));
+  };
+  // What this host's own name means to it is often loopback (/etc/hosts), and
+  // its other names need not be addresses of an interface.
+  if (!address.IsLoopback() &&
+      std::any_of(endpoints->begin(), endpoints->end(), is_for_others)) {
+    ListenOn(*endpoints, /*all=*/!options_.interfaces.admits_all());
+    CheckName(address);
     return;
   }
   resolver_.Resolve(
       address.host, address.port,
-      [this, address](const Result<std::vector<Endpoint>>& endpoints) {
+      [this, address](const Result<std::vector<Endpoint>>& own) {
         if (failed() || leaving()) {
           return;
         }
-        if (!endpoints.ok()) {
-          Fail({StatusCode::kInvalidArgument,
+        if (!own.ok()) {
+          Fail({own.status().code(),
                 "rank 0 cannot resolve its own address " + address.ToString() +
-                    ": " + endpoints.status().message() +
-                    "; check RINGPIPE_ROOT"});
-          return;
+                    ": " + own.status().message() + "; check RINGPIPE_ROOT"});
+        } else if (!address.IsLoopback() &&
+                   !std::all_of(own->begin(), own->end(), IsLocal)) {
+          Fail(NoAddressForOthers().WithContext("rank 0 at " +
+                                                address.ToString()));
+        } else {
+          ListenOn(*own, /*all=*/true);
         }
-        ListenOn(endpoints.value(), /*all=*/true);
+      });
+}
+
+void RootSession::CheckName(const Address& address) {
+  resolver_.Resolve(
+      address.host, address.port,
+      [this, address](const Result<std::vector<Endpoint>>& endpoints) {
+        if (!endpoints.ok()) {
+          name_doubt_ = "; rank 0's host does not know the name " +
+                        address.host + " (" + endpoints.status().message() +
+                        ")";
+        } else if (std::none_of(endpoints->begin(), endpoints->end(), IsOwn)) {
+          name_doubt_ =
+              "; RINGPIPE_ROOT leads to " + AddressOf(endpoints->front()) +
+              ", which is no address of rank 0's host " + own_identity().host +
+              " (it has " + DescribeOwnAddresses() + "): it has to lead there";
+        }
       });
 }
 
@@ -155,6 +190,9 @@ void RootSession::ListenOn(const std::vector<Endpoint>& endpoints, bool all) {
   }
   for (const auto& listener : listeners_) {
     WaitToAccept(listener.get());
+  }
+  if (!obstacle().ok()) {
+    Fail(obstacle());  // who comes is told
   }
 }
 
@@ -259,7 +297,7 @@ void RootSession::Admit(FileDescriptor fd) {
       return;
     }
   }
-  DetectDeadHost(fd.get());
+  DetectDeadHost(fd.get(), options_.tcp_timeout);
   Result<Handshake> handshake =
       Handshake::Create(Handshake::Role::kAcceptor, handshake_options());
   if (!handshake.ok()) {
@@ -358,6 +396,7 @@ void RootSession::OnStrangersMessage(AuthenticatedConnection* connection,
   taken->ConfirmPeer();
   ranks_[rank] = taken;
   joined_as_[rank] = request->identity;
+  NoteOwnSide(taken->own_side());
   taken->SetEvents({
       [] {},
       [this, rank](const Message& later) { OnRanksMessage(rank, later); },
@@ -419,11 +458,13 @@ void RootSession::OnRanksMessage(int rank, const Message& message) {
   } else if (std::holds_alternative<Question>(message)) {
     AskFor(rank);
   } else if (const auto* reply = std::get_if<Reply>(&message)) {
-    TakeReply(rank, reply->text);
+    inquiry_.TakeReply(rank, reply->text);
   } else if (const auto* departure = std::get_if<Departure>(&message)) {
     ranks_[rank]->Close();
-    NoteDeparture(rank, departure->calls);
-    SendToAll(Departure{static_cast<uint32_t>(rank), departure->calls});
+    const Departure of_rank = {static_cast<uint32_t>(rank), departure->calls,
+                               departure->lives_on};
+    NoteDeparture(of_rank);
+    SendToAll(of_rank);
     GoOnLeaving();
   } else {
     Fail({StatusCode::kInternal,
@@ -458,45 +499,10 @@ void RootSession::Contribute(Contribution contribution) {
 
 // --- Asking ------------------------------------------------------------------
 
-// Once for all who ask at a time: their calls expire together.
 void RootSession::AskFor(int asker) {
-  const bool goes_on = !asking_.askers.empty();
-  asking_.askers.insert(asker);
-  if (goes_on) {
-    return;
-  }
-  asking_.replies.assign(size(), "");
-  asking_.missing = size();
-  SendToAll(Question{});
-  asking_.patience.expires_after(kReplyPatience);
-  asking_.patience.async_wait([this](const error_code& error) {
-    // The next asking may have begun by now.
-    if (!error && !asking_.askers.empty() &&
-        Clock::now() >= asking_.patience.expiry()) {
-      TellReplies();
-    }
-  });
-  TakeReply(0, OwnReply());
-}
-
-void RootSession::TakeReply(int rank, const std::string& text) {
-  if (asking_.askers.empty() || !asking_.replies[rank].empty()) {
-    return;  // late
-  }
-  asking_.replies[rank] = text;
-  if (--asking_.missing == 0) {
-    TellReplies();
-  }
-}
-
-void RootSession::TellReplies() {
-  asking_.patience.cancel();
-  for (const int asker : std::exchange(asking_.askers, {})) {
-    if (asker == 0) {
-      CompleteAsking(asking_.replies);
-    } else {
-      ranks_[asker]->Send(Replies{asking_.replies});
-    }
+  if (inquiry_.Begin(asker)) {
+    SendToAll(Question{});
+    inquiry_.TakeReply(0, OwnReply());
   }
 }
 
@@ -538,6 +544,11 @@ void RootSession::CompleteRound() {
     blobs.push_back(*std::exchange(blob, std::nullopt));
   }
   const Gathering gathering = round_.gathering;
+  if (gathering == Gathering::kJoin) {
+    // Those of this host who came by loopback learn it from here.
+    joined_as_[0].contact = address();
+    blobs[0] = joined_as_[0].Encode();
+  }
   if (gathering == Gathering::kBarrier) {
     // Before the ranks hear of it: the next join of one of them is not ours.
     StopAdmitting();
@@ -605,15 +616,9 @@ Status RootSession::DescribeTimeout(Gathering gathering) {
                      ? "; rank 0 had no descriptors left for them, raise "
                        "'ulimit -n'"
                      : "") +
-                DescribeRefused() +
+                name_doubt_ + DescribeRefused() +
                 "; check that they run and have the same RINGPIPE_ROOT, "
                 "RINGPIPE_JOB_ID and RINGPIPE_SECRET"};
-  }
-  if (gathering == Gathering::kLeave) {
-    return {StatusCode::kTimeout,
-            ranks +
-                " did not destroy their communicators by the deadline of the "
-                "ranks that did: were they still in a call?"};
   }
   return {StatusCode::kTimeout, ranks + " did not call the bootstrap's " +
                                     GatheringName(gathering) +
@@ -650,9 +655,9 @@ void RootSession::CutOff() {
   }
 }
 
-void RootSession::StartLeaving(uint64_t calls) {
+void RootSession::StartLeaving(const Departure& own) {
   if (!failed()) {
-    SendToAll(Departure{0, calls});
+    SendToAll(own);
     for (const std::shared_ptr<AuthenticatedConnection>& connection : ranks_) {
       if (connection != nullptr) {
         connection->FinishSending();

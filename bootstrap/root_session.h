@@ -16,6 +16,7 @@
 #include "bootstrap/address.h"
 #include "bootstrap/authenticated_connection.h"
 #include "bootstrap/endpoint.h"
+#include "bootstrap/inquiry.h"
 #include "bootstrap/resolver.h"
 #include "bootstrap/session.h"
 
@@ -31,7 +32,7 @@ class RootSession : public Session {
   void Ask() override { AskFor(0); }
   void TellFailure(const Status& reason) override;
   void CutOff() override;
-  void StartLeaving(uint64_t calls) override;
+  void StartLeaving(const Departure& own) override;
   bool HasSentLast() const override;
   bool IsAlone() const override;
   Status DescribeTimeout(Gathering gathering) override;
@@ -61,20 +62,12 @@ class RootSession : public Session {
     bool open = false;  // somebody has contributed
   };
 
-  // AskAll, of all ranks that ask at a time.
-  struct Asking {
-    explicit Asking(boost::asio::io_context* io) : patience(*io) {}
-
-    std::set<int> askers;              // none: it is not going on
-    std::vector<std::string> replies;  // by rank
-    int missing = 0;
-    boost::asio::steady_timer patience;
-  };
-
   // On all endpoints, or on the first that is an address of this host.
   static Status Own(Listener::Socket* socket, FileDescriptor fd);
   void ListenOn(const std::vector<Endpoint>& endpoints, bool all);
   void ResolveAndListen(const Address& address);
+  // Whether the name means this host; for DescribeTimeout.
+  void CheckName(const Address& address);
   void WaitToAccept(Listener* listener);
   void Accept(Listener* listener);
   // Tries to accept again after `pause`.
@@ -106,8 +99,6 @@ class RootSession : public Session {
   void TakeContribution(int rank, Contribution contribution);
   void CompleteRound();
   void AskFor(int asker);
-  void TakeReply(int rank, const std::string& text);
-  void TellReplies();
   void SendRound(const std::vector<std::string>& blobs);
   void SendToAll(const Message& message);
 
@@ -122,7 +113,8 @@ class RootSession : public Session {
   // Connections that were told why the job failed, until they close.
   std::set<std::shared_ptr<AuthenticatedConnection>> rebuffed_;
   Round round_;
-  Asking asking_;
+  Inquiry inquiry_;
+  std::string name_doubt_;  // why others may not find rank 0 at its name
   Status
       refusal_;  // why it could not listen, while the address' holder is asked
 };

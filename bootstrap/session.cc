@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <boost/asio/post.hpp>
+#include <boost/system/system_error.hpp>
 #include <chrono>
 #include <exception>
 #include <new>
@@ -9,6 +10,7 @@
 #include <thread>
 
 #include "auth/mac.h"
+#include "base/exception_status.h"
 #include "base/host_name.h"
 #include "base/signals_blocked.h"
 #include "base/thread_shortage.h"
@@ -26,6 +28,8 @@ constexpr auto kLeaveTimeout = std::chrono::milliseconds(700);
 // A flood of strangers must not become a flood of log lines.
 constexpr int kMostRefusalsLogged = 20;
 constexpr size_t kMostReasonsKept = 5;
+// How long a rank that cannot take part tries to tell the others.
+constexpr int64_t kTellingMs = 3000;
 
 }  // namespace
 
@@ -63,6 +67,8 @@ Session::Session(const Bootstrap::Options& options)
     : options_(options),
       out_of_memory_(OutOfMemory().WithContext(
           "rank " + std::to_string(options.launch.rank))),
+      descriptors_closed_(DescriptorsClosed().WithContext(
+          "rank " + std::to_string(options.launch.rank))),
       work_(io_.get_executor()) {}
 
 Result<std::unique_ptr<Session>> Session::Create(
@@ -80,10 +86,13 @@ Result<std::unique_ptr<Session>> Session::Create(
     return session;
   } catch (const std::bad_alloc&) {
     return OutOfMemory();
+  } catch (const boost::system::system_error& error) {
+    return ErrnoStatus(StatusCode::kResourceExhausted,
+                       "the bootstrap cannot watch its descriptors "
+                       "(epoll_create1, eventfd, timerfd_create)",
+                       error.code().value());
   } catch (const std::exception& error) {
-    return Status(StatusCode::kResourceExhausted,
-                  std::string("the bootstrap cannot start: ") + error.what() +
-                      "; raise the limit on descriptors ('ulimit -n')");
+    return ExceptionStatus(error);
   }
 }
 
@@ -125,23 +134,35 @@ void Session::RunThread() {
       OnFailed(reason);
     }
     try {
-      io_.run();
+      loop_.Run();
     } catch (const std::exception& error) {
       Fail(StatusOf(error));
+    }
+    if (!loop_.is_intact()) {
+      OnDescriptorsClosed();
+      return;
     }
   }
 }
 
 Status Session::Join() {
+  obstacle_ = FindObstacle();
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     call_ = Gathering::kJoin;
   }
   asio::post(io_, [this] {
-    ArmTimeout(Gathering::kJoin, LeftMs(options_.deadline));
+    int64_t left_ms = LeftMs(options_.deadline);
+    if (!obstacle_.ok()) {
+      left_ms = left_ms < 0 ? kTellingMs : std::min(left_ms, kTellingMs);
+      options_.logger.Info("only to tell the other ranks: " +
+                           obstacle_.ToString());
+    }
+    ArmTimeout(Gathering::kJoin, left_ms);
     StartJoin();
   });
-  return WaitForCall().status();
+  const Status joined = WaitForCall().status();
+  return obstacle_.ok() ? joined : obstacle_;
 }
 
 Result<std::vector<std::string>> Session::Gather(Gathering gathering,
@@ -154,10 +175,11 @@ Result<std::vector<std::string>> Session::Gather(Gathering gathering,
                       std::to_string(blob.size()) + " bytes");
   }
   uint64_t sequence = 0;
+  const bool can_post = CanPost();
   {
     const std::lock_guard<std::mutex> lock(mutex_);
-    if (!failure_.ok()) {
-      return failure_;
+    if (!can_post || !failure_.ok()) {
+      return failure_.ok() ? descriptors_closed_ : failure_;
     }
     if (call_) {
       return Status(StatusCode::kInvalidArgument,
@@ -175,7 +197,9 @@ Result<std::vector<std::string>> Session::Gather(Gathering gathering,
       if (failed() || !WaitsFor(sequence)) {
         return;
       }
-      const int64_t left_ms = LeftMs(deadline);
+      // Who leaves gives up alone, and lets the others go on.
+      const int64_t left_ms =
+          gathering == Gathering::kLeave ? -1 : LeftMs(deadline);
       ArmTimeout(gathering, left_ms);
       Contribute({sequence, gathering, left_ms, blob});
     });
@@ -188,7 +212,8 @@ Result<std::vector<std::string>> Session::Gather(Gathering gathering,
     }
     Fail(out_of_memory_);  // the others wait for this rank's blob
   }
-  return WaitForCall();
+  return WaitForCall(gathering == Gathering::kLeave ? deadline
+                                                    : Deadline::Infinite());
 }
 
 bool Session::WaitsFor(uint64_t sequence) const {
@@ -196,11 +221,15 @@ bool Session::WaitsFor(uint64_t sequence) const {
   return call_ && !call_result_ && sequence_ == sequence;
 }
 
-Result<std::vector<std::string>> Session::WaitForCall() {
-  // Without a deadline of its own: ArmTimeout has it, and the io thread never
-  // blocks.
+// Mostly without a deadline: ArmTimeout has it, and the io thread never blocks.
+Result<std::vector<std::string>> Session::WaitForCall(Deadline deadline) {
   std::unique_lock<std::mutex> lock(mutex_);
-  changed_.wait(lock, [this] { return call_result_.has_value(); });
+  const auto ended = [this] { return call_result_.has_value(); };
+  if (!deadline.infinite() &&
+      !changed_.wait_until(lock, deadline.when(), ended)) {
+    call_result_ = Status(StatusCode::kTimeout, "not all ranks leave");
+  }
+  changed_.wait(lock, ended);
   Result<std::vector<std::string>> result = *std::move(call_result_);
   call_result_.reset();
   call_.reset();
@@ -208,6 +237,9 @@ Result<std::vector<std::string>> Session::WaitForCall() {
 }
 
 std::vector<std::string> Session::AskAll(Deadline deadline) {
+  if (!CanPost()) {
+    return std::vector<std::string>(size());
+  }
   std::unique_lock<std::mutex> lock(mutex_);
   if (asks_) {
     return std::vector<std::string>(size());
@@ -284,19 +316,27 @@ int Session::refused_connections() const {
 
 void Session::Leave() {
   try {
-    LeaveInOrder();
+    if (CanPost()) {
+      LeaveInOrder();
+    }
   } catch (const std::exception&) {
     // Out of memory: without a word.
   }
   // What is still pending is dropped with io_: its sockets are closed then.
   ended_ = true;
-  io_.stop();
+  if (loop_.is_intact()) {
+    io_.stop();
+  }
   thread_.join();
 }
 
-void Session::Exit(uint64_t calls) {
+void Session::Exit(uint64_t calls, bool lives_on) {
+  if (!CanPost()) {
+    return;
+  }
   try {
-    asio::post(io_, [this, calls] { BeginLeaving(calls); });
+    const Departure own = {static_cast<uint32_t>(rank()), calls, lives_on};
+    asio::post(io_, [this, own] { BeginLeaving(own); });
     std::unique_lock<std::mutex> lock(mutex_);
     departed_.emplace(rank(), calls);
     EndCallOfTheDeparted();
@@ -306,17 +346,22 @@ void Session::Exit(uint64_t calls) {
   }
 }
 
-void Session::BeginLeaving(uint64_t calls) {
+void Session::BeginLeaving(const Departure& own) {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     leaving_has_begun_ = true;
     changed_.notify_all();
   }
+  // Asio may run this after the stop that the failure has caused.
+  if (const Status reason = failure();
+      !reason.ok() && !std::exchange(failure_told_, true)) {
+    OnFailed(reason);
+  }
   if (std::exchange(leaving_, true)) {
     return;
   }
   DisarmTimeout();
-  StartLeaving(calls);
+  StartLeaving(own);
   GoOnLeaving();
 }
 
@@ -353,7 +398,7 @@ void Session::AwaitLeaving(std::unique_lock<std::mutex>& lock,
 }
 
 void Session::LeaveInOrder() {
-  asio::post(io_, [this] { BeginLeaving(Departure::kInOrder); });
+  asio::post(io_, [this] { BeginLeaving({static_cast<uint32_t>(rank())}); });
   std::unique_lock<std::mutex> lock(mutex_);
   // The thread may be in a callback of the user's.
   changed_.wait(lock, [this] { return leaving_has_begun_; });
@@ -389,7 +434,32 @@ void Session::Fail(const Status& reason) noexcept {
   }
   // To post a handler would allocate. On the io thread, whoever found the
   // failure finishes first.
-  io_.stop();
+  if (loop_.is_intact()) {
+    io_.stop();
+  }
+}
+
+bool Session::CanPost() noexcept {
+  const bool can = loop_.is_intact();
+  if (!can) {
+    Fail(descriptors_closed_);
+  }
+  return can;
+}
+
+// Nobody can be told, and need not be: the connections closed with the
+// descriptors.
+void Session::OnDescriptorsClosed() noexcept {
+  Fail(descriptors_closed_);
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    leaving_has_begun_ = has_sent_last_ = left_ = true;
+    changed_.notify_all();
+  }
+  if (const Status reason = failure();
+      !reason.ok() && !std::exchange(failure_told_, true)) {
+    TellUser(reason);
+  }
 }
 
 void Session::OnFailed(const Status& reason) noexcept {
@@ -399,6 +469,10 @@ void Session::OnFailed(const Status& reason) noexcept {
   } catch (const std::bad_alloc&) {
     CutOff();
   }
+  TellUser(reason);
+}
+
+void Session::TellUser(const Status& reason) noexcept {
   if (!joined_) {
     return;
   }
@@ -432,6 +506,9 @@ void Session::CompleteJoin(std::vector<std::string> identities) {
   }
   {
     const std::lock_guard<std::mutex> lock(mutex_);
+    if (address_.empty()) {  // of rank 0's host, by way of loopback
+      address_ = decoded[0].contact;
+    }
     identities_ = std::move(decoded);
   }
   joined_ = true;
@@ -447,20 +524,24 @@ void Session::CompleteCall(Result<std::vector<std::string>> result) {
   }
 }
 
-void Session::NoteEarlyDeparture(int rank, uint64_t calls) {
+void Session::NoteEarlyDeparture(const Departure& departure) {
+  const auto& [number, calls, lives_on] = departure;
+  const int rank = static_cast<int>(number);
   const bool exits = calls != Departure::kInOrder && rank != this->rank();
   if (exits && !HasDeparted(rank) && options_.on_exit) {
     options_.on_exit(
         {StatusCode::kPeerLost,
-         DescribeRank(rank) + " has ended without destroying its communicator"},
+         DescribeRank(rank) + (lives_on ? " has destroyed its communicator"
+                                        : " has ended without destroying its "
+                                          "communicator")},
         calls);
   }
   const std::lock_guard<std::mutex> lock(mutex_);
   departed_.emplace(rank, calls);
 }
 
-void Session::NoteDeparture(int rank, uint64_t calls) {
-  NoteEarlyDeparture(rank, calls);
+void Session::NoteDeparture(const Departure& departure) {
+  NoteEarlyDeparture(departure);
   DisarmTimeout();  // no gathering can complete, whoever waits for it
   const std::lock_guard<std::mutex> lock(mutex_);
   EndCallOfTheDeparted();
@@ -511,20 +592,28 @@ void Session::DisarmTimeout() {
   timeout_timer_.cancel();
 }
 
+void Session::NoteOwnSide(const Endpoint& own_side) {
+  if (address_.empty() && !IsLocal(own_side)) {
+    address_ = AddressOf(own_side);
+  }
+}
+
 void Session::Refuse(const std::string& reason) {
-  int total = 0;
+  int line = 0;  // of the log; 0: none
   {
     const std::lock_guard<std::mutex> lock(mutex_);
-    total = ++refused_total_;
+    ++refused_total_;
     const bool is_kept = refused_.count(reason) != 0;
+    // A rank that is refused comes again, many times.
+    line = is_kept ? 0 : ++refused_lines_;
     ++(is_kept || refused_.size() < kMostReasonsKept ? refused_[reason]
                                                      : refused_otherwise_);
   }
-  if (total <= kMostRefusalsLogged) {
+  if (line > 0 && line <= kMostRefusalsLogged) {
     options_.logger.Warning("refused a connection at " + options_.launch.root +
                             ": " + reason);
   }
-  if (total == kMostRefusalsLogged) {
+  if (line == kMostRefusalsLogged) {
     options_.logger.Warning("further refusals are only counted");
   }
 }
@@ -586,16 +675,23 @@ Status Session::MakeJobKey(const std::vector<std::string>& identities) {
 }
 
 Result<Address> Session::RootAddress() const {
-  RINGPIPE_ASSIGN_OR_RETURN(Address root, Address::Parse(options_.launch.root));
-  if (!root.unix_socket && options_.secret.empty()) {
-    return Status(StatusCode::kInvalidArgument,
-                  root.ToString() +
-                      " is TCP, where anybody could join: set RINGPIPE_SECRET "
-                      "to the same value on all ranks; or, where all are on "
-                      "one host, let them meet at a unix socket "
-                      "(RINGPIPE_ROOT=unix:@NAME)");
+  return Address::Parse(options_.launch.root);
+}
+
+Status Session::FindObstacle() const {
+  RINGPIPE_RETURN_IF_ERROR(options_.obstacle);
+  if (size() == 1 || !options_.secret.empty()) {
+    return Status::Ok();
   }
-  return root;
+  RINGPIPE_ASSIGN_OR_RETURN(const Address root, RootAddress());
+  return root.unix_socket
+             ? Status::Ok()
+             : Status(StatusCode::kInvalidArgument,
+                      root.ToString() +
+                          " is TCP, where anybody could join: set "
+                          "RINGPIPE_SECRET to the same value on all ranks; or, "
+                          "where all are on one host, let them meet at a unix "
+                          "socket (RINGPIPE_ROOT=unix:@NAME)");
 }
 
 }  // namespace ringpipe

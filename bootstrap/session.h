@@ -22,15 +22,14 @@
 
 #include "auth/handshake.h"
 #include "base/deadline.h"
+#include "base/io_loop.h"
 #include "base/status.h"
 #include "bootstrap/address.h"
 #include "bootstrap/bootstrap.h"
+#include "bootstrap/endpoint.h"
 #include "bootstrap/message.h"
 
 namespace ringpipe {
-
-// "1, 3 to 5, 9"; names at most 16 runs of ranks.
-std::string FormatRanks(const std::set<int>& ranks);
 
 // Milliseconds until `deadline`, at least 0; -1 for never.
 int64_t LeftMs(Deadline deadline);
@@ -61,13 +60,14 @@ class Session {
 
   // Tells the others, closes everything, ends the thread.
   void Leave();
-  // Tells the others. Before Leave, or instead.
-  void Exit(uint64_t calls);
+  // Tells the others. Before Leave, or instead. `lives_on`: as in Departure.
+  void Exit(uint64_t calls, bool lives_on);
 
   int rank() const { return options_.launch.rank; }
   int size() const { return options_.launch.size; }
   // After a Join that returned ok.
   const std::string& job_key() const { return job_key_; }
+  const std::string& address() const { return address_; }
 
  protected:
   explicit Session(const Bootstrap::Options& options);
@@ -80,8 +80,7 @@ class Session {
   // Where there is no memory for that: closes all connections, which needs
   // none. The others take this rank for lost.
   virtual void CutOff() = 0;
-  // `calls`: as in Departure.
-  virtual void StartLeaving(uint64_t calls) = 0;
+  virtual void StartLeaving(const Departure& own) = 0;
   // Whether the system has all that this rank says when it leaves.
   virtual bool HasSentLast() const = 0;
   // Whether nobody is left who has to hear it.
@@ -99,10 +98,12 @@ class Session {
   // What AskAll waits for.
   void CompleteAsking(const std::vector<std::string>& replies);
   std::string OwnReply() const;
-  void NoteDeparture(int rank, uint64_t calls);
+  // This rank's end of a connection by which it joins, or another rank.
+  void NoteOwnSide(const Endpoint& own_side);
+  void NoteDeparture(const Departure& departure);
   // From elsewhere than rank 0, whose word of a gathering that the departed
   // rank took part in may still be on its way.
-  void NoteEarlyDeparture(int rank, uint64_t calls);
+  void NoteEarlyDeparture(const Departure& departure);
   // After a connection has ended.
   void GoOnLeaving();
   // After a connection has got rid of some of what it sends.
@@ -130,12 +131,15 @@ class Session {
   const Identity& own_identity() const { return own_identity_; }
   // That rank's, after the join.
   Identity IdentityOf(int rank) const;
-  // kInvalidArgument where it is no address, or TCP without a secret.
+  // kInvalidArgument where it is no address.
   Result<Address> RootAddress() const;
+  // Why this rank joins only to say that it cannot; ok: it can.
+  const Status& obstacle() const { return obstacle_; }
 
   // Before the members that use it are gone, nothing may run: Leave sees to
   // that.
-  boost::asio::io_context io_{1};
+  IoLoop loop_;
+  boost::asio::io_context& io_ = loop_.context();
   const Bootstrap::Options options_;
 
  private:
@@ -143,24 +147,36 @@ class Session {
   void RunThread();
   Status StatusOf(const std::exception& error) const;
   Status MakeOwnIdentity();
+  Status FindObstacle() const;
   Status MakeJobKey(const std::vector<std::string>& identities);
   void LeaveInOrder();
-  void BeginLeaving(uint64_t calls);
-  Result<std::vector<std::string>> WaitForCall();
+  void BeginLeaving(const Departure& own);
+  Result<std::vector<std::string>> WaitForCall(
+      Deadline deadline = Deadline::Infinite());
   // Whether the caller of this gathering still waits for its end.
   bool WaitsFor(uint64_t sequence) const;
   // Both with mutex_ held.
   Status DepartedStatus(Gathering gathering) const;
   void EndCallOfTheDeparted();
   void OnFailed(const Status& reason) noexcept;
+  // Whether anything can be said to the io thread; if not, the job has failed.
+  bool CanPost() noexcept;
+  // What the io thread does last where its descriptors were closed.
+  void OnDescriptorsClosed() noexcept;
+  void TellUser(const Status& reason) noexcept;
   void AwaitLeaving(std::unique_lock<std::mutex>& lock, const bool& done);
 
-  const Status out_of_memory_;  // of this rank, whose number it says
+  // Of this rank, whose number they say.
+  const Status out_of_memory_;
+  const Status descriptors_closed_;
   boost::asio::executor_work_guard<boost::asio::io_context::executor_type>
       work_;
   boost::asio::steady_timer timeout_timer_{io_};
   Identity own_identity_;
-  std::string job_key_;  // set before Join returns, and not changed again
+  // Set before Join returns, and not changed again.
+  std::string job_key_;
+  std::string address_;  // as Bootstrap::address; "": not known, so far
+  Status obstacle_;
   bool joined_ = false;
   bool failure_told_ = false;
   bool leaving_ = false;
@@ -180,6 +196,7 @@ class Session {
   std::map<std::string, int> refused_;
   int refused_otherwise_ = 0;
   int refused_total_ = 0;
+  int refused_lines_ = 0;  // that were to be logged
   bool leaving_has_begun_ = false;
   uint64_t sent_ = 0;  // how often something was, since that
   bool has_sent_last_ = false;

@@ -202,6 +202,30 @@ TEST(StrangersTest, AnotherUserIsRefusedInTheNeighboursPlaceToo) {
                         ": a stranger came in the place of rank 1: it "),
             std::string::npos)
       << logged;
+  EXPECT_NE(logged.find("RINGPIPE_SECRET"), std::string::npos) << logged;
+}
+
+// A rank that is not trusted comes again, until its deadline.
+TEST(StrangersTest, ARefusalThatRepeatsIsLoggedOnce) {
+  const std::string name = UniqueName();
+  std::string logged;
+  Bootstrap::Options options = MakeOptions("unix:@" + name, 0, 2);
+  options.logger =
+      Logger(LogLevel::kWarning, [&logged](LogLevel, std::string_view line) {
+        logged += std::string(line) + "\n";
+      });
+  auto root =
+      std::async(std::launch::async, [&] { return Bootstrap::Join(options); });
+  for (int i = 0; i < 30; ++i) {
+    RawPeer stranger(name);
+    stranger.SendBytes(EncodeFrame("hello"));
+    EXPECT_TRUE(stranger.WaitForClose());
+  }
+  const Joined member = Bootstrap::Join(MakeOptions("unix:@" + name, 1, 2));
+  const Joined zero = root.get();
+  ASSERT_TRUE(zero.ok()) << zero.status().ToString();
+  EXPECT_EQ(zero.value()->refused_connections(), 30);
+  EXPECT_EQ(std::count(logged.begin(), logged.end(), '\n'), 1) << logged;
 }
 
 TEST(StrangersTest, OversizedFrameIsClosedByItsHeader) {

@@ -3,12 +3,14 @@
 #ifndef RINGPIPE_CUDA_ACCELERATOR_H_
 #define RINGPIPE_CUDA_ACCELERATOR_H_
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
 
+#include "base/deadline.h"
 #include "base/status.h"
 #include "reduction/data_type.h"
 
@@ -27,7 +29,8 @@ namespace ringpipe {
 // that it reads, first sees kDone for it. Operations of no bytes are fine, with
 // null pointers too.
 //
-// One thread at a time drives an Accelerator; Owns may be called from any.
+// One thread at a time drives an Accelerator; Owns, Take and GiveBack may be
+// called from any.
 class Accelerator {
  public:
   // One for each stage of the pipeline that uses the accelerator.
@@ -43,6 +46,10 @@ class Accelerator {
 
   virtual ~Accelerator() = default;
 
+  // Who drives it takes it first. False where somebody else has it.
+  bool Take() { return !taken_.exchange(true); }
+  void GiveBack() { taken_.store(false); }
+
   // "host", "cuda:0", ...
   virtual std::string name() const = 0;
 
@@ -56,7 +63,9 @@ class Accelerator {
   // needs to work, which may take a second. Before any operation. Nothing to do
   // for host memory.
   virtual Status PrepareSlots(void* slots, std::size_t bytes) = 0;
-  virtual void ReleaseSlots(void* slots) = 0;
+  // False where the device might still use them, as after a Drain that said so:
+  // they must then stay mapped, for as long as the process lives.
+  virtual bool ReleaseSlots(void* slots) = 0;
 
   // Lane kCopyIn: slot = user.
   virtual Ticket CopyIn(void* slot, const void* user, std::size_t bytes) = 0;
@@ -93,8 +102,13 @@ class Accelerator {
   virtual Status error() const = 0;
 
   // Waits until nothing that was started can touch user memory or slots any
-  // more. The destructors do so too.
-  virtual void Drain() = 0;
+  // more. False if the device has not come to that by `deadline`: nobody may
+  // use that memory again, and the accelerator leaves all that the device might
+  // still use as it is, for ever. Destructors drain too, for 2 s.
+  virtual bool Drain(Deadline deadline) = 0;
+
+ private:
+  std::atomic<bool> taken_ = false;
 };
 
 // One CUDA device: the one whose memory Owns is first asked about; if
@@ -102,9 +116,10 @@ class Accelerator {
 // device and managed memory. Later calls may come from threads with another
 // current device, or none, which they leave as it was.
 //
-// Nothing is made on a GPU, and CUDA is not initialised, before PrepareSlots.
-// kUnavailable where ringpipe was built without CUDA or the host has no driver;
-// that there is no device is first noticed by PrepareSlots.
+// Nothing is made on a GPU, CUDA is not initialised, nor is the driver loaded,
+// before PrepareSlots; until somebody else loads it, which may be noticed 10 ms
+// later, all memory is the host's. That there is no driver, or no device, is
+// said by PrepareSlots (kUnavailable).
 Result<std::unique_ptr<Accelerator>> CreateCudaAccelerator();
 
 }  // namespace ringpipe

@@ -1,197 +1,74 @@
-// What a GPU does is tested where there is one, and visibly skipped elsewhere.
-#include <memory>
-#include <string>
-#include <vector>
-
-#include "cuda/accelerator.h"
-#include "cuda/cuda_driver.h"
-#include "gtest/gtest.h"
-
-#ifdef RINGPIPE_WITH_CUDA
-#include <cuda.h>
-#include <cuda_runtime_api.h>
-#include <dlfcn.h>
-
+// What a GPU does: on the fake driver in "bazel test", on a GPU where the
+// program is started where there is one. What needs the fake's control is
+// skipped there.
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include "base/deadline.h"
+#include "cuda/accelerator.h"
+#include "cuda/cuda_driver.h"
+#include "cuda/fake_driver/control_client.h"
+#include "cuda/test_device.h"
+#include "gtest/gtest.h"
 #include "reduction/host_reduction.h"
-#endif
+#include "reduction/narrow_float.h"
 
 namespace ringpipe {
 namespace {
 
-TEST(CudaAcceleratorTest, WithoutADeviceTheReasonAndAdviceAreGiven) {
-  std::vector<char> slots(4096);
-  auto accelerator = CreateCudaAccelerator();
-  const Status status = accelerator.ok() ? accelerator.value()->PrepareSlots(
-                                               slots.data(), slots.size())
-                                         : accelerator.status();
-  if (status.ok()) {
-    GTEST_SKIP() << "there is a device: " << accelerator.value()->name();
-  }
-  EXPECT_EQ(status.code(), StatusCode::kUnavailable) << status.ToString();
-  const std::string& message = status.message();
-  EXPECT_NE(message.find("CUDA: "), std::string::npos) << message;
-  EXPECT_NE(message.find("; "), std::string::npos) << "no advice: " << message;
-}
-
-#ifdef RINGPIPE_WITH_CUDA
-
-// A driver that counts, of a machine with memory of GPU 1 at any address.
-struct Calls {
-  int asked = 0;
-  int initialised = 0;
-  std::vector<int> contexts;
-  int pushed = 0;
-  int popped = 0;
-};
-Calls calls;
-
-CudaDriver CountingDriver() {
-  calls = {};
-  CudaDriver driver;
-  driver.pointer_get_attributes = [](unsigned, int*, void** values,
-                                     unsigned long long) {
-    ++calls.asked;
-    *static_cast<unsigned*>(values[0]) = CudaDriver::kMemoryTypeDevice;
-    *static_cast<int*>(values[2]) = 1;
-    return CudaDriver::kSuccess;
-  };
-  driver.init = [](unsigned) {
-    ++calls.initialised;
-    return CudaDriver::kSuccess;
-  };
-  driver.device_get = [](int* device, int ordinal) {
-    *device = ordinal;
-    return CudaDriver::kSuccess;
-  };
-  driver.primary_context_retain = [](void** context, int device) {
-    calls.contexts.push_back(device);
-    *context = &calls;
-    return CudaDriver::kSuccess;
-  };
-  driver.primary_context_release = [](int device) {
-    EXPECT_EQ(calls.contexts, std::vector<int>{device});
-    calls.contexts.clear();
-    return CudaDriver::kSuccess;
-  };
-  driver.context_push = [](void* context) {
-    EXPECT_EQ(context, &calls);
-    ++calls.pushed;
-    return CudaDriver::kSuccess;
-  };
-  driver.context_pop = [](void**) {
-    ++calls.popped;
-    return CudaDriver::kSuccess;
-  };
-  driver.get_error_name = [](int, const char**) { return 1; };
-  return driver;
-}
-
-TEST(CudaAcceleratorTest, NoContextIsMadeBeforeTheFirstSlots) {
-  const CudaDriver driver = CountingDriver();
-  std::vector<char> slots(4096);
-  {
-    auto accelerator = CreateCudaAccelerator(driver);
-    ASSERT_TRUE(accelerator.ok()) << accelerator.status().ToString();
-    EXPECT_TRUE((*accelerator)->Owns(slots.data()).value());
-    EXPECT_EQ((*accelerator)->name(), "cuda:1");
-    EXPECT_EQ(calls.asked, 1);
-    EXPECT_EQ(calls.initialised, 0);
-    EXPECT_TRUE(calls.contexts.empty());
-    EXPECT_EQ(calls.pushed, 0);
-    // Whether the runtime, which is the real one, can go on depends on the
-    // machine.
-    static_cast<void>((*accelerator)->PrepareSlots(slots.data(), slots.size()));
-    EXPECT_EQ(calls.contexts, std::vector<int>{1}) << "the buffer's device";
-    EXPECT_GT(calls.pushed, 0);
-    EXPECT_EQ(calls.pushed, calls.popped) << "left current";
-  }
-  EXPECT_TRUE(calls.contexts.empty()) << "not released";
-  EXPECT_EQ(calls.pushed, calls.popped);
-}
-
-TEST(CudaAcceleratorTest, AContextThatCannotBeMadeIsAnErrorThatNamesTheDevice) {
-  CudaDriver driver = CountingDriver();
-  driver.primary_context_retain = [](void**, int) { return 2; };
-  std::vector<char> slots(4096);
-  auto accelerator = CreateCudaAccelerator(driver);
-  ASSERT_TRUE(accelerator.ok()) << accelerator.status().ToString();
-  ASSERT_TRUE((*accelerator)->Owns(slots.data()).value());
-  const Status status =
-      (*accelerator)->PrepareSlots(slots.data(), slots.size());
-  EXPECT_EQ(status.code(), StatusCode::kUnavailable);
-  EXPECT_EQ(status.message().find("cuda:1: CUDA: making the context: "), 0U)
-      << status.ToString();
-}
-
 using Progress = Accelerator::Progress;
 using Ticket = Accelerator::Ticket;
 
-using ContextFunction = CUresult (*)(CUcontext*);
+using std::chrono::milliseconds;
+using std::chrono::seconds;
 
-template <typename Function>
-Function FindInDriver(const char* name) {
-  return reinterpret_cast<Function>(
-      dlsym(dlopen("libcuda.so.1", RTLD_NOW), name));
-}
+constexpr int kUnknownError = 999;  // leaves the context alive
 
-ContextFunction CurrentContextFunction() {
-  return FindInDriver<ContextFunction>("cuCtxGetCurrent");
-}
-
-// Whether any device has a primary context in this process.
-bool HasContext() {
-  const auto count = FindInDriver<CUresult (*)(int*)>("cuDeviceGetCount");
-  const auto state = FindInDriver<CUresult (*)(CUdevice, unsigned*, int*)>(
-      "cuDevicePrimaryCtxGetState");
-  int devices = 0;
-  // That the driver is not even initialised is best.
-  static_cast<void>(count(&devices));
-  for (CUdevice device = 0; device < devices; ++device) {
-    unsigned flags = 0;
-    int active = 0;
-    static_cast<void>(state(device, &flags, &active));
-    if (active != 0) {
-      return true;
-    }
-  }
-  return false;
+// The context that is current on this thread.
+CudaDriver::Context Current(const TestDevice& device) {
+  CudaDriver::Context context = nullptr;
+  EXPECT_EQ(device.context_get_current(&context), CudaDriver::kSuccess);
+  return context;
 }
 
 // Memory of the device.
 class DeviceMemory {
  public:
-  explicit DeviceMemory(std::size_t bytes) : bytes_(bytes) {
-    EXPECT_EQ(cudaMalloc(&data_, bytes), cudaSuccess);
+  DeviceMemory(const TestDevice& device, std::size_t bytes)
+      : device_(device), bytes_(bytes) {
+    auto memory = device_.Allocate(bytes);
+    EXPECT_TRUE(memory.ok()) << memory.status().ToString();
+    data_ = memory.ok() ? memory.value() : nullptr;
   }
-  ~DeviceMemory() { cudaFree(data_); }
+  ~DeviceMemory() { device_.Free(data_); }
   DeviceMemory(const DeviceMemory&) = delete;
   DeviceMemory& operator=(const DeviceMemory&) = delete;
 
   void* get() const { return data_; }
 
   void Set(const void* host) {
-    EXPECT_EQ(cudaMemcpy(data_, host, bytes_, cudaMemcpyHostToDevice),
-              cudaSuccess);
-    // The copy of memory that is not pinned may still be on its way, and the
-    // accelerator's streams wait for no other.
-    EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+    const Status copied = device_.Copy(data_, host, bytes_);
+    EXPECT_TRUE(copied.ok()) << copied.ToString();
   }
   std::vector<std::uint8_t> Get() const {
     std::vector<std::uint8_t> host(bytes_);
-    EXPECT_EQ(cudaMemcpy(host.data(), data_, bytes_, cudaMemcpyDeviceToHost),
-              cudaSuccess);
+    const Status copied = device_.Copy(host.data(), data_, bytes_);
+    EXPECT_TRUE(copied.ok()) << copied.ToString();
     return host;
   }
 
  private:
+  const TestDevice& device_;
   void* data_ = nullptr;
   std::size_t bytes_;
 };
@@ -201,17 +78,25 @@ class CudaDeviceTest : public testing::Test {
   static constexpr std::size_t kBytes = 1 << 20;
 
   void SetUp() override {
-    auto accelerator = CreateCudaAccelerator();
-    if (!accelerator.ok()) {
-      GTEST_SKIP() << accelerator.status().ToString();
+    auto device = TestDevice::Open();
+    if (!device.ok()) {
+      ASSERT_EQ(std::getenv("FAKE_CUDA_SEED"), nullptr)
+          << "no fake driver: " << device.status().ToString();
+      GTEST_SKIP() << device.status().ToString();
     }
+    device_ = std::move(device).value();
+    fake_ = fake_cuda::Control::Find();
+    auto accelerator = CreateCudaAccelerator();
+    ASSERT_TRUE(accelerator.ok()) << accelerator.status().ToString();
     accelerator_ = std::move(accelerator).value();
     const Status prepared =
         accelerator_->PrepareSlots(slots_.data(), slots_.size());
-    if (prepared.code() == StatusCode::kUnavailable) {
-      GTEST_SKIP() << prepared.ToString();
-    }
     ASSERT_TRUE(prepared.ok()) << prepared.ToString();
+  }
+  void TearDown() override {
+    if (fake_) {
+      fake_->fake_cuda_reset();
+    }
   }
 
   // Bytes that look random and differ with `seed`; as floating point numbers
@@ -239,6 +124,8 @@ class CudaDeviceTest : public testing::Test {
     return slots_.data() + index * kBytes;
   }
 
+  std::unique_ptr<TestDevice> device_;
+  std::optional<fake_cuda::Control> fake_;
   std::vector<std::uint8_t> slots_ = std::vector<std::uint8_t>(2 * kBytes);
   std::unique_ptr<Accelerator> accelerator_;
 };
@@ -267,6 +154,10 @@ bool SameValues(DataType type, const std::uint8_t* a, const std::uint8_t* b,
       return SameValues<float>(a, b, bytes);
     case DataType::kFloat64:
       return SameValues<double>(a, b, bytes);
+    case DataType::kFloat16:
+      return SameValues<Float16>(a, b, bytes);
+    case DataType::kBfloat16:
+      return SameValues<Bfloat16>(a, b, bytes);
     default:
       return std::memcmp(a, b, bytes) == 0;
   }
@@ -274,9 +165,9 @@ bool SameValues(DataType type, const std::uint8_t* a, const std::uint8_t* b,
 
 TEST_F(CudaDeviceTest, CopiesInWithinAndOut) {
   const std::vector<std::uint8_t> pattern = Pattern(1);
-  DeviceMemory source(kBytes);
-  DeviceMemory target(kBytes);
-  DeviceMemory second(kBytes);
+  DeviceMemory source(*device_, kBytes);
+  DeviceMemory target(*device_, kBytes);
+  DeviceMemory second(*device_, kBytes);
   source.Set(pattern.data());
   ASSERT_EQ(Await(accelerator_->CopyIn(slot(0), source.get(), kBytes)),
             Progress::kDone)
@@ -293,7 +184,7 @@ TEST_F(CudaDeviceTest, CopiesInWithinAndOut) {
 TEST_F(CudaDeviceTest, ReducesEveryTypeAndOperationLikeTheHost) {
   const std::vector<std::uint8_t> a = Pattern(2);
   const std::vector<std::uint8_t> b = Pattern(3);
-  DeviceMemory own(kBytes);
+  DeviceMemory own(*device_, kBytes);
   own.Set(b.data());
   for (const DataType type : kDataTypes) {
     for (const ReduceOp op : kReduceOps) {
@@ -322,9 +213,9 @@ TEST_F(CudaDeviceTest, ReducesSeveralSourcesIntoAnyMemoryLikeTheHost) {
   const std::vector<std::uint8_t> a = Pattern(7);
   const std::vector<std::uint8_t> b = Pattern(8);
   const std::vector<std::uint8_t> c = Pattern(9);
-  DeviceMemory own(kBytes);
-  DeviceMemory apart(kBytes);
-  DeviceMemory second(kBytes);
+  DeviceMemory own(*device_, kBytes);
+  DeviceMemory apart(*device_, kBytes);
+  DeviceMemory second(*device_, kBytes);
   void* const targets[] = {apart.get(), slot(1), own.get(), slot(0),
                            second.get()};
   for (const DataType type : kDataTypes) {
@@ -346,8 +237,7 @@ TEST_F(CudaDeviceTest, ReducesSeveralSourcesIntoAnyMemoryLikeTheHost) {
                   Progress::kDone)
             << accelerator_->error().ToString();
         std::vector<std::uint8_t> result(kBytes);
-        ASSERT_EQ(cudaMemcpy(result.data(), target, kBytes, cudaMemcpyDefault),
-                  cudaSuccess);
+        ASSERT_TRUE(device_->Copy(result.data(), target, kBytes).ok());
         EXPECT_TRUE(SameValues(type, result.data(), expected.data(), kBytes))
             << Name(type) << " " << Name(op);
       }
@@ -387,7 +277,7 @@ TEST_F(CudaDeviceTest, ReducesFromAnotherSlot) {
 }
 
 TEST_F(CudaDeviceTest, MoreOperationsThanEventsAreAllDone) {
-  DeviceMemory source(kBytes);
+  DeviceMemory source(*device_, kBytes);
   source.Set(Pattern(6).data());
   std::vector<Ticket> tickets;
   for (int i = 0; i < 2000; ++i) {
@@ -399,76 +289,140 @@ TEST_F(CudaDeviceTest, MoreOperationsThanEventsAreAllDone) {
 }
 
 TEST_F(CudaDeviceTest, OwnsDeviceAndManagedMemoryOnly) {
-  const DeviceMemory device(64);
-  void* managed = nullptr;
-  ASSERT_EQ(cudaMallocManaged(&managed, 64), cudaSuccess);
+  const DeviceMemory device(*device_, 64);
+  const auto managed = device_->AllocateManaged(64);
+  ASSERT_TRUE(managed.ok()) << managed.status().ToString();
   std::vector<std::uint8_t> host(64);
   EXPECT_TRUE(accelerator_->Owns(device.get()).value());
-  EXPECT_TRUE(accelerator_->Owns(managed).value());
+  EXPECT_TRUE(accelerator_->Owns(managed.value()).value());
   EXPECT_FALSE(accelerator_->Owns(host.data()).value());
   EXPECT_FALSE(accelerator_->Owns(slot(0)).value());
-  cudaFree(managed);
+  device_->Free(managed.value());
 }
 
 TEST_F(CudaDeviceTest, OwnsFromAThreadWithNoContext) {
-  const DeviceMemory device(64);
+  const DeviceMemory device(*device_, 64);
   int host = 0;
   std::thread([&] {
-    const auto current = CurrentContextFunction();
-    CUcontext context = nullptr;
-    ASSERT_EQ(current(&context), CUDA_SUCCESS);
-    ASSERT_EQ(context, nullptr) << "this thread has one";
+    ASSERT_EQ(Current(*device_), nullptr) << "this thread has one";
     const auto owns_device = accelerator_->Owns(device.get());
     ASSERT_TRUE(owns_device.ok()) << owns_device.status().ToString();
     EXPECT_TRUE(owns_device.value());
     const auto owns_host = accelerator_->Owns(&host);
     ASSERT_TRUE(owns_host.ok()) << owns_host.status().ToString();
     EXPECT_FALSE(owns_host.value());
-    EXPECT_EQ(current(&context), CUDA_SUCCESS);
-    EXPECT_EQ(context, nullptr) << "made one current";
+    EXPECT_EQ(Current(*device_), nullptr) << "made one current";
   }).join();
 }
 
-TEST(CudaContextTest, AskingForHostMemoryMakesNoContextOnAnyDevice) {
-  // In a process of its own: the other tests have made contexts.
-  if (!CudaDriver::Load().ok()) {
-    GTEST_SKIP() << CudaDriver::Load().status().ToString();
+// In processes of their own: the other tests have made contexts.
+class CudaContextTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    const Status loaded = CudaDriver::Load().status();
+    if (!loaded.ok()) {
+      ASSERT_EQ(std::getenv("FAKE_CUDA_SEED"), nullptr) << loaded.ToString();
+      GTEST_SKIP() << loaded.ToString();
+    }
+    ::testing::GTEST_FLAG(death_test_style) = "threadsafe";
   }
-  ::testing::GTEST_FLAG(death_test_style) = "threadsafe";
+
+  // The devices that have a primary context in this process, as bits.
+  static int ContextsOf(const CudaDriver& driver) {
+    int devices = 0;
+    int contexts = 0;
+    // That the driver is not even initialised is best.
+    static_cast<void>(driver.device_get_count(&devices));
+    for (int device = 0; device < devices; ++device) {
+      unsigned flags = 0;
+      int active = 0;
+      static_cast<void>(
+          driver.primary_context_get_state(device, &flags, &active));
+      contexts |= active != 0 ? 1 << device : 0;
+    }
+    return contexts;
+  }
+};
+
+TEST_F(CudaContextTest, AskingForHostMemoryMakesNoContextOnAnyDevice) {
   EXPECT_EXIT(
       {
-        auto accelerator = CreateCudaAccelerator();
+        const CudaDriver driver = CudaDriver::Load().value();
+        auto accelerator = CreateCudaAccelerator(driver);
         int value = 0;
         const bool owned = (*accelerator)->Owns(&value).value();
-        std::_Exit(owned ? 1 : HasContext() ? 2 : 0);
+        const int contexts = ContextsOf(driver);
+        std::_Exit(owned ? 1 : contexts != 0 ? 2 : 0);
       },
       ::testing::ExitedWithCode(0), "");
 }
 
+using CudaTwoDevicesTest = CudaContextTest;
+
+TEST_F(CudaTwoDevicesTest, OnlyTheDeviceOfTheBufferGetsAContextAndLosesIt) {
+  if (!fake_cuda::Control::Find()) {
+    GTEST_SKIP() << "needs two devices";
+  }
+  EXPECT_EXIT(
+      {
+        const CudaDriver driver = CudaDriver::Load().value();
+        std::vector<char> slots(4096);
+        int status = 0;
+        {
+          auto device = TestDevice::Open(1).value();
+          void* const buffer = device->Allocate(64).value();
+          auto accelerator = CreateCudaAccelerator().value();
+          status |= accelerator->Owns(buffer).value() ? 0 : 1;
+          status |= accelerator->name() == "cuda:1" ? 0 : 2;
+          status |= accelerator->PrepareSlots(slots.data(), slots.size()).ok()
+                        ? 0
+                        : 4;
+          status |= ContextsOf(driver) == 2 ? 0 : 8;
+          device->Free(buffer);
+        }
+        std::_Exit(status | (ContextsOf(driver) == 0 ? 0 : 16));
+      },
+      ::testing::ExitedWithCode(0), "");
+}
+
+TEST_F(CudaContextTest, AContextThatCannotBeMadeIsAnErrorThatNamesTheDevice) {
+  CudaDriver driver = CudaDriver::Load().value();
+  driver.primary_context_retain = [](void**, int) { return 2; };
+  std::vector<char> slots(4096);
+  auto accelerator = CreateCudaAccelerator(driver).value();
+  const Status status = accelerator->PrepareSlots(slots.data(), slots.size());
+  EXPECT_EQ(status.code(), StatusCode::kUnavailable);
+  EXPECT_EQ(status.message().find("cuda:0: CUDA: making the context: "), 0U)
+      << status.ToString();
+}
+
+TEST_F(CudaContextTest, WithoutADeviceTheReasonAndAdviceAreGiven) {
+  CudaDriver driver = CudaDriver::Load().value();
+  driver.init = [](unsigned) { return CudaDriver::kNoDevice; };
+  std::vector<char> slots(4096);
+  auto accelerator = CreateCudaAccelerator(driver).value();
+  const Status status = accelerator->PrepareSlots(slots.data(), slots.size());
+  EXPECT_EQ(status.code(), StatusCode::kUnavailable) << status.ToString();
+  EXPECT_NE(status.message().find("CUDA_VISIBLE_DEVICES"), std::string::npos)
+      << status.ToString();
+}
+
 TEST_F(CudaDeviceTest, LeavesTheThreadWithTheContextThatItHad) {
-  CUcontext before = nullptr;
-  CUcontext after = nullptr;
-  const auto current = CurrentContextFunction();
-  ASSERT_EQ(current(&before), CUDA_SUCCESS);
-  DeviceMemory source(kBytes);
-  ASSERT_EQ(current(&before), CUDA_SUCCESS);
+  const CudaDriver::Context before = Current(*device_);
+  DeviceMemory source(*device_, kBytes);
   ASSERT_EQ(Await(accelerator_->CopyIn(slot(0), source.get(), kBytes)),
             Progress::kDone);
-  accelerator_->Drain();
-  ASSERT_EQ(current(&after), CUDA_SUCCESS);
-  EXPECT_EQ(before, after);
+  EXPECT_TRUE(accelerator_->Drain(Deadline::Infinite()));
+  EXPECT_EQ(before, Current(*device_));
 }
 
 TEST_F(CudaDeviceTest, AnotherThreadWithoutAContextMayDriveIt) {
-  DeviceMemory source(kBytes);
+  DeviceMemory source(*device_, kBytes);
   std::thread([&] {
-    const auto current = CurrentContextFunction();
-    CUcontext context = nullptr;
     EXPECT_EQ(Await(accelerator_->CopyIn(slot(0), source.get(), kBytes)),
               Progress::kDone)
         << accelerator_->error().ToString();
-    EXPECT_EQ(current(&context), CUDA_SUCCESS);
-    EXPECT_EQ(context, nullptr) << "made one current";
+    EXPECT_EQ(Current(*device_), nullptr) << "made one current";
   }).join();
 }
 
@@ -483,9 +437,15 @@ TEST_F(CudaDeviceTest, NothingIsDoneForNoBytes) {
 TEST_F(CudaDeviceTest, PinningTheSameSlotsTwiceIsAnErrorWithAdvice) {
   const Status again = accelerator_->PrepareSlots(slots_.data(), kBytes);
   EXPECT_EQ(again.code(), StatusCode::kInvalidArgument) << again.ToString();
-  EXPECT_NE(again.message().find("cudaErrorHostMemoryAlreadyRegistered"),
+  EXPECT_NE(again.message().find("CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED"),
             std::string::npos)
       << again.ToString();
+}
+
+TEST_F(CudaDeviceTest, ReleasedSlotsCanBePinnedAgain) {
+  ASSERT_TRUE(accelerator_->ReleaseSlots(slots_.data()));
+  const Status again = accelerator_->PrepareSlots(slots_.data(), slots_.size());
+  EXPECT_TRUE(again.ok()) << again.ToString();
 }
 
 TEST_F(CudaDeviceTest, ACallThatFailsMakesLaterOnesFailToo) {
@@ -500,7 +460,251 @@ TEST_F(CudaDeviceTest, ACallThatFailsMakesLaterOnesFailToo) {
             Progress::kFailed);
 }
 
-#endif  // RINGPIPE_WITH_CUDA
+// --- Capture of graphs ------------------------------------------------------
+
+class CudaCaptureTest : public CudaDeviceTest {
+ protected:
+  void SetUp() override {
+    CudaDeviceTest::SetUp();
+    if (device_ != nullptr) {
+      ASSERT_EQ(device_->driver().stream_create(
+                    &stream_, CudaDriver::kStreamNonBlocking, 0),
+                CudaDriver::kSuccess);
+    }
+  }
+  void TearDown() override {
+    if (stream_ != nullptr) {
+      device_->driver().stream_destroy(stream_);
+    }
+    CudaDeviceTest::TearDown();
+  }
+
+  // This thread captures, in global mode, while `function` runs on another.
+  void CaptureWhile(const std::function<void()>& function) {
+    ASSERT_EQ(device_->begin_capture(stream_, 0), CudaDriver::kSuccess);
+    std::thread(function).join();
+    void* graph = nullptr;
+    EXPECT_EQ(device_->end_capture(stream_, &graph), CudaDriver::kSuccess)
+        << "the capture was invalidated";
+    if (graph != nullptr) {
+      device_->graph_destroy(graph);
+    }
+  }
+
+  CudaDriver::Stream stream_ = nullptr;
+};
+
+TEST_F(CudaCaptureTest, OperationsWorkAndLeaveAnotherThreadsCaptureValid) {
+  DeviceMemory source(*device_, kBytes);
+  source.Set(Pattern(1).data());
+  CaptureWhile([&] {
+    EXPECT_EQ(Await(accelerator_->CopyIn(slot(0), source.get(), kBytes)),
+              Progress::kDone)
+        << accelerator_->error().ToString();
+    const void* const received[] = {slot(0)};
+    EXPECT_EQ(
+        Await(accelerator_->Reduce(DataType::kUint8, ReduceOp::kSum, slot(1),
+                                   source.get(), received, kBytes, 0)),
+        Progress::kDone)
+        << accelerator_->error().ToString();
+    EXPECT_TRUE(accelerator_->Owns(source.get()).value());
+    EXPECT_TRUE(accelerator_->Drain(Deadline::After(seconds(20))));
+  });
+}
+
+TEST_F(CudaCaptureTest, BeginningAndEndLeaveAnotherThreadsCaptureValid) {
+  std::vector<std::uint8_t> slots(4096);
+  CaptureWhile([&] {
+    auto another = CreateCudaAccelerator().value();
+    const Status prepared = another->PrepareSlots(slots.data(), slots.size());
+    EXPECT_TRUE(prepared.ok()) << prepared.ToString();
+    EXPECT_TRUE(another->ReleaseSlots(slots.data()));
+  });
+}
+
+TEST_F(CudaCaptureTest, TheThreadKeepsItsModeOfCapture) {
+  int mode = 1;  // CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
+  ASSERT_EQ(device_->driver().exchange_capture_mode(&mode),
+            CudaDriver::kSuccess);
+  EXPECT_EQ(Await(accelerator_->CopyIn(slot(0), slot(1), 64)), Progress::kDone);
+  ASSERT_EQ(device_->driver().exchange_capture_mode(&mode),
+            CudaDriver::kSuccess);
+  EXPECT_EQ(mode, 1);
+}
+
+// --- Waiting for the GPU ----------------------------------------------------
+
+// A GPU that does what a test wants.
+class CudaStuckTest : public CudaDeviceTest {
+ protected:
+  void SetUp() override {
+    CudaDeviceTest::SetUp();
+    if (!fake_) {
+      GTEST_SKIP() << "needs a GPU that can be stuck";
+    }
+    pattern_ = Pattern(1);
+    source_ = std::make_unique<DeviceMemory>(*device_, kBytes);
+    source_->Set(pattern_.data());
+  }
+  void TearDown() override {
+    CudaDeviceTest::TearDown();
+    source_.reset();
+  }
+
+  void Stick(bool stuck) { fake_->fake_cuda_stick(0, stuck ? 1 : 0); }
+  // A copy that the GPU has not done yet.
+  Ticket StartStuckCopy() {
+    Stick(true);
+    std::memset(slot(0), 0, kBytes);
+    return accelerator_->CopyIn(slot(0), source_->get(), kBytes);
+  }
+  // After `function`, which begins with a stuck GPU that is well 100 ms later.
+  bool DrainsOnceWell() {
+    std::thread well([this] {
+      std::this_thread::sleep_for(milliseconds(100));
+      Stick(false);
+    });
+    const bool drained = accelerator_->Drain(Deadline::After(seconds(20)));
+    const bool copied = std::memcmp(slot(0), pattern_.data(), kBytes) == 0;
+    well.join();
+    EXPECT_TRUE(copied) << "it still wrote after Drain had returned";
+    return drained;
+  }
+
+  std::vector<std::uint8_t> pattern_;
+  std::unique_ptr<DeviceMemory> source_;
+};
+
+TEST_F(CudaStuckTest, DrainWaitsForTheDeviceAfterAnErrorThatLeavesItAlive) {
+  const Ticket copy = StartStuckCopy();
+  fake_->fake_cuda_fail("cuEventQuery", 1, kUnknownError);
+  EXPECT_EQ(accelerator_->Poll(copy), Progress::kFailed);
+  EXPECT_TRUE(DrainsOnceWell());
+}
+
+TEST_F(CudaStuckTest, DrainWaitsForAnOperationWhoseEventFailed) {
+  Stick(true);
+  fake_->fake_cuda_fail("cuEventRecord", 1, kUnknownError);
+  const Ticket copy = StartStuckCopy();
+  EXPECT_EQ(accelerator_->Poll(copy), Progress::kFailed);
+  EXPECT_TRUE(DrainsOnceWell());
+}
+
+TEST_F(CudaStuckTest, DrainOfAContextThatHasEndedIsDone) {
+  fake_->fake_cuda_fail("cuMemcpyAsync", 1, CudaDriver::kIllegalAddress);
+  EXPECT_EQ(Await(accelerator_->CopyIn(slot(0), source_->get(), 64)),
+            Progress::kFailed);
+  EXPECT_TRUE(accelerator_->Drain(Deadline::After(seconds(20))));
+}
+
+TEST_F(CudaStuckTest, DrainOfAStuckDeviceEndsInTimeAndThenNothingIsFreed) {
+  StartStuckCopy();
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_FALSE(accelerator_->Drain(Deadline::After(milliseconds(300))));
+  EXPECT_EQ(accelerator_->error().code(), StatusCode::kDeviceError);
+  EXPECT_NE(accelerator_->error().message().find("has not done in time"),
+            std::string::npos)
+      << accelerator_->error().ToString();
+  const int streams = fake_->fake_cuda_live("streams");
+  const int events = fake_->fake_cuda_live("events");
+  const long unpinned = fake_->fake_cuda_calls("cuMemHostUnregister");
+  const long released = fake_->fake_cuda_calls("cuDevicePrimaryCtxRelease");
+  EXPECT_FALSE(accelerator_->ReleaseSlots(slots_.data()));
+  accelerator_.reset();
+  EXPECT_LT(std::chrono::steady_clock::now() - start, seconds(2));
+  EXPECT_EQ(fake_->fake_cuda_live("streams"), streams);
+  EXPECT_EQ(fake_->fake_cuda_live("events"), events);
+  EXPECT_EQ(fake_->fake_cuda_calls("cuMemHostUnregister"), unpinned);
+  EXPECT_EQ(fake_->fake_cuda_calls("cuDevicePrimaryCtxRelease"), released);
+  // The device goes on, and writes: the slots are there.
+  Stick(false);
+  ASSERT_EQ(device_->context_synchronize(), CudaDriver::kSuccess);
+  EXPECT_EQ(std::memcmp(slot(0), pattern_.data(), kBytes), 0);
+  // As long as the process lives, they have to be.
+  static std::vector<std::uint8_t> kept;
+  kept = std::move(slots_);
+}
+
+TEST_F(CudaStuckTest, AnAcceleratorIsDestroyedInTimeAlthoughTheDeviceIsStuck) {
+  StartStuckCopy();
+  const auto start = std::chrono::steady_clock::now();
+  accelerator_.reset();
+  EXPECT_LT(std::chrono::steady_clock::now() - start, seconds(10));
+  static std::vector<std::uint8_t> kept;
+  kept = std::move(slots_);
+}
+
+TEST_F(CudaStuckTest, DrainSleepsInsteadOfSpinning) {
+  StartStuckCopy();
+  const long before = fake_->fake_cuda_calls("cuEventQuery");
+  EXPECT_FALSE(accelerator_->Drain(Deadline::After(milliseconds(300))));
+  EXPECT_LT(fake_->fake_cuda_calls("cuEventQuery") - before, 1000);
+  static std::vector<std::uint8_t> kept;
+  kept = std::move(slots_);
+}
+
+// --- Streams and kernels ----------------------------------------------------
+
+std::vector<int> priorities;
+CudaDriver real_driver;
+
+TEST_F(CudaDeviceTest, StreamsHaveTheGreatestPriority) {
+  real_driver = device_->driver();
+  CudaDriver driver = real_driver;
+  driver.stream_create = [](CudaDriver::Stream* stream, unsigned flags,
+                            int priority) {
+    priorities.push_back(priority);
+    return real_driver.stream_create(stream, flags, priority);
+  };
+  int least = 0;
+  int greatest = 0;
+  ASSERT_EQ(driver.context_get_stream_priority_range(&least, &greatest),
+            CudaDriver::kSuccess);
+  std::vector<std::uint8_t> slots(4096);
+  auto accelerator = CreateCudaAccelerator(driver).value();
+  ASSERT_TRUE(accelerator->PrepareSlots(slots.data(), slots.size()).ok());
+  EXPECT_EQ(priorities, std::vector<int>(3, greatest));
+}
+
+// With lazy loading, a kernel's first launch waits for all that the context was
+// given: for the user's work too.
+TEST_F(CudaDeviceTest, NoReductionWaitsForTheUsersWork) {
+  CudaDriver::Stream stream = nullptr;
+  ASSERT_EQ(device_->driver().stream_create(&stream,
+                                            CudaDriver::kStreamNonBlocking, 0),
+            CudaDriver::kSuccess);
+  std::atomic<bool> released = false;
+  ASSERT_EQ(device_->launch_host_function(
+                stream,
+                [](void* flag) {
+                  while (!static_cast<std::atomic<bool>*>(flag)->load()) {
+                    std::this_thread::yield();
+                  }
+                },
+                &released),
+            CudaDriver::kSuccess);
+  std::atomic<bool> done = false;
+  std::thread liveness([&] {
+    const Deadline deadline = Deadline::After(seconds(10));
+    while (!done && !deadline.expired()) {
+      std::this_thread::sleep_for(milliseconds(1));
+    }
+    EXPECT_TRUE(done) << "it waited";
+    released = true;
+  });
+  for (const DataType type : kDataTypes) {
+    for (const ReduceOp op : kReduceOps) {
+      const void* const received[] = {slot(0)};
+      EXPECT_EQ(Await(accelerator_->Reduce(type, op, slot(0), slot(1), received,
+                                           100, 2)),
+                Progress::kDone);
+    }
+  }
+  done = true;
+  liveness.join();
+  EXPECT_EQ(device_->stream_synchronize(stream), CudaDriver::kSuccess);
+  EXPECT_EQ(device_->driver().stream_destroy(stream), CudaDriver::kSuccess);
+}
 
 }  // namespace
 }  // namespace ringpipe

@@ -2,51 +2,85 @@
 
 #include <dlfcn.h>
 
+#include <cstdint>
+
 namespace ringpipe {
 namespace {
 
-template <typename Function>
-void Find(void* library, const char* name, Function** function,
-          std::string* missing) {
-  *function = reinterpret_cast<Function*>(dlsym(library, name));
-  if (*function == nullptr && missing->empty()) {
-    *missing = name;
+// The version of the interface that is asked for: that of the table.
+constexpr int kVersion = 12000;
+
+// cuGetProcAddress as it is since CUDA 12.0.
+using GetProcAddress = CudaDriver::Error (*)(const char* name, void** function,
+                                             int version, std::uint64_t flags,
+                                             int* status);
+
+constexpr const char* kLibrary = "libcuda.so.1";
+
+// Stays loaded: it is the process's.
+void* OpenLibrary() { return dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL); }
+
+void* FindIn(void* library, const char* name, const char* symbol) {
+  void* function = nullptr;
+  const auto get =
+      reinterpret_cast<GetProcAddress>(dlsym(library, "cuGetProcAddress_v2"));
+  if (get != nullptr &&
+      get(name, &function, kVersion, 0, nullptr) == CudaDriver::kSuccess &&
+      function != nullptr) {
+    return function;
   }
+  return dlsym(library, symbol);
+}
+
+Status NoDriver() {
+  const char* const message = dlerror();
+  return {StatusCode::kUnavailable,
+          "CUDA: no driver: " +
+              std::string(message != nullptr ? message : "dlopen") +
+              "; install NVIDIA's driver, or start the container with its "
+              "GPUs"};
 }
 
 }  // namespace
 
 Result<CudaDriver> CudaDriver::Load() {
-  // Stays loaded: it is the process's, and the runtime's too.
-  void* const library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+  void* const library = OpenLibrary();
   if (library == nullptr) {
-    const char* const message = dlerror();
-    return Status(StatusCode::kUnavailable,
-                  "CUDA: no driver: " +
-                      std::string(message != nullptr ? message : "dlopen") +
-                      "; install NVIDIA's driver, or start the container with "
-                      "its GPUs");
+    return NoDriver();
   }
   CudaDriver driver;
   std::string missing;
-  // The names that cuda.h's macros stand for.
-  Find(library, "cuInit", &driver.init, &missing);
-  Find(library, "cuPointerGetAttributes", &driver.pointer_get_attributes,
-       &missing);
-  Find(library, "cuDeviceGet", &driver.device_get, &missing);
-  Find(library, "cuDevicePrimaryCtxRetain", &driver.primary_context_retain,
-       &missing);
-  Find(library, "cuDevicePrimaryCtxRelease_v2", &driver.primary_context_release,
-       &missing);
-  Find(library, "cuCtxPushCurrent_v2", &driver.context_push, &missing);
-  Find(library, "cuCtxPopCurrent_v2", &driver.context_pop, &missing);
-  Find(library, "cuGetErrorName", &driver.get_error_name, &missing);
+  const auto find = [&](auto& member, const char* name, const char* symbol) {
+    member = reinterpret_cast<std::remove_reference_t<decltype(member)>>(
+        FindIn(library, name, symbol));
+    if (member == nullptr && missing.empty()) {
+      missing = name;
+    }
+  };
+#define RINGPIPE_CUDA_FIND(member, name, symbol, parameters) \
+  find(driver.member, #name, #symbol);
+  RINGPIPE_CUDA_FUNCTIONS(RINGPIPE_CUDA_FIND)
+#undef RINGPIPE_CUDA_FIND
   if (!missing.empty()) {
     return Status(StatusCode::kUnavailable,
                   "CUDA: the driver (libcuda.so.1) has no function " + missing +
                       "; install a newer one");
   }
   return driver;
+}
+
+bool CudaDriver::Loaded() {
+  void* const library = dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
+  if (library == nullptr) {
+    return false;
+  }
+  dlclose(library);
+  return true;
+}
+
+void* CudaDriver::Find(const char* name, const char* symbol) {
+  void* const library = OpenLibrary();
+  return library == nullptr ? nullptr : FindIn(library, name, symbol);
 }
 
 std::string CudaDriver::NameOf(Error error) const {

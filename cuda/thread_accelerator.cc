@@ -9,7 +9,9 @@
 #include <utility>
 #include <vector>
 
+#include "reduction/host_copy.h"
 #include "reduction/host_reduction.h"
+#include "reduction/ieee_arithmetic.h"
 
 namespace ringpipe {
 
@@ -47,7 +49,7 @@ struct ThreadAccelerator::Operation {
           static_cast<const std::byte*>(operands[i]) + begin * element_bytes;
     }
     if (reduce == nullptr) {
-      std::memcpy(to, from[0], (end - begin) * element_bytes);
+      HostCopy(to, from[0], (end - begin) * element_bytes);
       return;
     }
     reduce(to, from[0], &from[1], static_cast<int>(operand_count) - 1,
@@ -66,7 +68,10 @@ struct ThreadAccelerator::Operation {
 class ThreadAccelerator::Worker {
  public:
   Worker(std::uint64_t seed, std::chrono::microseconds max_delay)
-      : random_(seed), max_delay_(max_delay), thread_([this] { Loop(); }) {}
+      : random_(seed), max_delay_(max_delay), thread_([this] {
+          const IeeeArithmetic arithmetic;
+          Loop();
+        }) {}
 
   // Executes what is queued first.
   ~Worker() {
@@ -114,10 +119,15 @@ class ThreadAccelerator::Worker {
     return error_;
   }
 
-  void Drain() {
+  bool Drain(Deadline deadline) {
     SetHeld(false);
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return queue_.empty() && !busy_; });
+    const auto idle = [this] { return queue_.empty() && !busy_; };
+    if (!deadline.infinite()) {
+      return changed_.wait_until(lock, deadline.when(), idle);
+    }
+    changed_.wait(lock, idle);
+    return true;
   }
 
  private:
@@ -214,7 +224,7 @@ ThreadAccelerator::ThreadAccelerator(const Options& options)
   }
 }
 
-ThreadAccelerator::~ThreadAccelerator() { Drain(); }
+ThreadAccelerator::~ThreadAccelerator() { Drain(Deadline::Infinite()); }
 
 void* ThreadAccelerator::Allocate(std::size_t bytes) {
   const std::lock_guard lock(mutex_);
@@ -246,6 +256,11 @@ void ThreadAccelerator::FailToPrepare(const Status& status) {
   preparation_ = status;
 }
 
+void ThreadAccelerator::FailToTellOwner(const Status& status) {
+  const std::lock_guard lock(mutex_);
+  ownership_ = status;
+}
+
 std::size_t ThreadAccelerator::prepared() const {
   const std::lock_guard lock(mutex_);
   return slots_.size();
@@ -256,6 +271,12 @@ void ThreadAccelerator::Hold(Lane lane) { worker(lane).SetHeld(true); }
 void ThreadAccelerator::Resume(Lane lane) { worker(lane).SetHeld(false); }
 
 Result<bool> ThreadAccelerator::Owns(const void* pointer) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!ownership_.ok()) {
+      return std::exchange(ownership_, Status());
+    }
+  }
   if (neighbour_ != nullptr && neighbour_->Allocated(pointer)) {
     return Status(StatusCode::kInvalidArgument,
                   "memory of " + neighbour_->name() + ", not of " + name());
@@ -277,10 +298,11 @@ Status ThreadAccelerator::PrepareSlots(void* slots, std::size_t bytes) {
   return Status::Ok();
 }
 
-void ThreadAccelerator::ReleaseSlots(void* slots) {
+bool ThreadAccelerator::ReleaseSlots(void* slots) {
   const std::lock_guard lock(mutex_);
   std::erase_if(slots_,
                 [slots](const Range& range) { return range.begin == slots; });
+  return true;
 }
 
 Accelerator::Ticket ThreadAccelerator::CopyIn(void* slot, const void* user,
@@ -418,10 +440,12 @@ Status ThreadAccelerator::error() const {
   return Status::Ok();
 }
 
-void ThreadAccelerator::Drain() {
+bool ThreadAccelerator::Drain(Deadline deadline) {
+  bool drained = true;
   for (const std::unique_ptr<Worker>& worker : workers_) {
-    worker->Drain();
+    drained &= worker->Drain(deadline);
   }
+  return drained;
 }
 
 }  // namespace ringpipe

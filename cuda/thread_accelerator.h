@@ -64,6 +64,9 @@ class ThreadAccelerator final : public Accelerator {
   // The next PrepareSlots returns this.
   void FailToPrepare(const Status& status);
 
+  // The next Owns returns this.
+  void FailToTellOwner(const Status& status);
+
   // How many pieces of slot memory are prepared.
   std::size_t prepared() const;
 
@@ -74,7 +77,7 @@ class ThreadAccelerator final : public Accelerator {
   std::string name() const override { return name_; }
   Result<bool> Owns(const void* pointer) override;
   Status PrepareSlots(void* slots, std::size_t bytes) override;
-  void ReleaseSlots(void* slots) override;
+  bool ReleaseSlots(void* slots) override;
   Ticket CopyIn(void* slot, const void* user, std::size_t bytes) override;
   Ticket CopyOut(void* user, const void* slot, std::size_t bytes) override;
   Ticket CopyWithin(void* target, const void* source,
@@ -84,7 +87,7 @@ class ThreadAccelerator final : public Accelerator {
                 int finish_size) override;
   Progress Poll(Ticket ticket) override;
   Status error() const override;
-  void Drain() override;
+  bool Drain(Deadline deadline) override;
 
  private:
   class Worker;      // a lane's thread and its queue
@@ -119,6 +122,7 @@ class ThreadAccelerator final : public Accelerator {
   std::vector<Range> slots_;
   std::uint64_t operations_left_ = UINT64_MAX;  // until FailAfter strikes
   Status preparation_;                          // FailToPrepare's
+  Status ownership_;                            // FailToTellOwner's
 
   std::array<std::unique_ptr<Worker>, 3> workers_;  // by Lane
 };

@@ -247,7 +247,7 @@ TEST_F(ThreadAcceleratorTest, AfterAFailureNothingThatIsStartedSucceeds) {
   ASSERT_EQ(Await(accelerator_, ticket), Progress::kFailed);
   const Ticket later = accelerator_.CopyIn(slot(0), User(1), kBytes);
   EXPECT_EQ(Await(accelerator_, later), Progress::kFailed);
-  accelerator_.Drain();
+  ASSERT_TRUE(accelerator_.Drain(Deadline::Infinite()));
   EXPECT_TRUE(AllAre(slot(0), 0));
 }
 
@@ -260,7 +260,7 @@ TEST_F(ThreadAcceleratorTest, AfterDrainEverythingStartedIsDone) {
     tickets.push_back(ReduceInPlace(ReduceOp::kSum, slot(1), User(1)));
     tickets.push_back(accelerator_.CopyOut(out, slot(2), kBytes));
   }
-  accelerator_.Drain();
+  ASSERT_TRUE(accelerator_.Drain(Deadline::Infinite()));
   for (const Ticket ticket : tickets) {
     EXPECT_EQ(accelerator_.Poll(ticket), Progress::kDone);
   }
@@ -272,7 +272,7 @@ TEST_F(ThreadAcceleratorTest, AfterDrainEverythingStartedIsDone) {
 TEST_F(ThreadAcceleratorTest, DrainLiftsAHold) {
   accelerator_.Hold(Lane::kReduce);
   const Ticket ticket = ReduceInPlace(ReduceOp::kSum, slot(0), User(3));
-  accelerator_.Drain();
+  ASSERT_TRUE(accelerator_.Drain(Deadline::Infinite()));
   EXPECT_EQ(accelerator_.Poll(ticket), Progress::kDone);
   EXPECT_TRUE(AllAre(slot(0), 3));
 }
@@ -379,7 +379,7 @@ TEST_F(ThreadAcceleratorTest, OtherThreadsMayAskForOwnershipMeanwhile) {
   for (std::thread& thread : threads) {
     thread.join();
   }
-  accelerator_.Drain();
+  ASSERT_TRUE(accelerator_.Drain(Deadline::Infinite()));
   EXPECT_TRUE(AllAre(slot(0), 1));
 }
 

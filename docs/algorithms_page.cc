@@ -14,7 +14,7 @@
 
 #include "docs/schedule_picture.h"
 #include "engine/algorithms.h"
-#include "engine/promise.h"
+#include "engine/test_name.h"
 #include "pipeline/checker.h"
 
 namespace ringpipe {
@@ -29,8 +29,7 @@ bazel run //docs:algorithms > docs/algorithms.md -->
 ringpipe has several algorithms for each collective. They give the same result; they differ in how many messages they
 send one after another, in how many bytes each rank sends, and in who talks to whom. You need not choose: unless
 `RINGPIPE_ALGORITHM` says otherwise, [this rule](#what-is-chosen) does. This page is for those who want to choose, and
-for those who add an algorithm. Reduce, gather, scatter and all-to-all are in the registry; the communicator has no
-calls for them yet.
+for those who add an algorithm.
 
 To choose, give a collective and a name, on all ranks the same:
 
@@ -114,7 +113,7 @@ Proof ProofOf(const AlgorithmInfo& info, int size) {
   const std::vector<Schedule> schedules =
       SchedulesOf(info.algorithm, size, /*root=*/0, hosts);
   CheckOptions options;
-  options.promise = PromiseOf(info.collective);
+  options.collective = info.collective;
   options.same_bits = info.same_bits;
   options.subchunks = 1;
   options.slots = SlotsFor(info, {0, size, 0, hosts}, options.depth);
@@ -242,6 +241,46 @@ std::string SectionOf(const AlgorithmInfo& info) {
   return section;
 }
 
+// What RINGPIPE_ALGORITHM=mpich takes: from how many bytes on which.
+std::string MpichTable() {
+  constexpr std::uint64_t kMost = 1 << 20;
+  std::string table =
+      "`RINGPIPE_ALGORITHM=mpich` takes what MPICH does by the sizes that it "
+      "has published (Thakur, Rabenseifner and Gropp, \"Optimization of "
+      "collective communication operations in MPICH\", 2005), on one host as "
+      "on several. Of a broadcast between a power of two it lacks the "
+      "all-gather by recursive doubling. Bytes are those of the whole "
+      "message.\n\n| | 7 ranks | 8 ranks |\n| --- | --- | --- |\n";
+  for (const Collective collective :
+       {Collective::kAllReduce, Collective::kReduceScatter,
+        Collective::kAllGather, Collective::kBroadcast, Collective::kReduce,
+        Collective::kAllToAll}) {
+    table += std::string("| ") + CollectiveName(collective) + " |";
+    for (const int size : {7, 8}) {
+      const AlgorithmChoice choice =
+          AlgorithmChoice::Parse("mpich", {0, size}).value();
+      table += " " + LinkTo(choice.For(collective, 0));
+      std::uint64_t from = 0;
+      while (&choice.For(collective, from) != &choice.For(collective, kMost)) {
+        // Up to `same` it is the one of `from`.
+        std::uint64_t same = from, other = kMost;
+        while (other - same > 1) {
+          const std::uint64_t middle = (same + other) / 2;
+          (&choice.For(collective, middle) == &choice.For(collective, from)
+               ? same
+               : other) = middle;
+        }
+        from = other;
+        table += "; from " + std::to_string(from) + " bytes " +
+                 LinkTo(choice.For(collective, from));
+      }
+      table += " |";
+    }
+    table += "\n";
+  }
+  return table + "\n";
+}
+
 // By what the engine takes.
 std::string ChoiceTable() {
   struct Case {
@@ -261,9 +300,8 @@ std::string ChoiceTable() {
     line += " --- |";
   }
   table += "\n" + line + "\n";
-  for (const Collective collective :
-       {Collective::kAllReduce, Collective::kReduceScatter,
-        Collective::kAllGather, Collective::kBroadcast, Collective::kBarrier}) {
+  for (int number = 0; number < kCollectives; ++number) {
+    const auto collective = static_cast<Collective>(number);
     table += std::string("| ") + CollectiveName(collective) + " |";
     for (const Case& which : kCases) {
       table +=
@@ -278,7 +316,8 @@ std::string ChoiceTable() {
          "reduce-scatter whose inputs of all ranks together have more than 32 "
          "KiB, and for a reduce-scatter of more than a sub-chunk; the last "
          "column for such an allreduce wherever there are at least 4 ranks a "
-         "processor.\n\n";
+         "processor.\n\n" +
+         MpichTable();
 }
 
 constexpr std::string_view kHowToRead =

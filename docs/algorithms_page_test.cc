@@ -1,8 +1,6 @@
 #include "docs/algorithms_page.h"
 
-#include <fstream>
-#include <sstream>
-
+#include "docs/page_file.h"
 #include "docs/schedule_picture.h"
 #include "engine/algorithms.h"
 #include "gtest/gtest.h"
@@ -11,24 +9,7 @@ namespace ringpipe {
 namespace {
 
 TEST(AlgorithmsPageTest, TheFileIsAsTheRegistryHasIt) {
-  std::ifstream file("docs/algorithms.md");
-  ASSERT_TRUE(file.is_open()) << "docs/algorithms.md is missing";
-  std::ostringstream text;
-  text << file.rdbuf();
-  const std::string page = AlgorithmsPage();
-  std::istringstream file_lines(text.str());
-  std::istringstream page_lines(page);
-  std::string in_file;
-  std::string in_page;
-  for (int line = 1; text.str() != page; ++line) {
-    std::getline(file_lines, in_file);
-    std::getline(page_lines, in_page);
-    ASSERT_EQ(in_file, in_page)
-        << "Line " << line << " of docs/algorithms.md is not what the registry "
-        << "gives. Make it anew:\n"
-        << "bazel run //docs:algorithms > docs/algorithms.md";
-    ASSERT_TRUE(file_lines.good() && page_lines.good()) << "The end differs";
-  }
+  ExpectPageIsInFile("algorithms", AlgorithmsPage());
 }
 
 TEST(AlgorithmsPageTest, EveryAlgorithmHasItsSection) {

@@ -9,7 +9,10 @@ namespace ringpipe {
 Introduction Introduce(const Environment& environment, const RankRails& rails,
                        const std::string& trace) {
   return {
-      Version(), rails.kind(), rails.Describe(),
+      Version(),
+      rails.kind(),
+      rails.Describe(),
+      rails.Ports(),
       "RINGPIPE_SUBCHUNK_BYTES=" + std::to_string(environment.subchunk_bytes) +
           " RINGPIPE_DEPTH=" + std::to_string(environment.depth) +
           (environment.algorithm.empty()
@@ -20,8 +23,8 @@ Introduction Introduce(const Environment& environment, const RankRails& rails,
 
 // One value a line.
 std::string Introduction::Serialize() const {
-  return version + "\n" + kind + "\n" + devices + "\n" + chunking + "\n" +
-         trace + "\n";
+  return version + "\n" + kind + "\n" + devices + "\n" + ports + "\n" +
+         chunking + "\n" + trace + "\n";
 }
 
 Result<Introduction> Introduction::Parse(const std::string& text) {
@@ -29,7 +32,7 @@ Result<Introduction> Introduction::Parse(const std::string& text) {
   std::size_t begin = 0;
   for (std::string* value :
        {&introduction.version, &introduction.kind, &introduction.devices,
-        &introduction.chunking, &introduction.trace}) {
+        &introduction.ports, &introduction.chunking, &introduction.trace}) {
     const std::size_t end = text.find('\n', begin);
     if (end == std::string::npos) {
       return Status(StatusCode::kMismatch,

@@ -16,6 +16,7 @@ struct Introduction {
   std::string version;
   std::string kind;     // of device: "RoCE"
   std::string devices;  // "mlx5_0 port 1: ..."
+  std::string ports;    // RankRails::Ports
   std::string chunking;
   std::string trace;  // JobTrace::Claim; empty: it does not trace
 

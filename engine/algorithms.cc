@@ -1,6 +1,7 @@
 #include "engine/algorithms.h"
 
 #include <algorithm>
+#include <bit>
 #include <cassert>
 #include <string>
 #include <vector>
@@ -13,25 +14,134 @@ namespace {
 // What a rank's slots take at most where RINGPIPE_DEPTH can be lowered for it.
 constexpr std::uint64_t kMostSlotBytes = 32 << 20;
 
-// An allreduce of at most so many bytes takes no longer undivided.
-constexpr std::uint64_t kShortBytes = 4096;
+// --- Which algorithm a call takes -------------------------------------------
 
+enum class Ranks {
+  kAny,
+  kOfSeveralHosts,
+  kOfOneHost,      // all of them share memory
+  kOfCrowdedHost,  // and so many of them a processor that each message waits
+  kPowerOfTwo,
+  kFewerThanEight,
+};
+// As many as that a processor.
+constexpr int kManyRanks = 4;
+
+struct Rule {
+  Collective collective;
+  Ranks ranks;
+  // Where the message has at most so many bytes, and on all ranks together at
+  // most so many.
+  std::uint64_t bytes;
+  std::uint64_t bytes_of_all;
+  std::string_view algorithm;
+  // Only where the message is one sub-chunk; else its slots would be many.
+  bool undivided = false;
+  bool by_part = false;  // `bytes` are those of a rank's part
+};
+
+constexpr std::uint64_t kAny = ~std::uint64_t{0};
+// So short that it takes no longer undivided.
+constexpr std::uint64_t kShort = 4096;
 // What one rank reads in a time that is short beside that of a few messages.
 constexpr std::uint64_t kShortOfAll = 32 * 1024;
+// So short that on a crowded host the fewest messages are the fastest.
+constexpr std::uint64_t kFewMessages = 256 * 1024;
 
-// Where so many ranks share a processor, each message waits for its turn: an
-// allreduce of at most so many bytes takes the form with the fewest.
-constexpr int kManyRanks = 4;
-constexpr std::uint64_t kFewMessagesBytes = 256 * 1024;
+// The first that holds.
+constexpr Rule kOwnRules[] = {
+    {Collective::kAllReduce, Ranks::kOfSeveralHosts, kShort, kAny,
+     "recursive_doubling"},
+    {Collective::kAllReduce, Ranks::kOfSeveralHosts, kAny, kAny, "ring"},
+    {Collective::kAllReduce, Ranks::kOfOneHost, kShort, kShortOfAll,
+     "one_shot"},
+    {Collective::kAllReduce, Ranks::kOfCrowdedHost, kFewMessages, kAny,
+     "parameter_server"},
+    {Collective::kAllReduce, Ranks::kOfOneHost, kAny, kAny, "all_pairs"},
+    {Collective::kReduceScatter, Ranks::kOfSeveralHosts, kAny, kAny, "ring"},
+    {Collective::kReduceScatter, Ranks::kOfOneHost, kShort, kShortOfAll,
+     "one_shot", /*undivided=*/true},
+    {Collective::kReduceScatter, Ranks::kOfOneHost, kAny, kAny, "all_pairs"},
+    {Collective::kAllGather, Ranks::kOfSeveralHosts, kAny, kAny, "ring"},
+    {Collective::kAllGather, Ranks::kOfOneHost, kAny, kAny, "all_pairs"},
+    {Collective::kBroadcast, Ranks::kOfSeveralHosts, kAny, kAny, "chain"},
+    {Collective::kBroadcast, Ranks::kOfOneHost, kShort, kAny, "one_to_all"},
+    {Collective::kBroadcast, Ranks::kOfOneHost, kAny, kAny, "all_pairs"},
+    {Collective::kBarrier, Ranks::kOfSeveralHosts, kAny, kAny,
+     "recursive_doubling"},
+    {Collective::kBarrier, Ranks::kOfOneHost, kAny, kAny, "all_to_all"},
+    {Collective::kReduce, Ranks::kAny, kAny, kAny, "binomial_tree"},
+    {Collective::kGather, Ranks::kOfSeveralHosts, kShort, kAny, "binomial_tree",
+     /*undivided=*/true},
+    {Collective::kGather, Ranks::kAny, kAny, kAny, "linear"},
+    {Collective::kScatter, Ranks::kOfSeveralHosts, kShort, kAny,
+     "binomial_tree", /*undivided=*/true},
+    {Collective::kScatter, Ranks::kAny, kAny, kAny, "linear"},
+    {Collective::kAllToAll, Ranks::kAny, kAny, kAny, "pairwise"},
+};
 
-constexpr std::array<const char*, kCollectives> kNames = {
-    "allreduce", "reduce-scatter", "all-gather", "broadcast", "barrier",
-    "reduce",    "gather",         "scatter",    "all-to-all"};
+// "RINGPIPE_ALGORITHM=mpich": Thakur, Rabenseifner and Gropp, "Optimization of
+// collective communication operations in MPICH", Int. J. High Perform. Comput.
+// Appl. 19, 2005. Where they join a scatter with an all-gather by recursive
+// doubling (broadcasts of less than 512 KiB between a power of two), it is the
+// one with a ring here.
+constexpr Rule kMpichRules[] = {
+    {Collective::kAllReduce, Ranks::kAny, 2047, kAny, "recursive_doubling"},
+    {Collective::kAllReduce, Ranks::kAny, kAny, kAny, "rabenseifner"},
+    {Collective::kReduceScatter, Ranks::kAny, (512 << 10) - 1, kAny,
+     "recursive_halving"},
+    {Collective::kReduceScatter, Ranks::kAny, kAny, kAny, "pairwise"},
+    {Collective::kAllGather, Ranks::kPowerOfTwo, (512 << 10) - 1, kAny,
+     "recursive_doubling"},
+    {Collective::kAllGather, Ranks::kAny, (80 << 10) - 1, kAny, "bruck"},
+    {Collective::kAllGather, Ranks::kAny, kAny, kAny, "ring"},
+    {Collective::kBroadcast, Ranks::kFewerThanEight, kAny, kAny,
+     "binomial_tree"},
+    {Collective::kBroadcast, Ranks::kAny, (12 << 10) - 1, kAny,
+     "binomial_tree"},
+    {Collective::kBroadcast, Ranks::kAny, kAny, kAny, "scatter_all_gather"},
+    {Collective::kReduce, Ranks::kAny, 2047, kAny, "binomial_tree"},
+    {Collective::kReduce, Ranks::kAny, kAny, kAny, "rabenseifner"},
+    {Collective::kAllToAll, Ranks::kFewerThanEight, 32 << 10, kAny,
+     "all_at_once", false, /*by_part=*/true},
+    {Collective::kAllToAll, Ranks::kAny, 256, kAny, "bruck", false,
+     /*by_part=*/true},
+    {Collective::kAllToAll, Ranks::kAny, 32 << 10, kAny, "all_at_once", false,
+     /*by_part=*/true},
+    {Collective::kAllToAll, Ranks::kAny, kAny, kAny, "pairwise"},
+};
+constexpr std::string_view kMpichChoice = "mpich";
 
-// Of those that a communicator has calls for.
-constexpr std::array kCalled = {
-    Collective::kAllReduce, Collective::kReduceScatter, Collective::kAllGather,
-    Collective::kBroadcast, Collective::kBarrier};
+// With those of other collectives.
+std::span<const Rule> RulesFor(Collective collective, bool is_mpichs) {
+  const auto is_for = [collective](const Rule& rule) {
+    return rule.collective == collective;
+  };
+  const std::span<const Rule> own = kOwnRules, mpich = kMpichRules;
+  return is_mpichs && std::any_of(mpich.begin(), mpich.end(), is_for) ? mpich
+                                                                      : own;
+}
+
+bool Are(Ranks ranks, int size, const CommonHost& host) {
+  const bool one_host = host.ranks > 0;
+  switch (ranks) {
+    case Ranks::kAny:
+      return true;
+    case Ranks::kOfSeveralHosts:
+      return !one_host;
+    case Ranks::kOfOneHost:
+      return one_host;
+    case Ranks::kOfCrowdedHost:
+      return host.processors > 0 && host.ranks >= kManyRanks * host.processors;
+    case Ranks::kPowerOfTwo:
+      return std::has_single_bit(static_cast<unsigned>(size));
+    case Ranks::kFewerThanEight:
+      return size < 8;
+  }
+  return false;
+}
+
+// --- What the user has chosen ------------------------------------------------
 
 // "a, b or c" of all whose `is` holds.
 template <typename Names>
@@ -49,12 +159,16 @@ Status Invalid(const std::string& why) {
 }
 
 Result<Collective> ParseCollective(std::string_view name) {
-  const auto found = std::find(kNames.begin(), kNames.end(), name);
-  if (found == kNames.end()) {
-    return Invalid("there is no collective \"" + std::string(name) +
-                   "\"; there are " + Join(kNames));
+  std::vector<std::string_view> names;
+  for (int i = 0; i < kCollectives; ++i) {
+    const auto collective = static_cast<Collective>(i);
+    if (CollectiveName(collective) == name) {
+      return collective;
+    }
+    names.emplace_back(CollectiveName(collective));
   }
-  return static_cast<Collective>(found - kNames.begin());
+  return Invalid("there is no collective \"" + std::string(name) +
+                 "\"; there are " + Join(names));
 }
 
 Result<const AlgorithmInfo*> ParseAlgorithm(Collective collective,
@@ -89,25 +203,6 @@ Status CheckSlot(const AlgorithmInfo& info, const Member& of,
 }
 
 }  // namespace
-
-const char* CollectiveName(Collective collective) {
-  const auto index = static_cast<std::size_t>(collective);
-  return collective == Collective::kSendReceive ? "send-receive"
-         : index < kNames.size()                ? kNames[index]
-                                                : "no collective";
-}
-
-Walk WalkOf(Collective collective) {
-  switch (collective) {
-    case Collective::kAllReduce:
-    case Collective::kReduce:
-    case Collective::kBroadcast:
-    case Collective::kBarrier:
-      return Walk::kSegments;
-    default:
-      return Walk::kChunks;
-  }
-}
 
 std::span<const AlgorithmInfo> Algorithms() {
   // Threads that still run at exit use it.
@@ -176,15 +271,25 @@ Result<AlgorithmChoice> AlgorithmChoice::Parse(std::string_view text,
                                                const Member& of,
                                                std::uint64_t subchunk_bytes) {
   AlgorithmChoice choice;
+  choice.size_ = of.size;
   choice.subchunk_bytes_ = subchunk_bytes;
   while (!text.empty()) {
     const std::string_view entry = text.substr(0, text.find(','));
     text.remove_prefix(std::min(entry.size() + 1, text.size()));
+    if (entry == kMpichChoice) {
+      for (const Rule& rule : kMpichRules) {
+        RINGPIPE_RETURN_IF_ERROR(
+            CheckSlot(*FindAlgorithm(rule.collective, rule.algorithm), of,
+                      subchunk_bytes));
+      }
+      choice.is_mpichs_ = true;
+      continue;
+    }
     const std::size_t colon = entry.find(':');
     if (colon == std::string_view::npos) {
       return Invalid("\"" + std::string(entry) +
-                     "\" is not of the form COLLECTIVE:ALGORITHM, such as "
-                     "allreduce:ring");
+                     "\" is neither mpich nor of the form "
+                     "COLLECTIVE:ALGORITHM, such as allreduce:ring");
     }
     RINGPIPE_ASSIGN_OR_RETURN(const Collective collective,
                               ParseCollective(entry.substr(0, colon)));
@@ -197,69 +302,43 @@ Result<AlgorithmChoice> AlgorithmChoice::Parse(std::string_view text,
   return choice;
 }
 
-std::string_view AlgorithmChoice::BestFor(Collective collective,
-                                          std::uint64_t bytes,
-                                          const CommonHost& host) const {
-  const bool one_host = host.ranks > 0;
-  const bool is_short = bytes <= kShortBytes;
-  const bool is_tiny = is_short && bytes * host.ranks <= kShortOfAll;
-  switch (collective) {
-    case Collective::kAllReduce:
-      if (!one_host) {
-        return is_short ? "recursive_doubling" : "ring";
-      }
-      return is_tiny ? "one_shot"
-             : host.processors > 0 &&
-                     host.ranks >= kManyRanks * host.processors &&
-                     bytes <= kFewMessagesBytes
-                 ? "parameter_server"
-                 : "all_pairs";
-    case Collective::kReduceScatter:
-      // Undivided, or its slots would be many.
-      return !one_host                             ? "ring"
-             : is_tiny && bytes <= subchunk_bytes_ ? "one_shot"
-                                                   : "all_pairs";
-    case Collective::kAllGather:
-      return !one_host ? "ring" : "all_pairs";
-    case Collective::kBroadcast:
-      return !one_host ? "chain" : is_short ? "one_to_all" : "all_pairs";
-    case Collective::kBarrier:
-      return !one_host ? "recursive_doubling" : "all_to_all";
-    case Collective::kReduce:
-    case Collective::kGather:
-    case Collective::kScatter:
-      return "binomial_tree";
-    case Collective::kAllToAll:
-      return "pairwise";
-    case Collective::kSendReceive:
-      break;
-  }
-  return "";
-}
-
 const AlgorithmInfo& AlgorithmChoice::For(Collective collective,
                                           std::uint64_t bytes,
                                           const CommonHost& host) const {
-  const AlgorithmInfo* const chosen =
-      chosen_[static_cast<std::size_t>(collective)];
-  const AlgorithmInfo* const taken =
-      chosen != nullptr
-          ? chosen
-          : FindAlgorithm(collective, BestFor(collective, bytes, host));
-  assert(taken != nullptr);
-  return *taken;
+  if (const AlgorithmInfo* const chosen = Chosen(collective)) {
+    return *chosen;
+  }
+  for (const Rule& rule : RulesFor(collective, is_mpichs_)) {
+    const std::uint64_t own = rule.by_part ? bytes / size_ : bytes;
+    if (rule.collective == collective && Are(rule.ranks, size_, host) &&
+        own <= rule.bytes &&
+        (rule.bytes_of_all == kAny ||
+         bytes * host.ranks <= rule.bytes_of_all) &&
+        (!rule.undivided || bytes <= subchunk_bytes_)) {
+      return *FindAlgorithm(collective, rule.algorithm);
+    }
+  }
+  assert(false);  // the last rule of each collective holds
+  return Algorithms().front();
 }
 
 int AlgorithmChoice::SlotsNeeded(const Member& of, int depth,
                                  const CommonHost& host) const {
   int needed = 1;
-  for (const Collective collective : kCalled) {
-    const bool is_chosen = chosen_[static_cast<std::size_t>(collective)];
-    for (const std::uint64_t bytes :
-         {std::uint64_t{0}, kFewMessagesBytes, kFewMessagesBytes + 1}) {
-      // What the engine takes for short messages has its ranges whole.
-      needed = std::max(needed, SlotsFor(For(collective, bytes, host), of,
-                                         depth, is_chosen || bytes > 0));
+  for (int i = 0; i < kCollectives; ++i) {
+    const auto collective = static_cast<Collective>(i);
+    if (const AlgorithmInfo* const chosen = Chosen(collective)) {
+      needed = std::max(needed, SlotsFor(*chosen, of, depth));
+      continue;
+    }
+    for (const Rule& rule : RulesFor(collective, is_mpichs_)) {
+      if (rule.collective == collective && Are(rule.ranks, of.size, host)) {
+        // Short messages have their ranges whole.
+        needed = std::max(
+            needed, SlotsFor(*FindAlgorithm(collective, rule.algorithm), of,
+                             rule.undivided ? 1 : depth,
+                             /*split=*/rule.by_part || rule.bytes > kShort));
+      }
     }
   }
   return needed;

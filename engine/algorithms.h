@@ -19,11 +19,10 @@
 
 namespace ringpipe {
 
-// "allreduce", "reduce-scatter", ...
-const char* CollectiveName(Collective collective);
-
 // By chunks where the interface ties them to ranks.
-Walk WalkOf(Collective collective);
+constexpr Walk WalkOf(Collective collective) {
+  return InfoOf(collective).has_parts ? Walk::kChunks : Walk::kSegments;
+}
 
 // Every algorithm. Static.
 std::span<const AlgorithmInfo> Algorithms();
@@ -61,8 +60,9 @@ class AlgorithmChoice {
   // All are chosen by the engine.
   AlgorithmChoice() = default;
   // "allreduce:rabenseifner,barrier:dissemination", for so many ranks on these
-  // hosts; empty: as above. kInvalidArgument, with the names that there are,
-  // for others. `subchunk_bytes`: RINGPIPE_SUBCHUNK_BYTES.
+  // hosts; "mpich": as MPICH chooses, where it says how; empty: as above.
+  // kInvalidArgument, with the names that there are, for others.
+  // `subchunk_bytes`: RINGPIPE_SUBCHUNK_BYTES.
   static Result<AlgorithmChoice> Parse(std::string_view text, const Member& of,
                                        std::uint64_t subchunk_bytes = kNoLimit);
 
@@ -83,11 +83,13 @@ class AlgorithmChoice {
 
  private:
   static constexpr std::uint64_t kNoLimit = ~std::uint64_t{0};
-  // What the engine has chosen.
-  std::string_view BestFor(Collective collective, std::uint64_t bytes,
-                           const CommonHost& host) const;
+  const AlgorithmInfo* Chosen(Collective collective) const {
+    return chosen_[static_cast<std::size_t>(collective)];
+  }
 
+  int size_ = 1;
   std::uint64_t subchunk_bytes_ = kNoLimit;
+  bool is_mpichs_ = false;
   // By collective; nullptr: the engine's.
   std::array<const AlgorithmInfo*, kCollectives> chosen_ = {};
 };

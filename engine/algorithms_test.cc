@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/promise.h"
+#include "engine/test_name.h"
 #include "gtest/gtest.h"
 #include "pipeline/checker.h"
 #include "pipeline/plan.h"
@@ -52,7 +52,7 @@ std::vector<int> Sizes() {
 // All roots of small sizes, three of large ones.
 std::vector<int> Roots(Collective collective, int size) {
   std::vector<int> roots = {0};
-  if (IsRooted(collective)) {
+  if (InfoOf(collective).is_rooted()) {
     for (int root = 1; root < size; ++root) {
       if (size <= 16 || root == size - 1) {
         roots.push_back(root);
@@ -126,7 +126,7 @@ class AlgorithmsTest : public testing::TestWithParam<AlgorithmInfo> {
   // With exactly the stated slots, and one fewer.
   void ExpectProven(int size, int depth, int root) {
     CheckOptions options;
-    options.promise = PromiseOf(GetParam().collective);
+    options.collective = GetParam().collective;
     options.root = root;
     options.same_bits = GetParam().same_bits;
     options.depth = depth;
@@ -191,7 +191,7 @@ TEST_P(AlgorithmsTest, SplitRangesNeedNoMoreSlotsThanStated) {
           continue;
         }
         CheckOptions options;
-        options.promise = PromiseOf(GetParam().collective);
+        options.collective = GetParam().collective;
         options.root = root;
         options.depth = depth;
         options.slots = SlotsFor(GetParam(), {0, size}, depth);
@@ -218,7 +218,7 @@ TEST_P(AlgorithmsTest, MemoryThatIsReachedNeedsNoMoreSlots) {
         continue;
       }
       CheckOptions options;
-      options.promise = PromiseOf(GetParam().collective);
+      options.collective = GetParam().collective;
       options.same_bits = GetParam().same_bits;
       options.depth = 2;
       options.slots = GetParam().slots({0, size}, options.depth);
@@ -250,7 +250,7 @@ TEST_P(AlgorithmsTest, IsProvenForMixedConnectionsAndDifferentBuffers) {
     for (std::uint64_t seed = 0; seed < seeds; ++seed) {
       std::mt19937_64 random(seed * 1'000 + size);
       CheckOptions options;
-      options.promise = PromiseOf(GetParam().collective);
+      options.collective = GetParam().collective;
       options.same_bits = GetParam().same_bits;
       options.root = size / 2;
       options.depth = 1 + static_cast<int>(random() % 3);
@@ -286,7 +286,7 @@ TEST_P(AlgorithmsTest, IsProvenForEveryNumberOfSubchunks) {
     }
     for (int subchunks = 1; subchunks <= 10; ++subchunks) {
       CheckOptions options;
-      options.promise = PromiseOf(GetParam().collective);
+      options.collective = GetParam().collective;
       options.same_bits = GetParam().same_bits;
       options.depth = 3;
       options.subchunks = subchunks;
@@ -319,7 +319,7 @@ TEST_P(AlgorithmsTest, IsProvenForRanksThatShareHosts) {
         continue;
       }
       CheckOptions options;
-      options.promise = PromiseOf(GetParam().collective);
+      options.collective = GetParam().collective;
       options.root = member.root;
       options.same_bits = GetParam().same_bits;
       options.depth = 2;
@@ -453,6 +453,43 @@ TEST(AlgorithmsTest, TheUsersChoiceIsTaken) {
             "rabenseifner");
   EXPECT_EQ(choice->For(Collective::kBarrier, 0).name, "dissemination");
   EXPECT_EQ(choice->For(Collective::kBroadcast, 8).name, "chain");
+}
+
+// By the switch points that it has published.
+TEST(AlgorithmsTest, MpichsChoiceCanBeTaken) {
+  const auto choose = [](int size, Collective collective, std::uint64_t bytes) {
+    const auto choice = AlgorithmChoice::Parse("mpich", {0, size});
+    EXPECT_TRUE(choice.ok()) << choice.status().ToString();
+    return choice->For(collective, bytes, {size, size}).name;
+  };
+  for (const auto& [size, collective, bytes, name] :
+       {std::tuple(8, Collective::kAllReduce, 2047, "recursive_doubling"),
+        std::tuple(8, Collective::kAllReduce, 2048, "rabenseifner"),
+        std::tuple(8, Collective::kReduce, 2047, "binomial_tree"),
+        std::tuple(8, Collective::kReduce, 2048, "rabenseifner"),
+        std::tuple(8, Collective::kReduceScatter, 524'287, "recursive_halving"),
+        std::tuple(8, Collective::kReduceScatter, 524'288, "pairwise"),
+        std::tuple(8, Collective::kAllGather, 524'287, "recursive_doubling"),
+        std::tuple(8, Collective::kAllGather, 524'288, "ring"),
+        std::tuple(9, Collective::kAllGather, 81'919, "bruck"),
+        std::tuple(9, Collective::kAllGather, 81'920, "ring"),
+        std::tuple(7, Collective::kBroadcast, 1 << 20, "binomial_tree"),
+        std::tuple(8, Collective::kBroadcast, 12'287, "binomial_tree"),
+        std::tuple(8, Collective::kBroadcast, 12'288, "scatter_all_gather"),
+        std::tuple(8, Collective::kAllToAll, 8 * 256, "bruck"),
+        std::tuple(7, Collective::kAllToAll, 7 * 256, "all_at_once"),
+        std::tuple(8, Collective::kAllToAll, 8 * 257, "all_at_once"),
+        std::tuple(8, Collective::kAllToAll, 8 * 32'769, "pairwise"),
+        // It says nothing of that: as without it.
+        std::tuple(8, Collective::kBarrier, 0, "all_to_all")}) {
+    EXPECT_EQ(choose(size, collective, bytes), name)
+        << CollectiveName(collective) << ", " << size << " ranks, " << bytes;
+  }
+  const auto both =
+      AlgorithmChoice::Parse("mpich,allreduce:ring", {0, 8}).value();
+  EXPECT_EQ(both.For(Collective::kAllReduce, 8).name, "ring");
+  EXPECT_EQ(both.For(Collective::kReduce, 8).name, "binomial_tree");
+  EXPECT_FALSE(AlgorithmChoice::Parse("mpich", {0, 65}, 256).ok());
 }
 
 TEST(AlgorithmsTest, AWrongChoiceListsTheRightOnes) {

@@ -1,60 +1,50 @@
+// A collective call as one value: what Communicator::Run and Start take.
 #ifndef RINGPIPE_ENGINE_CALL_H_
 #define RINGPIPE_ENGINE_CALL_H_
 
+#include <chrono>
 #include <cstddef>
-#include <cstdint>
-#include <string>
+#include <optional>
 
-#include "base/status.h"
-#include "engine/algorithms.h"
-#include "engine/send_receive.h"
-#include "pipeline/call_check.h"
+#include "pipeline/collective.h"
 #include "reduction/data_type.h"
 
 namespace ringpipe {
 
-// One collective call as the user made it.
+// How long one call may take, counted from when it is made, so waiting for
+// earlier calls counts too. Negative: no limit. Not given: RINGPIPE_TIMEOUT_MS.
+using Timeout = std::optional<std::chrono::milliseconds>;
+
+// Of a send-receive: whom a rank sends to, and whom it receives from; never
+// itself.
+struct Partners {
+  static constexpr int kNone = -1;
+  int to = kNone;
+  int from = kNone;
+
+  bool operator==(const Partners&) const = default;
+};
+
+// Which buffers a collective reads and writes on which rank, and how much of
+// the message each of them holds, says its row in collective.h. Every rank of a
+// communicator gives the same collective, count, type, op and root.
 struct Call {
   Collective collective = Collective::kBarrier;
+  // Not read where the rank gives nothing, not written where it gets nothing;
+  // may be null there.
   const void* send = nullptr;
   void* receive = nullptr;
+  // Elements of the message; where its parts belong to ranks, of one part.
   std::size_t count = 0;
-  DataType type = DataType::kInt8;
+  DataType type = {};  // has to be set, but for a barrier
+  // Where the collective has them; not read elsewhere.
   ReduceOp op = ReduceOp::kSum;
   int root = 0;
-  Partners partners = {};  // of a send-receive
+  Timeout timeout = {};
+  Partners partners = {};
 
   bool operator==(const Call&) const = default;
 };
-
-// A call's buffers on one rank, in bytes.
-struct CallBuffers {
-  std::uint64_t elements = 0;  // of the whole message, which is cut into chunks
-  std::size_t send_bytes = 0;
-  std::size_t receive_bytes = 0;
-  // Where element 0 of the whole message is, or would be: an all-gather's send
-  // buffer and a reduce-scatter's receive buffer hold but one chunk of it.
-  std::uintptr_t input_base = 0;
-  std::uintptr_t output_base = 0;
-  bool reads_send = false;
-  bool in_place = false;
-};
-
-// kInvalidArgument, saying what is allowed: a type, op, root or partner that
-// does not exist, a null or misaligned buffer, buffers that overlap in part, a
-// message past the address space.
-Result<CallBuffers> CheckCall(const Call& call, int rank, int size);
-
-// Whether such a call has a ReduceOp.
-bool Reduces(Collective collective);
-
-// "ring"; where a peer's digest has none that there is, its number.
-std::string AlgorithmName(const Digest& digest);
-
-// "allreduce(count 100, float32, sum)", with its chunking: for the message of a
-// mismatch between ranks. Values out of range are printed as numbers: the
-// digest may be a peer's.
-std::string Describe(const Digest& digest);
 
 }  // namespace ringpipe
 

@@ -13,21 +13,6 @@ Status CallOrder::Closed() {
   return {StatusCode::kAborted, "the communicator is being destroyed"};
 }
 
-// The turn of the call that runs: it ends with this.
-class CallOrder::Turn {
- public:
-  explicit Turn(CallOrder& order) : order_(order) {}
-  ~Turn() {
-    const std::lock_guard<std::mutex> lock(order_.mutex_);
-    order_.EndTurn();
-  }
-  Turn(const Turn&) = delete;
-  Turn& operator=(const Turn&) = delete;
-
- private:
-  CallOrder& order_;
-};
-
 CallOrder::~CallOrder() {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -72,8 +57,14 @@ void CallOrder::EndTurn() {
     }
   }
   TellEarliestDeadline();
-  ++turn_;
-  changed_.notify_all();
+  if (++turn_ != next_sequence_) {
+    changed_.notify_all();
+  }
+}
+
+void CallOrder::LockAndEndTurn() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  EndTurn();
 }
 
 void CallOrder::TellEarliestDeadline() {
@@ -83,16 +74,14 @@ void CallOrder::TellEarliestDeadline() {
                            std::memory_order_relaxed);
 }
 
-Status CallOrder::RunNow(Deadline deadline, const Run& run) {
+std::optional<std::uint64_t> CallOrder::BeginTurn(Deadline deadline) {
   std::unique_lock<std::mutex> lock(mutex_);
   if (closed_) {
-    return Closed();
+    return std::nullopt;
   }
   const std::uint64_t sequence = AddCall(deadline);
   WaitForTurn(lock, sequence);
-  lock.unlock();
-  const Turn turn(*this);
-  return run(sequence);
+  return sequence;
 }
 
 bool CallOrder::RunIfIdle(const std::function<void()>& run) {

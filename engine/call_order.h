@@ -7,6 +7,7 @@
 #include <deque>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -49,9 +50,18 @@ class CallOrder {
   CallOrder& operator=(const CallOrder&) = delete;
 
   // Both: kAborted after Close. What `run` throws ends its turn, and is passed
-  // on by RunNow; RunLater has it end the call with kResourceExhausted. RunNow
-  // allocates nothing but room for more pending calls than ever before.
-  Status RunNow(Deadline deadline, const Run& run);
+  // on by RunNow; RunLater has it end the call with kResourceExhausted. RunNow,
+  // whose `run` is as Run, allocates nothing but room for more pending calls
+  // than ever before.
+  template <typename F>
+  Status RunNow(Deadline deadline, const F& run) {
+    const std::optional<std::uint64_t> sequence = BeginTurn(deadline);
+    if (!sequence) {
+      return Closed();
+    }
+    const Turn turn(*this);
+    return run(*sequence);
+  }
 
   // kResourceExhausted where no thread can be started; nothing is queued then.
   Status RunLater(Deadline deadline, Run run, End end);
@@ -97,8 +107,21 @@ class CallOrder {
     Clock::time_point when;
   };
 
-  class Turn;
+  // The turn of the call that runs: it ends with this.
+  class Turn {
+   public:
+    explicit Turn(CallOrder& order) : order_(order) {}
+    ~Turn() { order_.LockAndEndTurn(); }
+    Turn(const Turn&) = delete;
+    Turn& operator=(const Turn&) = delete;
 
+   private:
+    CallOrder& order_;
+  };
+
+  // Waits for the turn of a new call; none after Close.
+  std::optional<std::uint64_t> BeginTurn(Deadline deadline);
+  void LockAndEndTurn();
   std::uint64_t AddCall(Deadline deadline);
   static Status RunQueued(const Queued& call);
   void WaitForTurn(std::unique_lock<std::mutex>& lock, std::uint64_t sequence);

@@ -2,20 +2,23 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
-#include <functional>
+#include <exception>
 #include <mutex>
 #include <new>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 
 #include "base/deadline.h"
+#include "base/exception_status.h"
 #include "bootstrap/launcher.h"
-#include "engine/call.h"
 #include "engine/call_order.h"
+#include "engine/checked_call.h"
 #include "engine/engine.h"
 #include "engine/exit_notice.h"
 #include "engine/ringpipe.h"
@@ -31,44 +34,157 @@ const char* Version() {
 }
 
 Result<CommunicatorOptions> CommunicatorOptions::FromProcess() {
-  CommunicatorOptions options;
-  RINGPIPE_ASSIGN_OR_RETURN(options.environment, Environment::FromProcess());
-  return options;
+  return WithoutExceptions([]() -> Result<CommunicatorOptions> {
+    CommunicatorOptions options;
+    RINGPIPE_ASSIGN_OR_RETURN(options.environment, Environment::FromProcess());
+    return options;
+  });
 }
+
+namespace {
+
+// Who waits for the first of several calls to end.
+struct FirstEnd {
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool ended = false;  // guarded by mutex
+
+  void Tell() {
+    // Under the lock to the end: whoever waits destroys it then.
+    const std::lock_guard<std::mutex> lock(mutex);
+    ended = true;
+    changed.notify_all();
+  }
+
+  // Whether there was one by then.
+  bool Await(const Deadline& deadline) {
+    std::unique_lock<std::mutex> lock(mutex);
+    const auto has_ended = [this] { return ended; };
+    if (deadline.infinite()) {
+      changed.wait(lock, has_ended);
+      return true;
+    }
+    return changed.wait_until(lock, deadline.when(), has_ended);
+  }
+};
+
+}  // namespace
 
 // The end of an asynchronous call, shared between who waits and who runs it.
 // Thread-safe.
 struct Request::State {
+  explicit State(Status expired) : wait_expired(std::move(expired)) {}
+
+  // What a wait returns that expires: it must not fail for want of memory,
+  // which would look like the end of the call.
+  const Status wait_expired;
   mutable std::mutex mutex;
   std::condition_variable ended;
-  std::optional<Status> status;  // guarded by mutex
+  // Guarded by mutex.
+  std::optional<Status> status;
+  std::vector<FirstEnd*> waiting;
 
   void End(const Status& result) {
     {
       const std::lock_guard<std::mutex> lock(mutex);
       status = result;
+      for (FirstEnd* const first : waiting) {
+        first->Tell();
+      }
     }
     ended.notify_all();
+  }
+
+  // nullopt: it has not ended by then.
+  std::optional<Status> Await(const Deadline& deadline) {
+    std::unique_lock<std::mutex> lock(mutex);
+    const auto has_ended = [this] { return status.has_value(); };
+    if (deadline.infinite()) {
+      ended.wait(lock, has_ended);
+    } else {
+      ended.wait_until(lock, deadline.when(), has_ended);
+    }
+    return status;
+  }
+
+  bool Done() const {
+    const std::lock_guard<std::mutex> lock(mutex);
+    return status.has_value();
   }
 };
 
 Status Request::Wait(std::chrono::milliseconds timeout) {
-  std::unique_lock<std::mutex> lock(state_->mutex);
-  const auto ended = [this] { return state_->status.has_value(); };
-  const Deadline deadline = Deadline::After(timeout);
-  if (deadline.infinite()) {
-    state_->ended.wait(lock, ended);
-  } else if (!state_->ended.wait_until(lock, deadline.when(), ended)) {
-    return {StatusCode::kTimeout,
-            "the call has not ended after " + std::to_string(timeout.count()) +
-                " ms of waiting; it runs on, wait for it again"};
-  }
-  return *state_->status;
+  const std::optional<Status> end = state_->Await(Deadline::After(timeout));
+  return end.has_value() ? *end : state_->wait_expired;
 }
 
-bool Request::Done() const {
-  const std::lock_guard<std::mutex> lock(state_->mutex);
-  return state_->status.has_value();
+bool Request::Done() const { return state_->Done(); }
+
+Status Request::WaitAll(std::span<const Request> requests,
+                        std::chrono::milliseconds timeout) {
+  const Deadline deadline = Deadline::After(timeout);
+  Status error, expired;
+  for (const Request& request : requests) {
+    const std::optional<Status> end = request.state_->Await(deadline);
+    if (!end.has_value()) {
+      expired = request.state_->wait_expired;
+    } else if (error.ok()) {
+      error = *end;
+    }
+  }
+  return expired.ok() ? error : expired;
+}
+
+// Tells `first` of the end of each request, as long as it lives.
+class Request::Watch {
+ public:
+  Watch(std::span<const Request> requests, FirstEnd& first)
+      : requests_(requests), first_(first) {}
+  ~Watch() {
+    for (const Request& request : requests_) {
+      State& state = *request.state_;
+      const std::lock_guard<std::mutex> lock(state.mutex);
+      std::erase(state.waiting, &first_);
+    }
+  }
+  Watch(const Watch&) = delete;
+  Watch& operator=(const Watch&) = delete;
+
+  // Throws std::bad_alloc.
+  void Begin() {
+    for (const Request& request : requests_) {
+      State& state = *request.state_;
+      const std::lock_guard<std::mutex> lock(state.mutex);
+      state.waiting.push_back(&first_);
+      if (state.status.has_value()) {
+        first_.Tell();
+      }
+    }
+  }
+
+ private:
+  const std::span<const Request> requests_;
+  FirstEnd& first_;
+};
+
+Result<std::size_t> Request::WaitAny(std::span<const Request> requests,
+                                     std::chrono::milliseconds timeout) {
+  if (requests.empty()) {
+    return Status(StatusCode::kInvalidArgument,
+                  "there is no request to wait for");
+  }
+  return WithoutExceptions([&]() -> Result<std::size_t> {
+    FirstEnd first;
+    Watch watch(requests, first);
+    watch.Begin();
+    if (!first.Await(Deadline::After(timeout))) {
+      return requests.front().state_->wait_expired;
+    }
+    return static_cast<std::size_t>(
+        std::find_if(requests.begin(), requests.end(),
+                     [](const Request& request) { return request.Done(); }) -
+        requests.begin());
+  });
 }
 
 class Communicator::State {
@@ -86,28 +202,27 @@ class Communicator::State {
   // Not its child's.
   bool IsOfThisProcess() const { return process_ == getpid(); }
 
-  Status RunNow(const Call& call, Timeout timeout) {
+  Status Run(const Call& call) {
     const CallOrder::Caller caller(order_);
     return Guarded([&]() -> Status {
       RINGPIPE_ASSIGN_OR_RETURN(const CheckedCall checked,
                                 engine_->Check(call));
-      const Deadline deadline = DeadlineFor(timeout);
-      const auto run = [&](std::uint64_t sequence) {
+      const Deadline deadline = DeadlineFor(call.timeout);
+      return order_.RunNow(deadline, [&](std::uint64_t sequence) {
         return engine_->Run(checked,
                             {sequence, deadline, &order_.earliest_deadline()});
-      };
-      return order_.RunNow(deadline, std::ref(run));  // a copy would allocate
+      });
     });
   }
 
-  Result<Request> RunLater(const Call& call, Timeout timeout) {
+  Result<Request> Start(const Call& call) {
     const CallOrder::Caller caller(order_);
     std::shared_ptr<Request::State> request;
     const Status started = Guarded([&]() -> Status {
       RINGPIPE_ASSIGN_OR_RETURN(const CheckedCall checked,
                                 engine_->Check(call));
-      const Deadline deadline = DeadlineFor(timeout);
-      request = std::make_shared<Request::State>();
+      const Deadline deadline = DeadlineFor(call.timeout);
+      request = std::make_shared<Request::State>(wait_expired_);
       return order_.RunLater(
           deadline,
           [this, checked, deadline](std::uint64_t sequence) {
@@ -128,13 +243,31 @@ class Communicator::State {
       AbortCalls();
       return CallOrder::Closed();
     }
-    return engine_->bootstrap().AllGather(blob, DeadlineFor({}));
+    const Deadline deadline = DeadlineFor({});
+    // A thread that waits here waits no longer than the one before it, whose
+    // end by the deadline is the end of the communicator.
+    const std::lock_guard<std::mutex> turn(exchanging_);
+    try {
+      return engine_->bootstrap().AllGather(blob, deadline);
+    } catch (const std::exception& exception) {
+      const Status status = ExceptionStatus(exception);
+      engine_->Fail(status);
+      return status;
+    }
+  }
+
+  // Ends the communicator, because a call could not be made that peers may wait
+  // for. Returns the reason, which may be an earlier one.
+  Status Fail(const Status& reason) noexcept {
+    const CallOrder::Caller caller(order_);
+    static_cast<void>(Guarded([&] { return reason; }));
+    const Status first = engine_->failure();
+    return first.ok() ? reason : first;
   }
 
   // Ends what is pending, so that all callers leave and the progress thread can
   // be joined; and waits for the other ranks, as long as no thread calls.
   void Leave() {
-    exit_notice_.reset();
     order_.Close();
     if (order_.pending()) {
       AbortCalls();
@@ -159,24 +292,23 @@ class Communicator::State {
       if (!order_.RunIfIdle([this] { engine_->Exit(/*idle=*/true); })) {
         engine_->Exit(/*idle=*/false);
       }
-    } catch (const std::bad_alloc&) {
+    } catch (const std::exception&) {
       // Without a word.
     }
   }
 
-  // A call for which there was no memory, or no thread, or which came too late,
-  // is missing here, and peers may wait for it: the communicator has failed.
+  // A call that could not be made is missing here, and peers may wait for it or
+  // take the next one for it: the communicator has failed. Not so where its
+  // arguments were refused, which all ranks do alike.
   template <typename F>
   Status Guarded(F f) {
-    Status status;
-    try {
-      status = f();
-    } catch (const std::bad_alloc&) {
-      status = OutOfMemory();  // the peers have to hear of that
+    Status status = WithoutExceptions(f);
+    if (status.ok() || status.code() == StatusCode::kInvalidArgument) {
+      return status;
     }
-    if (!status.ok() && order_.closed()) {
+    if (order_.closed()) {
       AbortCalls();
-    } else if (status.code() == StatusCode::kResourceExhausted) {
+    } else if (engine_->failure().ok()) {
       engine_->Fail(status);
     }
     return status;
@@ -188,9 +320,16 @@ class Communicator::State {
   }
 
   const pid_t process_ = getpid();
+  const Status wait_expired_{
+      StatusCode::kTimeout,
+      "the call has not ended in the time of this wait; it runs on, wait for "
+      "it again"};
   std::unique_ptr<Engine> engine_;
   std::atomic<bool> is_created_ = false;
-  CallOrder order_;  // ends before the engine does
+  std::mutex exchanging_;  // whose turn it is
+  CallOrder order_;        // ends before the engine does
+  // Ends first: a process that exits while it destroys the communicator tells
+  // the others too.
   std::optional<ExitNotice> exit_notice_;
 };
 
@@ -237,111 +376,43 @@ Result<std::unique_ptr<Engine>> CreateEngine(
 
 Result<std::unique_ptr<Communicator>> Communicator::Create(
     const CommunicatorOptions& options) {
-  try {
+  return WithoutExceptions([&]() -> Result<std::unique_ptr<Communicator>> {
     // The engine comes last: from then on the peers count on this rank.
     std::unique_ptr<Communicator> communicator(
         new Communicator(std::make_unique<State>()));
     RINGPIPE_ASSIGN_OR_RETURN(auto engine, CreateEngine(options));
     communicator->state_->Own(std::move(engine));
     return communicator;
-  } catch (const std::bad_alloc&) {
-    return OutOfMemory();
-  }
+  });
 }
 
 int Communicator::rank() const { return state_->engine().rank(); }
 int Communicator::size() const { return state_->engine().size(); }
 
 Result<void*> Communicator::Allocate(std::size_t bytes) {
-  return state_->engine().memory().Allocate(bytes);
+  return WithoutExceptions(
+      [&] { return state_->engine().memory().Allocate(bytes); });
 }
 
 Status Communicator::Free(void* memory) {
-  return state_->engine().memory().Free(memory);
+  return WithoutExceptions(
+      [&] { return state_->engine().memory().Free(memory); });
 }
 
 Status Communicator::Register(void* memory, std::size_t bytes) {
-  return state_->engine().memory().Register(memory, bytes);
+  return WithoutExceptions(
+      [&] { return state_->engine().Register(memory, bytes); });
 }
 
 Status Communicator::Deregister(void* memory) {
-  return state_->engine().memory().Deregister(memory);
+  return WithoutExceptions(
+      [&] { return state_->engine().memory().Deregister(memory); });
 }
 
-Status Communicator::AllReduce(const void* send, void* receive,
-                               std::size_t count, DataType type, ReduceOp op,
-                               Timeout timeout) {
-  return state_->RunNow(
-      {Collective::kAllReduce, send, receive, count, type, op}, timeout);
-}
+Status Communicator::Run(const Call& call) { return state_->Run(call); }
 
-Status Communicator::ReduceScatter(const void* send, void* receive,
-                                   std::size_t count, DataType type,
-                                   ReduceOp op, Timeout timeout) {
-  return state_->RunNow(
-      {Collective::kReduceScatter, send, receive, count, type, op}, timeout);
-}
-
-Status Communicator::AllGather(const void* send, void* receive,
-                               std::size_t count, DataType type,
-                               Timeout timeout) {
-  return state_->RunNow({Collective::kAllGather, send, receive, count, type},
-                        timeout);
-}
-
-Status Communicator::Broadcast(const void* send, void* receive,
-                               std::size_t count, DataType type, int root,
-                               Timeout timeout) {
-  return state_->RunNow({Collective::kBroadcast, send, receive, count, type,
-                         ReduceOp::kSum, root},
-                        timeout);
-}
-
-Status Communicator::Barrier(Timeout timeout) {
-  return state_->RunNow({Collective::kBarrier}, timeout);
-}
-
-Status Communicator::SendReceive(const void* send, int to, void* receive,
-                                 int from, std::size_t count, DataType type,
-                                 Timeout timeout) {
-  return state_->RunNow({Collective::kSendReceive, send, receive, count, type,
-                         ReduceOp::kSum, /*root=*/0, Partners{to, from}},
-                        timeout);
-}
-
-Result<Request> Communicator::AllReduceAsync(const void* send, void* receive,
-                                             std::size_t count, DataType type,
-                                             ReduceOp op, Timeout timeout) {
-  return state_->RunLater(
-      {Collective::kAllReduce, send, receive, count, type, op}, timeout);
-}
-
-Result<Request> Communicator::ReduceScatterAsync(const void* send,
-                                                 void* receive,
-                                                 std::size_t count,
-                                                 DataType type, ReduceOp op,
-                                                 Timeout timeout) {
-  return state_->RunLater(
-      {Collective::kReduceScatter, send, receive, count, type, op}, timeout);
-}
-
-Result<Request> Communicator::AllGatherAsync(const void* send, void* receive,
-                                             std::size_t count, DataType type,
-                                             Timeout timeout) {
-  return state_->RunLater({Collective::kAllGather, send, receive, count, type},
-                          timeout);
-}
-
-Result<Request> Communicator::BroadcastAsync(const void* send, void* receive,
-                                             std::size_t count, DataType type,
-                                             int root, Timeout timeout) {
-  return state_->RunLater({Collective::kBroadcast, send, receive, count, type,
-                           ReduceOp::kSum, root},
-                          timeout);
-}
-
-Result<Request> Communicator::BarrierAsync(Timeout timeout) {
-  return state_->RunLater({Collective::kBarrier}, timeout);
+Result<Request> Communicator::Start(const Call& call) {
+  return state_->Start(call);
 }
 
 void Communicator::Abort(std::string_view reason) noexcept {
@@ -353,11 +424,26 @@ Result<std::vector<std::string>> Communicator::Exchange(
   return state_->Exchange(blob);
 }
 
+Status Communicator::Fail(const Status& reason) noexcept {
+  return state_->Fail(reason);
+}
+
 Status Communicator::failure() const { return state_->engine().failure(); }
-std::string Communicator::device() const { return state_->engine().device(); }
+
+std::string Communicator::device() const {
+  try {
+    return state_->engine().device();
+  } catch (const std::bad_alloc&) {
+    return "";
+  }
+}
 
 std::vector<StageCounters> Communicator::stage_counters() const {
-  return state_->engine().stage_counters();
+  try {
+    return state_->engine().stage_counters();
+  } catch (const std::bad_alloc&) {
+    return {};
+  }
 }
 
 SlotCounters Communicator::slot_counters() const {

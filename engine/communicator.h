@@ -5,13 +5,14 @@
 // with the same count, type, operation and root. Ranks that disagree get
 // kMismatch with both calls in words, before a byte is reduced.
 //
-// Buffers. `send` and `receive` are both host memory, or both memory of the
-// communicator's accelerator. Both are aligned to their element type. They are
-// the same memory (in place), or they do not overlap; a partial overlap is
-// kInvalidArgument. Until the call has returned (an asynchronous one: until a
-// wait has returned its end) the caller must not write either buffer,
-// nor read `receive`. After a failed call the content of `receive` is
-// undefined. Both buffers may then be reused, unless the status is kMemoryHeld.
+// Buffers. Where a rank has both, `send` and `receive` are both host memory, or
+// both memory of the communicator's accelerator. They are aligned to their
+// element type. They lie in place, where the call's comment says, or they do
+// not overlap; any other overlap is kInvalidArgument. Until the call has
+// returned (an asynchronous one: until a wait has returned its end) the caller
+// must not write either buffer, nor read `receive`. After a failed call the
+// content of `receive` is undefined. Both buffers may then be reused, unless
+// the status is kMemoryHeld.
 //
 // CUDA streams. A call is NOT ordered after work in the caller's streams: it
 // starts at once, in streams of its own. Before the call, also before an
@@ -21,6 +22,8 @@
 // complete in device memory, and ringpipe no longer reads or writes either
 // buffer. Work that the caller starts afterwards, in any stream, sees the
 // result.
+//
+// Exceptions. None leaves a call: what fails is in the status that it returns.
 //
 // Thread-safety. A Communicator is thread-safe. Calls from several threads run
 // one after another; threads that call concurrently must see to it themselves
@@ -43,6 +46,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -51,7 +55,10 @@
 #include "base/environment.h"
 #include "base/log.h"
 #include "base/status.h"
+#include "engine/call.h"
 #include "reduction/data_type.h"
+
+struct ringpipe_communicator;  // the C interface's
 
 namespace ringpipe {
 
@@ -82,7 +89,8 @@ struct CommunicatorOptions {
   // buffer on another device is refused. Before that call nothing is created on
   // a device. That call takes longer, because it creates a context, streams and
   // pinned slots; if it cannot, it fails, and so does the communicator. Calls
-  // on host memory create nothing on a device.
+  // on host memory create nothing on a device. One communicator at a time uses
+  // it: another one is refused (kInvalidArgument).
   std::shared_ptr<Accelerator> accelerator;
 
   // For tests: other connections to some of the ranks. All ranks must use the
@@ -93,10 +101,6 @@ struct CommunicatorOptions {
   // kInvalidArgument if a variable is wrong.
   static Result<CommunicatorOptions> FromProcess();
 };
-
-// How long one call may take, counted from when it is made, so waiting for
-// earlier calls counts too. Negative: no limit. Not given: RINGPIPE_TIMEOUT_MS.
-using Timeout = std::optional<std::chrono::milliseconds>;
 
 // An asynchronous call. Copyable; copies stand for the same call. Thread-safe.
 class Request {
@@ -111,10 +115,23 @@ class Request {
   // Whether the call has ended.
   bool Done() const;
 
+  // Waits for the end of all of them. Returns the first error among them, in
+  // their order; kTimeout, as Wait does, if one has not ended in that time.
+  static Status WaitAll(
+      std::span<const Request> requests,
+      std::chrono::milliseconds timeout = std::chrono::milliseconds(-1));
+  // Waits for one of them to end, and returns which: the first in their order
+  // that has. Its status is Wait's. kTimeout if none has ended in that time;
+  // kInvalidArgument if there is none.
+  static Result<std::size_t> WaitAny(
+      std::span<const Request> requests,
+      std::chrono::milliseconds timeout = std::chrono::milliseconds(-1));
+
   struct State;
 
  private:
   friend class Communicator;
+  class Watch;
   explicit Request(std::shared_ptr<State> state) : state_(std::move(state)) {}
   std::shared_ptr<State> state_;
 };
@@ -127,8 +144,11 @@ class Communicator {
       const CommunicatorOptions& options);
 
   // Ends pending calls with kAborted. Then waits until the other ranks destroy
-  // their communicators too, for RINGPIPE_TIMEOUT_MS at most, and not at all if
-  // the communicator has failed. Then releases everything.
+  // their communicators too: for 2 s, after which a warning in the log names
+  // those that have not, and not at all if the communicator has failed, or if
+  // another rank has left. Then releases everything. Calls that this rank has
+  // ended still end in order on the other ranks; their later calls fail with
+  // kPeerLost.
   ~Communicator();
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
@@ -154,57 +174,150 @@ class Communicator {
   Status Register(void* memory, std::size_t bytes);
   Status Deregister(void* memory);
 
-  // Each call below returns when it has ended on this rank. If that is not
-  // before its `timeout`, or if a peer is lost, the call fails and so does the
+  // Makes a call. Run returns when it has ended on this rank. If that is not
+  // before its timeout, or if a peer is lost, the call fails and so does the
   // communicator: from then on every call returns the first reason.
+  Status Run(const Call& call);
+  // The same, at once: the call runs on a thread of the communicator, after
+  // those that were made before.
+  Result<Request> Start(const Call& call);
+
+  // The calls by name. Where a buffer holds the parts of all ranks, it has size
+  // * count elements, rank r's part from r * count on. A buffer that the rank
+  // has not, as it is not the root, is not read or written and may be nullptr.
 
   // receive[i] = OP over ranks of send[i], for i in [0, count).
   Status AllReduce(const void* send, void* receive, std::size_t count,
-                   DataType type, ReduceOp op, Timeout timeout = {});
+                   DataType type, ReduceOp op, Timeout timeout = {}) {
+    return Run(
+        {Collective::kAllReduce, send, receive, count, type, op, 0, timeout});
+  }
 
-  // receive[i] = OP over ranks of send[rank * count + i], i in [0, count);
-  // `send` holds size * count elements. In place: receive == send + rank *
-  // count.
+  // receive[i] = OP over ranks of send[rank * count + i]: `send` has all parts.
+  // In place: receive == send + rank * count.
   Status ReduceScatter(const void* send, void* receive, std::size_t count,
-                       DataType type, ReduceOp op, Timeout timeout = {});
+                       DataType type, ReduceOp op, Timeout timeout = {}) {
+    return Run({Collective::kReduceScatter, send, receive, count, type, op, 0,
+                timeout});
+  }
 
-  // receive[r * count + i] = rank r's send[i]; `receive` holds size * count
-  // elements. In place: send == receive + rank * count.
+  // receive[r * count + i] = rank r's send[i]: `receive` has all parts. In
+  // place: send == receive + rank * count.
   Status AllGather(const void* send, void* receive, std::size_t count,
-                   DataType type, Timeout timeout = {});
+                   DataType type, Timeout timeout = {}) {
+    return Run({Collective::kAllGather, send, receive, count, type,
+                ReduceOp::kSum, 0, timeout});
+  }
 
-  // receive[i] = the root's send[i]. Only the root's `send` is read; the others
-  // may pass nullptr. In place at the root: send == receive.
+  // receive[i] = the root's send[i]. Only the root has `send`.
   Status Broadcast(const void* send, void* receive, std::size_t count,
-                   DataType type, int root, Timeout timeout = {});
+                   DataType type, int root, Timeout timeout = {}) {
+    return Run({Collective::kBroadcast, send, receive, count, type,
+                ReduceOp::kSum, root, timeout});
+  }
 
   // Returns after every rank has called it.
-  Status Barrier(Timeout timeout = {});
+  Status Barrier(Timeout timeout = {}) {
+    return Run({.collective = Collective::kBarrier, .timeout = timeout});
+  }
+
+  // receive[i] = OP over ranks of send[i], on the root, which alone has
+  // `receive`.
+  Status Reduce(const void* send, void* receive, std::size_t count,
+                DataType type, ReduceOp op, int root, Timeout timeout = {}) {
+    return Run(
+        {Collective::kReduce, send, receive, count, type, op, root, timeout});
+  }
+
+  // receive[r * count + i] = rank r's send[i], on the root, which alone has
+  // `receive`, with all parts. In place there: send == receive + rank * count.
+  Status Gather(const void* send, void* receive, std::size_t count,
+                DataType type, int root, Timeout timeout = {}) {
+    return Run({Collective::kGather, send, receive, count, type, ReduceOp::kSum,
+                root, timeout});
+  }
+
+  // receive[i] = the root's send[rank * count + i]; the root alone has `send`,
+  // with all parts. In place there: receive == send + rank * count.
+  Status Scatter(const void* send, void* receive, std::size_t count,
+                 DataType type, int root, Timeout timeout = {}) {
+    return Run({Collective::kScatter, send, receive, count, type,
+                ReduceOp::kSum, root, timeout});
+  }
+
+  // receive[r * count + i] = rank r's send[rank * count + i]: both buffers have
+  // all parts, and do not overlap.
+  Status AllToAll(const void* send, void* receive, std::size_t count,
+                  DataType type, Timeout timeout = {}) {
+    return Run({Collective::kAllToAll, send, receive, count, type,
+                ReduceOp::kSum, 0, timeout});
+  }
+
+  // The same calls, by Start.
+  Result<Request> AllReduceAsync(const void* send, void* receive,
+                                 std::size_t count, DataType type, ReduceOp op,
+                                 Timeout timeout = {}) {
+    return Start(
+        {Collective::kAllReduce, send, receive, count, type, op, 0, timeout});
+  }
+  Result<Request> ReduceScatterAsync(const void* send, void* receive,
+                                     std::size_t count, DataType type,
+                                     ReduceOp op, Timeout timeout = {}) {
+    return Start({Collective::kReduceScatter, send, receive, count, type, op, 0,
+                  timeout});
+  }
+  Result<Request> AllGatherAsync(const void* send, void* receive,
+                                 std::size_t count, DataType type,
+                                 Timeout timeout = {}) {
+    return Start({Collective::kAllGather, send, receive, count, type,
+                  ReduceOp::kSum, 0, timeout});
+  }
+  Result<Request> BroadcastAsync(const void* send, void* receive,
+                                 std::size_t count, DataType type, int root,
+                                 Timeout timeout = {}) {
+    return Start({Collective::kBroadcast, send, receive, count, type,
+                  ReduceOp::kSum, root, timeout});
+  }
+  Result<Request> BarrierAsync(Timeout timeout = {}) {
+    return Start({.collective = Collective::kBarrier, .timeout = timeout});
+  }
+  Result<Request> ReduceAsync(const void* send, void* receive,
+                              std::size_t count, DataType type, ReduceOp op,
+                              int root, Timeout timeout = {}) {
+    return Start(
+        {Collective::kReduce, send, receive, count, type, op, root, timeout});
+  }
+  Result<Request> GatherAsync(const void* send, void* receive,
+                              std::size_t count, DataType type, int root,
+                              Timeout timeout = {}) {
+    return Start({Collective::kGather, send, receive, count, type,
+                  ReduceOp::kSum, root, timeout});
+  }
+  Result<Request> ScatterAsync(const void* send, void* receive,
+                               std::size_t count, DataType type, int root,
+                               Timeout timeout = {}) {
+    return Start({Collective::kScatter, send, receive, count, type,
+                  ReduceOp::kSum, root, timeout});
+  }
+  Result<Request> AllToAllAsync(const void* send, void* receive,
+                                std::size_t count, DataType type,
+                                Timeout timeout = {}) {
+    return Start({Collective::kAllToAll, send, receive, count, type,
+                  ReduceOp::kSum, 0, timeout});
+  }
 
   // Sends `send` to rank `to` and fills `receive` with what rank `from` sends
   // in the same call; -1: to nobody, from nobody. Every rank makes the call,
   // with partners of its own, such that each send meets a receive; otherwise
-  // the call ends by its deadline. Both buffers are needed in any case, and do
-  // not overlap. It goes the way of a collective's transfers between these two
-  // ranks, and is there to measure and to check that way.
+  // the call ends by its deadline. Partners are ranks below 32,767. Both
+  // buffers are needed in any case, and do not overlap. It goes the way of a
+  // collective's transfers between these two ranks, and is there to measure and
+  // to check that way.
   Status SendReceive(const void* send, int to, void* receive, int from,
-                     std::size_t count, DataType type, Timeout timeout = {});
-
-  // The same calls, which return at once: they run on a thread of the
-  // communicator, one after another, in the order in which they were made.
-  Result<Request> AllReduceAsync(const void* send, void* receive,
-                                 std::size_t count, DataType type, ReduceOp op,
-                                 Timeout timeout = {});
-  Result<Request> ReduceScatterAsync(const void* send, void* receive,
-                                     std::size_t count, DataType type,
-                                     ReduceOp op, Timeout timeout = {});
-  Result<Request> AllGatherAsync(const void* send, void* receive,
-                                 std::size_t count, DataType type,
-                                 Timeout timeout = {});
-  Result<Request> BroadcastAsync(const void* send, void* receive,
-                                 std::size_t count, DataType type, int root,
-                                 Timeout timeout = {});
-  Result<Request> BarrierAsync(Timeout timeout = {});
+                     std::size_t count, DataType type, Timeout timeout = {}) {
+    return Run({Collective::kSendReceive, send, receive, count, type,
+                ReduceOp::kSum, 0, timeout, Partners{to, from}});
+  }
 
   // Fails the communicator on every rank; pending calls end with kAborted. This
   // works even if memory has run out, but the others may then be told that this
@@ -213,22 +326,28 @@ class Communicator {
 
   // Gives every rank the blobs of all ranks, by rank, over the bootstrap's
   // connections. For small control data: at most 1 MiB from each rank. All
-  // ranks make these calls in the same order.
+  // ranks make these calls in the same order; those of several threads run one
+  // after another.
   Result<std::vector<std::string>> Exchange(const std::string& blob);
 
   // Ok, or why the communicator has failed.
   Status failure() const;
 
   // How this rank reaches the others, and why so: "host memory: all ranks are
-  // on this host", or the devices, each with the reason for its choice.
+  // on this host", or the devices, each with the reason for its choice. This
+  // and the next are empty where there is no memory for them.
   std::string device() const;
   // What the pipeline's stages and slots have done so far.
   std::vector<StageCounters> stage_counters() const;
   SlotCounters slot_counters() const;
 
  private:
+  friend struct ::ringpipe_communicator;
   class State;
   explicit Communicator(std::unique_ptr<State> state);
+  // Fails the communicator on every rank with `reason`, unless it has failed
+  // before. Returns the first reason.
+  Status Fail(const Status& reason) noexcept;
   std::unique_ptr<State> state_;
 };
 

@@ -13,6 +13,10 @@
 
 namespace ringpipe {
 
+// How long rank 0 may take to say where all ranks are; it waits 250 ms for
+// them.
+inline constexpr std::chrono::milliseconds kAnswerPatience(400);
+
 // What a rank says to who asks where it is.
 struct Answer {
   Whereabouts::Place place = Whereabouts::Place::kOutside;

@@ -1,14 +1,13 @@
 #include "engine/engine.h"
 
-#include <unistd.h>
-
 #include <algorithm>
+#include <exception>
 #include <limits>
-#include <new>
 #include <string_view>
 #include <utility>
 
 #include "auth/byte_stream.h"
+#include "base/exception_status.h"
 #include "base/name_filter.h"
 #include "engine/agreement.h"
 #include "engine/algorithms.h"
@@ -24,13 +23,6 @@
 namespace ringpipe {
 namespace {
 
-// How long rank 0 may take to say where all ranks are; it waits 250 ms for
-// them.
-constexpr std::chrono::milliseconds kAnswerPatience(400);
-// How long devices may take to send a last short message when the process
-// exits.
-constexpr std::chrono::milliseconds kLastMessagesPatience(500);
-
 // What a rank of a job of several has open itself, and needs in passing; what
 // each other rank adds: at rank 0, on this host through host memory (that it
 // has died, and to wake it), and at most, where it is the software device.
@@ -38,6 +30,9 @@ constexpr int kDescriptorsOfARank = 16;
 constexpr int kDescriptorsOfMember = 1;
 constexpr int kDescriptorsOfHostPeer = 2;
 constexpr int kMostDescriptorsOfAPeer = 6;
+
+// As many as RINGPIPE_SLOTS admits.
+constexpr std::int64_t kMostSlots = 1 << 16;
 
 // Whether an error is this rank's own business, so that others have to be told
 // whose it is.
@@ -81,15 +76,15 @@ Result<std::unique_ptr<Engine>> Engine::Create(const Environment& environment,
       new Engine(environment, launch, logger, parts));
   const Deadline deadline =
       Deadline::After(std::chrono::milliseconds(environment.join_timeout_ms));
-  RINGPIPE_RETURN_IF_ERROR(engine->CheckDescriptors());
-  RINGPIPE_ASSIGN_OR_RETURN(engine->abort_, AbortSignal::Create());
-  RINGPIPE_RETURN_IF_ERROR(engine->Join(deadline));
-  Status status = OutOfMemory();
-  try {
-    status = engine->SetUp(deadline);
-  } catch (const std::bad_alloc&) {
-    // The others have to hear of that.
-  }
+  const Status able = engine->CheckLimits();
+  const Status joined = engine->Join(deadline, able);
+  RINGPIPE_RETURN_IF_ERROR(able);
+  RINGPIPE_RETURN_IF_ERROR(joined);
+  // Whatever fails, the others have to hear of it.
+  const Status status = WithoutExceptions([&]() -> Status {
+    RINGPIPE_RETURN_IF_ERROR(engine->Take(parts.accelerator.get()));
+    return engine->SetUp(deadline);
+  });
   if (status.ok()) {
     return engine;
   }
@@ -98,6 +93,12 @@ Result<std::unique_ptr<Engine>> Engine::Create(const Environment& environment,
   }
   engine->Fail(status);
   return IsOfOneRank(status.code()) ? status : engine->failure();
+}
+
+Status Engine::CheckLimits() {
+  RINGPIPE_RETURN_IF_ERROR(CheckDescriptors());
+  RINGPIPE_ASSIGN_OR_RETURN(abort_, AbortSignal::Create());
+  return Status::Ok();
 }
 
 // Before all else: to find out in the middle takes the others' time as well.
@@ -121,19 +122,34 @@ Status Engine::CheckDescriptors() const {
       .WithContext("to connect " + std::to_string(size()) + " ranks");
 }
 
-Status Engine::SetUp(Deadline deadline) {
-  RINGPIPE_RETURN_IF_ERROR(MeetNeighbours(deadline));
-  RINGPIPE_RETURN_IF_ERROR(OpenDevices());
-  RINGPIPE_RETURN_IF_ERROR(CreateExecutor());
-  FindAccelerator();
-  RINGPIPE_RETURN_IF_ERROR(Agree(deadline));
-  // Its barrier comes last: from then on nothing fails on one rank alone.
-  RINGPIPE_RETURN_IF_ERROR(ConnectAll(deadline));
-  CreatePlanner();
+Status Engine::Take(Accelerator* accelerator) {
+  if (accelerator != nullptr && !accelerator->Take()) {
+    return {StatusCode::kInvalidArgument,
+            "CommunicatorOptions::accelerator (" + accelerator->name() +
+                ") serves another communicator already: give each communicator "
+                "one of its own"};
+  }
+  has_taken_accelerator_ = accelerator != nullptr;
   return Status::Ok();
 }
 
-Status Engine::Join(Deadline deadline) {
+Status Engine::SetUp(Deadline deadline) {
+  RINGPIPE_RETURN_IF_ERROR(MeetNeighbours(deadline));
+  RINGPIPE_RETURN_IF_ERROR(OpenDevices(deadline));
+  RINGPIPE_RETURN_IF_ERROR(Agree(deadline));
+  RINGPIPE_RETURN_IF_ERROR(CreateExecutor());
+  FindAccelerator();
+  // Its barrier comes last: from then on nothing fails on one rank alone.
+  RINGPIPE_RETURN_IF_ERROR(ConnectAll(deadline));
+  CreatePlanner();
+  goodbye_.emplace(Goodbye::Job{rank(), size(), &logger_, abort_.get(),
+                                &whereabouts_, bootstrap_.get(),
+                                executor_.get()});
+  return Status::Ok();
+}
+
+// With a status that is not ok, only to tell the others why.
+Status Engine::Join(Deadline deadline, const Status& able) {
   Bootstrap::Options options;
   options.launch = launch_;
   options.secret = environment_.secret;
@@ -141,25 +157,29 @@ Status Engine::Join(Deadline deadline) {
                             NameFilter::Parse(environment_.socket_interfaces,
                                               NameFilter::Ports::kNone));
   options.deadline = deadline;
+  options.obstacle = able.WithContext("rank " + std::to_string(rank()));
+  options.tcp_timeout = std::chrono::milliseconds(environment_.tcp_timeout_ms);
   options.logger = logger_;
-  options.on_failure = [abort = abort_.get(),
-                        logger = logger_](const Status& reason) {
-    if (abort->Raise(reason).message() == reason.message()) {
-      logger.Info("the communicator has failed: " + reason.ToString());
-    }
-  };
-  options.on_exit = [abort = abort_.get(), logger = logger_](
-                        const Status& reason, std::uint64_t calls) {
-    static_cast<void>(abort->Raise(reason, calls));
-    logger.Info(reason.message() + ", after " + std::to_string(calls) +
-                " calls");
-  };
+  if (able.ok()) {
+    options.on_failure = [abort = abort_.get(),
+                          logger = logger_](const Status& reason) {
+      if (abort->Raise(reason).message() == reason.message()) {
+        logger.Info("the communicator has failed: " + reason.ToString());
+      }
+    };
+    options.on_exit = [abort = abort_.get(), logger = logger_](
+                          const Status& reason, std::uint64_t calls) {
+      static_cast<void>(abort->Raise(reason, calls));
+      logger.Info(reason.message() + ", after " + std::to_string(calls) +
+                  " calls");
+    };
+  }
   options.reply = [this] { return Answer::From(whereabouts_.now()).Encode(); };
   RINGPIPE_ASSIGN_OR_RETURN(bootstrap_, Bootstrap::Join(options));
   return Status::Ok();
 }
 
-Status Engine::OpenDevices() {
+Status Engine::OpenDevices(Deadline deadline) {
   verbs::soft::Options soft = verbs::soft::Options::From(environment_);
   // Different on each rank, all from one seed.
   const auto seed =
@@ -167,10 +187,13 @@ Status Engine::OpenDevices() {
   soft.adversary_seed = seed == 0 ? 0 : seed * 1'000'003 + launch_.rank + 1;
   // The job's own, so that devices of different jobs never meet.
   soft.key = bootstrap_->job_key();
+  soft.tcp_timeout = std::chrono::milliseconds(environment_.tcp_timeout_ms);
+  soft.connect_by = deadline.when();
   const auto soft_library = verbs::soft::CreateSoftLibrary(soft, logger_);
   RINGPIPE_ASSIGN_OR_RETURN(
       rails_, OpenRails(environment_, rank(), hosts_.of_rank, hosts_.in_memory,
-                        verbs::LoadSystemLibrary(), soft_library));
+                        verbs::LoadSystemLibrary(), soft_library,
+                        bootstrap_->address()));
   registers_for_nothing_ = !rails_.devices.empty();
   for (const auto& device : rails_.devices) {
     RINGPIPE_ASSIGN_OR_RETURN(auto domain,
@@ -223,7 +246,12 @@ Status Engine::CreateExecutor() {
   const int needed = algorithms_.SlotsNeeded(self, depth_, hosts_.common());
   int slots = algorithms_.Slots(self, depth_, hosts_.common());
   if (environment_.slots > 0) {
-    slots = static_cast<int>(environment_.slots);
+    slots = static_cast<int>(std::min(environment_.slots, kMostSlots));
+    if (environment_.slots > kMostSlots) {
+      return {StatusCode::kInvalidArgument, std::to_string(environment_.slots) +
+                                                " slots: a rank has at most " +
+                                                std::to_string(kMostSlots)};
+    }
     if (slots < needed) {
       return {StatusCode::kInvalidArgument,
               "RINGPIPE_SLOTS=" + std::to_string(environment_.slots) + ": " +
@@ -232,10 +260,6 @@ Status Engine::CreateExecutor() {
                   " need at least " + std::to_string(needed) +
                   " slots, or they could block each other"};
     }
-  }
-  if (!environment_.trace.empty()) {
-    trace_ =
-        std::make_unique<JobTrace>(environment_.trace, rank(), size(), logger_);
   }
   Executor::Options options;
   options.rank = rank();
@@ -249,7 +273,9 @@ Status Engine::CreateExecutor() {
     return ExplainTimeout(timeout);
   };
   options.check = &check_;
-  options.on_error = [this](const Status& error) { TellOthers(error); };
+  options.on_error = [this](const Status& error, std::uint64_t first) {
+    TellOthers(error, first);
+  };
   options.on_notice = [this](const std::string& notice) {
     logger_.Info(notice);
   };
@@ -343,6 +369,10 @@ std::uint64_t Engine::RegisteredSendsFrom() const {
 }
 
 Status Engine::Agree(Deadline deadline) {
+  if (!environment_.trace.empty()) {
+    trace_ =
+        std::make_unique<JobTrace>(environment_.trace, rank(), size(), logger_);
+  }
   RINGPIPE_ASSIGN_OR_RETURN(
       const std::vector<std::string> introductions,
       bootstrap_->AllGather(Introduce(environment_, rails_,
@@ -356,6 +386,11 @@ Status Engine::Agree(Deadline deadline) {
     ranks.push_back(std::move(introduction));
   }
   RINGPIPE_RETURN_IF_ERROR(CheckAgreement(ranks));
+  std::vector<std::string> ports;
+  for (const Introduction& introduction : ranks) {
+    ports.push_back(introduction.ports);
+  }
+  rails_.PairWith(ports);
   return trace_ == nullptr ? Status::Ok() : trace_->Accept(ranks[0].trace);
 }
 
@@ -459,16 +494,21 @@ Status Engine::Prepare(Accelerator& accelerator) {
 }
 
 Engine::~Engine() {
-  if (accelerator_prepared_) {
-    accelerator_->ReleaseSlots(executor_->pool().memory());
+  if (accelerator_prepared_ &&
+      !accelerator_->ReleaseSlots(executor_->pool().memory())) {
+    logger_.Warning(accelerator_->name() + " has not let go of the slots: " +
+                    std::to_string(executor_->pool().memory_bytes()) +
+                    " bytes, and its streams and context, are never freed");
+    executor_->pool().KeepLongForEver();
   }
   executor_.reset();
+  if (has_taken_accelerator_) {
+    accelerator_->GiveBack();
+  }
 }
 
-// Peers may still be in their last call: acknowledging messages, or sending
-// credits. A peer that is late by more than a call's timeout is not waited for.
 void Engine::LeaveTogether() noexcept {
-  const bool together = LeftTogether();
+  const bool together = goodbye_->LeaveTogether(CallDeadline());
   if (trace_ == nullptr) {
     return;
   }
@@ -479,44 +519,13 @@ void Engine::LeaveTogether() noexcept {
   }
 }
 
-bool Engine::LeftTogether() noexcept {
-  try {
-    if (!failure().ok()) {
-      return false;
-    }
-    whereabouts_.Move(Whereabouts::Place::kLeaving, CoarseNow());
-    const Status together = bootstrap_->LeaveTogether(CallDeadline());
-    if (!together.ok()) {
-      logger_.Debug("leaving alone: " + together.ToString());
-    }
-    return together.ok();
-  } catch (const std::bad_alloc&) {
-    return false;  // then alone
-  }
-}
-
-std::uint64_t Engine::calls_ended() const {
-  const Whereabouts here = whereabouts_.now();
-  return here.calls - (here.place == Whereabouts::Place::kInCall ? 1 : 0);
-}
-
 void Engine::Exit(bool idle) noexcept {
   try {
-    if (idle) {
-      executor_->FinishSending(Deadline::After(kLastMessagesPatience));
-    }
-    const std::uint64_t calls = calls_ended();
-    executor_->TellPeers(
-        {StatusCode::kPeerLost, "rank " + std::to_string(rank()) + " (pid " +
-                                    std::to_string(getpid()) +
-                                    ") has ended without destroying its "
-                                    "communicator"},
-        calls);
-    bootstrap_->Exit(calls);
+    goodbye_->Exit(idle);
     if (trace_ != nullptr) {
       trace_->WriteAlone(/*logs=*/false);
     }
-  } catch (const std::bad_alloc&) {
+  } catch (const std::exception&) {
     // Without a word.
   }
 }
@@ -537,8 +546,8 @@ Status Engine::ExplainTimeout(const Status& timeout) {
   return {timeout.code(), timeout.message() + DescribeCulprit(answers, rank())};
 }
 
-void Engine::Fail(const Status& reason) noexcept {
-  TellOthers(abort_->Raise(reason));
+void Engine::Fail(const Status& reason, std::uint64_t first) noexcept {
+  TellOthers(abort_->Raise(reason, first), first);
 }
 
 void Engine::Abort(std::string_view what, std::string_view why) noexcept {
@@ -547,25 +556,29 @@ void Engine::Abort(std::string_view what, std::string_view why) noexcept {
     reason =
         Status(StatusCode::kAborted, "rank " + std::to_string(rank()) + " " +
                                          std::string(what) + std::string(why));
-  } catch (const std::bad_alloc&) {
+  } catch (const std::exception&) {
     // Without the reason.
   }
   Fail(reason);
 }
 
-void Engine::TellOthers(const Status& reason) noexcept {
+void Engine::TellOthers(const Status& reason, std::uint64_t first) noexcept {
   Status told = OutOfMemory();
   try {
     told = IsOfOneRank(reason.code()) && !HasTeller(reason.message())
                ? reason.WithContext("rank " + std::to_string(rank()))
                : reason;
-  } catch (const std::bad_alloc&) {
+  } catch (const std::exception&) {
     // Without the name.
   }
   if (executor_ != nullptr) {
-    executor_->TellPeers(told);
+    executor_->TellPeers(told, first);
   }
-  static_cast<void>(bootstrap_->Abort(told));
+  // What ends calls only from a later one on is a rank's exit, and that rank
+  // has told it over the bootstrap.
+  if (first == 0) {
+    static_cast<void>(bootstrap_->Abort(told));
+  }
 }
 
 std::string Engine::device() const {
@@ -579,13 +592,17 @@ std::string Engine::device() const {
 
 Result<Accelerator*> Engine::ChooseAccelerator(
     const Call& call, const CallBuffers& buffers) const {
-  if (accelerator_ == nullptr || call.count == 0) {
+  if (accelerator_ == nullptr || call.count == 0 ||
+      (!buffers.reads_send && !buffers.writes_receive)) {
     return host_.get();
   }
   const std::string name(CollectiveName(call.collective));
-  const auto receive_owned = accelerator_->Owns(call.receive);
-  const auto send_owned =
-      buffers.reads_send ? accelerator_->Owns(call.send) : receive_owned;
+  // Where a rank has one buffer, for both.
+  const auto receive_owned =
+      accelerator_->Owns(buffers.writes_receive ? call.receive : call.send);
+  const auto send_owned = buffers.reads_send && buffers.writes_receive
+                              ? accelerator_->Owns(call.send)
+                              : receive_owned;
   for (const auto* const owned : {&receive_owned, &send_owned}) {
     if (!owned->ok()) {
       return owned->status().WithContext(name);
@@ -601,29 +618,43 @@ Result<Accelerator*> Engine::ChooseAccelerator(
   return receive ? accelerator_.get() : host_.get();
 }
 
-Result<CheckedCall> Engine::Check(const Call& call) const {
+Result<CheckedCall> Engine::Check(const Call& call) {
   RINGPIPE_RETURN_IF_ERROR(failure());
   CheckedCall checked;
-  checked.call = call;
-  RINGPIPE_ASSIGN_OR_RETURN(checked.buffers, CheckCall(call, rank(), size()));
-  RINGPIPE_ASSIGN_OR_RETURN(checked.accelerator,
-                            ChooseAccelerator(call, checked.buffers));
+  checked.call = OnlyWhatIsRead(call);
+  RINGPIPE_ASSIGN_OR_RETURN(checked.buffers,
+                            CheckCall(checked.call, rank(), size()));
+  const auto accelerator = ChooseAccelerator(checked.call, checked.buffers);
+  if (accelerator.status().code() == StatusCode::kDeviceError) {
+    // No call can be made on this rank any more: the others must not wait.
+    Fail(accelerator.status());
+  }
+  RINGPIPE_ASSIGN_OR_RETURN(checked.accelerator, accelerator);
   return checked;
+}
+
+Status Engine::Register(void* memory, std::size_t bytes) {
+  if (accelerator_ != nullptr) {
+    RINGPIPE_ASSIGN_OR_RETURN(const bool owned, accelerator_->Owns(memory));
+    if (owned) {
+      return {StatusCode::kInvalidArgument,
+              "Register: this is memory of " + accelerator_->name() +
+                  ", and only host memory can be registered; calls take "
+                  "device memory as it is"};
+    }
+  }
+  return memory_->Register(memory, bytes);
 }
 
 Status Engine::Run(const CheckedCall& checked, const Timing& timing) {
   if (abort_->raised(timing.sequence)) {
     return abort_->reason(timing.sequence);
   }
-  Status status;
-  try {
-    status = Execute(checked, timing);
-  } catch (const std::bad_alloc&) {
-    status = OutOfMemory();
-  }
+  Status status = WithoutExceptions([&] { return Execute(checked, timing); });
   if (!status.ok()) {
+    executor_->Drop();
     // The other ranks have made this call, or will: they must not wait.
-    Fail(status);
+    Fail(status, abort_->FirstOf(timing.sequence));
   }
   return status;
 }

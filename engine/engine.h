@@ -18,7 +18,8 @@
 #include "bootstrap/bootstrap.h"
 #include "bootstrap/launcher.h"
 #include "cuda/accelerator.h"
-#include "engine/call.h"
+#include "engine/checked_call.h"
+#include "engine/goodbye.h"
 #include "engine/hosts.h"
 #include "engine/job_trace.h"
 #include "engine/planner.h"
@@ -56,32 +57,36 @@ class Engine {
   int size() const { return launch_.size; }
 
   // kInvalidArgument (see CheckCall; also buffers of two kinds of memory, or of
-  // another device than the accelerator's) before anything has begun. Any
-  // thread.
-  Result<CheckedCall> Check(const Call& call) const;
+  // another device than the accelerator's) before anything has begun.
+  // kDeviceError, and the communicator fails on all ranks, where the
+  // accelerator of this process has ended. Any thread.
+  Result<CheckedCall> Check(const Call& call);
 
   // Runs a call to its end.
   Status Run(const CheckedCall& checked, const Timing& timing);
+
+  // memory().Register, for host memory alone: kInvalidArgument for a device's.
+  Status Register(void* memory, std::size_t bytes);
 
   RegisteredMemory& memory() { return *memory_; }
   Bootstrap& bootstrap() { return *bootstrap_; }
   const Environment& environment() const { return environment_; }
 
-  // Ends the job with `reason`, unless it has failed before. Allocates nothing
-  // where there is no memory; the others may then take this rank for lost.
-  void Fail(const Status& reason) noexcept;
+  // Ends the job with `reason`, for calls from number `first` on, unless it has
+  // failed before. Allocates nothing where there is no memory; the others may
+  // then take this rank for lost.
+  void Fail(const Status& reason, std::uint64_t first = 0) noexcept;
   // The same with what this rank did, "aborted the communicator: ", and why.
   void Abort(std::string_view what, std::string_view why) noexcept;
   // Why the next call fails; ok where it need not.
   Status failure() const {
-    return abort_->raised() ? abort_->reason(calls_ended()) : Status::Ok();
+    return abort_->raised() ? abort_->reason(whereabouts_.now().calls_ended())
+                            : Status::Ok();
   }
-  // The process is about to exit without destroying this object: tells the
-  // others, and waits for none of them. `idle`: no call runs, nor will.
-  void Exit(bool idle) noexcept;
-  // Waits until the other ranks are here too, for RINGPIPE_TIMEOUT_MS at most
-  // and not after a failure. Then writes the trace, if there is one.
+  // As Goodbye's; and writes the trace, if there is one.
   void LeaveTogether() noexcept;
+  // The process is about to exit without destroying this object.
+  void Exit(bool idle) noexcept;
 
   std::string device() const;
   std::vector<StageCounters> stage_counters() const {
@@ -93,12 +98,16 @@ class Engine {
   Engine(const Environment& environment, const Launch& launch,
          const Logger& logger, const Parts& parts);
 
-  Status Join(Deadline deadline);
+  Status Join(Deadline deadline, const Status& able);
   // All that follows the join.
+  Status CheckLimits();
   Status CheckDescriptors() const;
   Status SetUp(Deadline deadline);
+  // The user's accelerator, which may be null; kInvalidArgument where another
+  // communicator has it.
+  Status Take(Accelerator* accelerator);
   Status MeetNeighbours(Deadline deadline);
-  Status OpenDevices();
+  Status OpenDevices(Deadline deadline);
   std::shared_ptr<MemorySource> memory_source() const;
   Status CreateExecutor();
   Result<std::vector<std::unique_ptr<Transport>>> CreateTransports(int slots);
@@ -115,14 +124,11 @@ class Engine {
   // ranks may do so at another call, or never.
   Status Prepare(Accelerator& accelerator);
 
-  std::uint64_t calls_ended() const;
   Deadline CallDeadline() const {
     return Deadline::After(std::chrono::milliseconds(environment_.timeout_ms));
   }
-  // Whether the other ranks came too.
-  bool LeftTogether() noexcept;
   // An error of this rank's own comes to them with its number.
-  void TellOthers(const Status& reason) noexcept;
+  void TellOthers(const Status& reason, std::uint64_t first) noexcept;
   // The same, with the rank for which all wait in the end.
   Status ExplainTimeout(const Status& timeout);
   Status Execute(const CheckedCall& checked, const Timing& timing);
@@ -148,6 +154,7 @@ class Engine {
   std::unique_ptr<RegisteredMemory> memory_;
   std::unique_ptr<Accelerator> host_;
   std::shared_ptr<Accelerator> accelerator_;  // besides the host's; may be null
+  bool has_taken_accelerator_ = false;        // which others could have, too
   bool accelerator_prepared_ = false;         // Run's alone
   const std::shared_ptr<TransportFactory> transport_;  // may be null
   CallCheck check_;
@@ -156,7 +163,9 @@ class Engine {
 
   // Whether no rail pins memory.
   bool registers_for_nothing_ = false;
-  std::optional<Planner> planner_;  // from the end of Create on
+  // From the end of Create on.
+  std::optional<Planner> planner_;
+  std::optional<Goodbye> goodbye_;
 };
 
 }  // namespace ringpipe

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/send_receive.h"
 #include "pipeline/short_run.h"
 
 namespace ringpipe {

@@ -17,7 +17,7 @@
 #include "base/status.h"
 #include "cuda/accelerator.h"
 #include "engine/algorithms.h"
-#include "engine/call.h"
+#include "engine/checked_call.h"
 #include "pipeline/operation.h"
 #include "pipeline/plan.h"
 #include "pipeline/transports.h"

@@ -1,6 +1,11 @@
 #include "engine/rails.h"
 
 #include <algorithm>
+#include <charconv>
+#include <cstdint>
+#include <map>
+#include <sstream>
+#include <tuple>
 #include <utility>
 
 #include "memory_pool/registration.h"
@@ -13,6 +18,32 @@ using Kind = verbs::DeviceRequest::Kind;
 std::string NameOf(const verbs::DeviceInfo& info) {
   return info.software ? info.name + " (software device)"
                        : info.name + " port " + std::to_string(info.port);
+}
+
+// As RINGPIPE_DEVICE has it.
+std::string PortName(const verbs::DeviceInfo& info) {
+  return info.name + ":" + std::to_string(info.port);
+}
+
+std::int64_t MegabitsPerSecond(const verbs::DeviceInfo& info) {
+  return static_cast<std::int64_t>(info.gigabits_per_second * 1000);
+}
+
+// RankRails::Ports of another rank; what is no port is left out.
+std::map<std::string, std::int64_t> ParsePorts(const std::string& text) {
+  std::map<std::string, std::int64_t> ports;
+  std::istringstream words(text);
+  for (std::string word; words >> word;) {
+    const std::size_t equal = word.find('=');
+    std::int64_t speed = 0;
+    if (equal != std::string::npos &&
+        std::from_chars(word.data() + equal + 1, word.data() + word.size(),
+                        speed)
+                .ec == std::errc()) {
+      ports[word.substr(0, equal)] = speed;
+    }
+  }
+  return ports;
 }
 
 // Everyone by the one software device.
@@ -51,12 +82,50 @@ std::string RankRails::Describe() const {
   return text;
 }
 
+std::string RankRails::Ports() const {
+  std::string text;
+  for (const auto& device : devices) {
+    const verbs::DeviceInfo& info = device->info();
+    if (!info.software) {
+      text += (text.empty() ? "" : " ") + PortName(info) + "=" +
+              std::to_string(MegabitsPerSecond(info));
+    }
+  }
+  return text;
+}
+
+void RankRails::PairWith(const std::vector<std::string>& ports_of_rank) {
+  for (std::size_t peer = 0; peer < of_peer.size(); ++peer) {
+    const std::map<std::string, std::int64_t> theirs =
+        ParsePorts(ports_of_rank[peer]);
+    // By speed, the fastest first; then by name.
+    std::vector<std::tuple<std::int64_t, std::string, int>> pairs;
+    for (const int rail : of_peer[peer]) {
+      const verbs::DeviceInfo& info = devices[rail]->info();
+      const auto found =
+          info.software ? theirs.end() : theirs.find(PortName(info));
+      if (found != theirs.end()) {
+        pairs.emplace_back(-std::min(MegabitsPerSecond(info), found->second),
+                           found->first, rail);
+      }
+    }
+    if (pairs.empty()) {
+      continue;
+    }
+    std::sort(pairs.begin(), pairs.end());
+    of_peer[peer].clear();
+    for (const auto& [speed, name, rail] : pairs) {
+      of_peer[peer].push_back(rail);
+    }
+  }
+}
+
 Result<RankRails> OpenRails(
     const Environment& environment, int rank,
     const std::vector<std::string>& hosts, const std::vector<bool>& in_memory,
     const Result<std::shared_ptr<const verbs::Library>>& system,
     const std::shared_ptr<const verbs::Library>& soft,
-    const std::string& sysfs_class) {
+    const std::string& met_at, const std::string& sysfs_class) {
   RINGPIPE_ASSIGN_OR_RETURN(
       const verbs::DeviceRequest request,
       verbs::DeviceRequest::Parse(environment.device,
@@ -82,7 +151,8 @@ Result<RankRails> OpenRails(
   RINGPIPE_ASSIGN_OR_RETURN(
       rails.devices,
       verbs::Device::Open(
-          request, {environment.gid_index, environment.gid_index_variable},
+          request,
+          {environment.gid_index, environment.gid_index_variable, met_at},
           system, soft, sysfs_class));
   if (rails.devices.front()->info().software) {
     return Software(std::move(rails.devices.front()), hosts.size());

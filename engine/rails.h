@@ -30,19 +30,30 @@ struct RankRails {
   std::string kind() const;
   // "rxe0 port 1: REASON; soft0 (software device): REASON".
   std::string Describe() const;
+
+  // The real ports and their Mbit/s, "mlx5_0:1=200000 mlx5_1:1=100000", for
+  // the other ranks.
+  std::string Ports() const;
+  // Once all ranks' Ports are known, by rank: a peer is reached by the ports
+  // whose names both hosts have, for these are on one network where each port
+  // has its own. The fastest pair comes first, at both ends alike. Where no
+  // name is common, the fastest of one host is joined with the fastest of the
+  // other, and so on.
+  void PairWith(const std::vector<std::string>& ports_of_rank);
 };
 
 // `hosts` are HostIdentity of all ranks. A rank on the same host is reached by
 // the software device, others by every real port that Device::Open chooses; a
 // real device that is asked for by name is used for all, and
 // RINGPIPE_DEVICE=^soft uses real devices for all. Ranks `in_memory` (by rank)
-// need none, and where these are all, nothing is opened. The last three
-// arguments are Device::Open's.
+// need none, and where these are all, nothing is opened. `met_at` is
+// AddressRequest's; the others are Device::Open's.
 Result<RankRails> OpenRails(
     const Environment& environment, int rank,
     const std::vector<std::string>& hosts, const std::vector<bool>& in_memory,
     const Result<std::shared_ptr<const verbs::Library>>& system,
     const std::shared_ptr<const verbs::Library>& soft,
+    const std::string& met_at = "",
     const std::string& sysfs_class = verbs::Device::kSysfsClass);
 
 }  // namespace ringpipe

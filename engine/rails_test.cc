@@ -25,7 +25,7 @@ class RailsTest : public testing::Test {
     return OpenRails(
         environment, 0, hosts_, std::vector<bool>(hosts_.size()),
         Result<std::shared_ptr<const verbs::Library>>(machine_.library()),
-        machine_.soft(), machine_.sysfs_class());
+        machine_.soft(), /*met_at=*/"", machine_.sysfs_class());
   }
 
   RankRails OpenOrFail(const std::string& device) {
@@ -81,6 +81,26 @@ TEST_F(RailsTest, TheSoftwareDeviceIsForAllWhereItIsAskedFor) {
   ASSERT_EQ(rails.devices.size(), 1U);
   EXPECT_EQ(rails.of_peer, (Indices{{0}, {0}, {0}}));
   EXPECT_NE(rails.reason[2].find("RINGPIPE_DEVICE=soft"), std::string::npos);
+}
+
+TEST_F(RailsTest, PortsThatBothHostsHaveAreJoinedByNameTheFastestPairFirst) {
+  RankRails rails = OpenOrFail("");
+  // The port that is slow there comes second, and is joined with its like.
+  rails.PairWith({"", "", "mlx5_1:1=50000 mlx5_0:1=1000"});
+  EXPECT_EQ(rails.of_peer, (Indices{{2}, {2}, {1, 0}}));
+  EXPECT_EQ(rails.Ports().substr(0, 9), "mlx5_0:1=");
+}
+
+TEST_F(RailsTest, APortThatOneHostAloneHasIsNotUsed) {
+  RankRails rails = OpenOrFail("");
+  rails.PairWith({"", "", "mlx5_1:1=1000 mlx5_7:1=1000"});
+  EXPECT_EQ(rails.of_peer[2], (std::vector<int>{1}));
+}
+
+TEST_F(RailsTest, PortsWithoutACommonNameAreJoinedInTheirOrder) {
+  RankRails rails = OpenOrFail("");
+  rails.PairWith({"", "", "ib0:1=1000 ib1:1=1000 nonsense"});
+  EXPECT_EQ(rails.of_peer[2], (std::vector<int>{0, 1}));
 }
 
 TEST_F(RailsTest, ADeviceThatIsNotThereIsAnErrorAlsoOnOneHost) {

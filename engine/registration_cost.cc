@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
-#include <cstring>
 #include <string>
 #include <vector>
 
 #include "base/deadline.h"
+#include "reduction/host_copy.h"
 
 namespace ringpipe {
 namespace {
@@ -39,7 +39,7 @@ Result<RegistrationCost> MeasureRegistrationCost(ProtectionDomains domains,
   for (int i = 0; i < at_once; ++i) {
     const std::byte* const piece = from.data() + i * bytes;
     Clock::time_point start = Clock::now();
-    std::memcpy(to.data(), piece, bytes);
+    HostCopy(to.data(), piece, bytes);
     copied[i] = Clock::now() - start;
     start = Clock::now();
     RINGPIPE_ASSIGN_OR_RETURN(

@@ -1,26 +1,41 @@
 #include "engine/ringpipe.h"
 
+#include <algorithm>
 #include <chrono>
-#include <functional>
+#include <cstring>
 #include <memory>
 #include <new>
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "engine/communicator.h"
 
 // The C enumerations are the C++ ones by number.
 static_assert(RINGPIPE_MEMORY_HELD ==
               static_cast<int>(ringpipe::StatusCode::kMemoryHeld));
-static_assert(RINGPIPE_UINT8 == static_cast<int>(ringpipe::DataType::kUint8));
+static_assert(RINGPIPE_BFLOAT16 ==
+              static_cast<int>(ringpipe::DataType::kBfloat16));
 static_assert(RINGPIPE_AVERAGE ==
               static_cast<int>(ringpipe::ReduceOp::kAverage));
 static_assert(RINGPIPE_LOG_DEBUG ==
               static_cast<int>(ringpipe::LogLevel::kDebug));
+// But those of the collectives, of which none is 0 in C.
+static_assert(RINGPIPE_ALL_TO_ALL ==
+              static_cast<int>(ringpipe::Collective::kAllToAll) + 1);
+
+// For good.
+static_assert(sizeof(ringpipe_options) == 48 && sizeof(ringpipe_call) == 56);
 
 struct ringpipe_communicator {
   std::unique_ptr<ringpipe::Communicator> communicator;
+
+  // A call that cannot be made for want of memory fails the communicator: peers
+  // may wait for it, or take the next one for it.
+  ringpipe::Status OutOfMemory() {
+    return communicator->Fail(ringpipe::OutOfMemory());
+  }
 };
 
 struct ringpipe_request {
@@ -29,13 +44,14 @@ struct ringpipe_request {
 
 namespace {
 
-using ringpipe::Communicator;
+using ringpipe::Call;
+using ringpipe::Collective;
 using ringpipe::DataType;
 using ringpipe::ReduceOp;
+using ringpipe::Request;
 using ringpipe::Result;
 using ringpipe::Status;
 using ringpipe::StatusCode;
-using ringpipe::Timeout;
 
 // The one thing that a C function cannot return.
 thread_local std::string error_message;
@@ -73,35 +89,176 @@ ringpipe_status NullArgument(const char* what) {
   return ToC({StatusCode::kInvalidArgument, std::string(what) + " is NULL"});
 }
 
-Timeout ToTimeout(std::int64_t timeout_ms) {
-  return timeout_ms == RINGPIPE_DEFAULT_TIMEOUT
-             ? Timeout()
-             : Timeout(std::chrono::milliseconds(timeout_ms));
+Status Invalid(const std::string& why) {
+  return {StatusCode::kInvalidArgument, why};
 }
 
-// Runs the blocking call or starts the other, as `request` says.
-template <typename Now, typename Later, typename... Arguments>
-ringpipe_status Call(ringpipe_communicator* communicator,
-                     ringpipe_request** request, Now now, Later later,
-                     Arguments... arguments) {
+Status CheckTimeout(std::int64_t timeout_ms) {
+  return timeout_ms >= RINGPIPE_NO_TIMEOUT || timeout_ms == RINGPIPE_AT_ONCE
+             ? Status::Ok()
+             : Invalid("timeout_ms is " + std::to_string(timeout_ms) +
+                       "; give milliseconds, RINGPIPE_DEFAULT_TIMEOUT (0), "
+                       "RINGPIPE_NO_TIMEOUT (-1) or RINGPIPE_AT_ONCE");
+}
+
+// Of a structure whose size a caller has written into it: what the caller's
+// lacks is 0.
+template <typename T>
+Result<T> Read(const T* from, const char* name) {
+  const std::size_t size = from->struct_size;
+  if (size < sizeof from->struct_size) {
+    return Invalid(std::string(name) + "::struct_size is " +
+                   std::to_string(size) + "; set it to sizeof(" + name + ")");
+  }
+  const auto* const bytes = reinterpret_cast<const unsigned char*>(from);
+  for (std::size_t i = sizeof(T); i < size; ++i) {
+    if (bytes[i] != 0) {
+      return Invalid(std::string(name) +
+                     " has members that this version of libringpipe, " +
+                     ringpipe::Version() +
+                     ", does not know: it is older than the header with which "
+                     "the program was compiled");
+    }
+  }
+  T whole = {};
+  std::memcpy(&whole, from, std::min(size, sizeof whole));
+  return whole;
+}
+
+Result<Call> ToCall(const ringpipe_call* from) {
+  RINGPIPE_ASSIGN_OR_RETURN(const ringpipe_call call,
+                            Read(from, "ringpipe_call"));
+  RINGPIPE_RETURN_IF_ERROR(CheckTimeout(call.timeout_ms));
+  if (call.collective < RINGPIPE_ALL_REDUCE ||
+      call.collective > RINGPIPE_ALL_TO_ALL) {
+    return Invalid("ringpipe_call::collective is " +
+                   std::to_string(call.collective) +
+                   "; see ringpipe_collective");
+  }
+  if (call.reserved != 0) {
+    return Invalid(
+        "ringpipe_call::reserved is not 0; initialise the "
+        "structure with zeros");
+  }
+  Call made;
+  made.collective = static_cast<Collective>(call.collective - 1);
+  made.send = call.send;
+  made.receive = call.receive;
+  made.count = call.count;
+  made.type = static_cast<DataType>(call.data_type);
+  made.op = static_cast<ReduceOp>(call.reduce_op);
+  made.root = call.root;
+  if (call.timeout_ms != RINGPIPE_DEFAULT_TIMEOUT) {
+    made.timeout = std::chrono::milliseconds(
+        call.timeout_ms == RINGPIPE_AT_ONCE ? 0 : call.timeout_ms);
+  }
+  return made;
+}
+
+ringpipe_status Run(ringpipe_communicator* communicator,
+                    const ringpipe_call* from) {
+  if (communicator == nullptr || from == nullptr) {
+    return NullArgument(communicator == nullptr ? "communicator" : "call");
+  }
+  const Result<Call> call = ToCall(from);
+  return ToC(call.ok() ? communicator->communicator->Run(*call)
+                       : call.status());
+}
+
+ringpipe_status Start(ringpipe_communicator* communicator,
+                      const ringpipe_call* from, ringpipe_request** request) {
+  if (request == nullptr) {
+    return NullArgument("request");
+  }
+  *request = nullptr;
+  if (communicator == nullptr || from == nullptr) {
+    return NullArgument(communicator == nullptr ? "communicator" : "call");
+  }
+  const Result<Call> call = ToCall(from);
+  if (!call.ok()) {
+    return ToC(call.status());
+  }
+  // Before the call begins, which nobody could wait for without it.
+  std::unique_ptr<ringpipe_request> handle(new (std::nothrow) ringpipe_request);
+  if (handle == nullptr) {
+    return ToC(communicator->OutOfMemory());
+  }
+  Result<Request> started = communicator->communicator->Start(*call);
+  if (!started.ok()) {
+    return ToC(started.status());
+  }
+  handle->request = std::move(started).value();
+  *request = handle.release();
+  return RINGPIPE_OK;
+}
+
+// What calls by name have in common.
+ringpipe_call CallOf(ringpipe_collective collective, const void* send,
+                     void* receive, std::size_t count, ringpipe_data_type type,
+                     std::int64_t timeout_ms) {
+  ringpipe_call call = {};
+  call.struct_size = sizeof call;
+  call.collective = static_cast<std::uint32_t>(collective);
+  call.send = send;
+  call.receive = receive;
+  call.count = count;
+  call.data_type = static_cast<std::uint32_t>(type);
+  call.timeout_ms = timeout_ms;
+  return call;
+}
+
+// Makes it as `request` says.
+ringpipe_status Make(ringpipe_communicator* communicator,
+                     const ringpipe_call& call, ringpipe_request** request) {
   return Guarded([&] {
-    if (communicator == nullptr) {
-      return NullArgument("communicator");
-    }
-    if (request == nullptr) {
-      return ToC(std::invoke(now, *communicator->communicator, arguments...));
-    }
-    // Before the call begins, which nobody could wait for without it.
-    auto handle = std::make_unique<ringpipe_request>();
-    Result<ringpipe::Request> started =
-        std::invoke(later, *communicator->communicator, arguments...);
-    if (!started.ok()) {
-      return ToC(started.status());
-    }
-    handle->request = std::move(started).value();
-    *request = handle.release();
-    return RINGPIPE_OK;
+    return request == nullptr ? Run(communicator, &call)
+                              : Start(communicator, &call, request);
   });
+}
+
+// As Request's waits have it.
+Result<std::chrono::milliseconds> ToWait(std::int64_t timeout_ms) {
+  RINGPIPE_RETURN_IF_ERROR(CheckTimeout(timeout_ms));
+  return std::chrono::milliseconds(timeout_ms == RINGPIPE_AT_ONCE ? 0
+                                   : timeout_ms == RINGPIPE_DEFAULT_TIMEOUT
+                                       ? -1
+                                       : timeout_ms);
+}
+
+Status Wait(ringpipe_request* request, std::int64_t timeout_ms) {
+  RINGPIPE_ASSIGN_OR_RETURN(const auto timeout, ToWait(timeout_ms));
+  return request->request->Wait(timeout);
+}
+
+// Those that are not NULL.
+std::vector<Request> Among(ringpipe_request* const* requests,
+                           std::size_t count) {
+  std::vector<Request> all;
+  for (std::size_t i = 0; i < count; ++i) {
+    if (requests[i] != nullptr) {
+      all.push_back(*requests[i]->request);
+    }
+  }
+  return all;
+}
+
+Status WaitAll(ringpipe_request* const* requests, std::size_t count,
+               std::int64_t timeout_ms) {
+  RINGPIPE_ASSIGN_OR_RETURN(const auto timeout, ToWait(timeout_ms));
+  return Request::WaitAll(Among(requests, count), timeout);
+}
+
+Status WaitAny(ringpipe_request* const* requests, std::size_t count,
+               std::int64_t timeout_ms, std::size_t* index) {
+  RINGPIPE_ASSIGN_OR_RETURN(const auto timeout, ToWait(timeout_ms));
+  RINGPIPE_ASSIGN_OR_RETURN(std::size_t left,
+                            Request::WaitAny(Among(requests, count), timeout));
+  std::size_t which = 0;
+  while (requests[which] == nullptr || left-- > 0) {
+    ++which;
+  }
+  *index = which;
+  return requests[which]->request->Wait();
 }
 
 ringpipe_status Create(const ringpipe_options* options,
@@ -116,14 +273,18 @@ ringpipe_status Create(const ringpipe_options* options,
     return ToC(settings.status());
   }
   if (options != nullptr) {
-    if (options->explicit_rank != 0) {
-      settings->rank = options->rank;
-      settings->size = options->size;
+    const auto given = Read(options, "ringpipe_options");
+    if (!given.ok()) {
+      return ToC(given.status());
     }
-    settings->root = options->root != nullptr ? options->root : "";
-    settings->job_id = options->job_id != nullptr ? options->job_id : "";
-    if (options->log != nullptr) {
-      settings->log = [log = options->log, context = options->log_context](
+    if (given->explicit_rank != 0) {
+      settings->rank = given->rank;
+      settings->size = given->size;
+    }
+    settings->root = given->root != nullptr ? given->root : "";
+    settings->job_id = given->job_id != nullptr ? given->job_id : "";
+    if (given->log != nullptr) {
+      settings->log = [log = given->log, context = given->log_context](
                           ringpipe::LogLevel level, std::string_view line) {
         log(static_cast<ringpipe_log_level>(level), std::string(line).c_str(),
             context);
@@ -169,10 +330,18 @@ void ringpipe_destroy(ringpipe_communicator* communicator) {
 }
 
 int ringpipe_rank(const ringpipe_communicator* communicator) {
+  if (communicator == nullptr) {
+    static_cast<void>(Guarded([] { return NullArgument("communicator"); }));
+    return -1;
+  }
   return communicator->communicator->rank();
 }
 
 int ringpipe_size(const ringpipe_communicator* communicator) {
+  if (communicator == nullptr) {
+    static_cast<void>(Guarded([] { return NullArgument("communicator"); }));
+    return -1;
+  }
   return communicator->communicator->size();
 }
 
@@ -218,15 +387,26 @@ ringpipe_status ringpipe_deregister(ringpipe_communicator* communicator,
   });
 }
 
+ringpipe_status ringpipe_run(ringpipe_communicator* communicator,
+                             const ringpipe_call* call) {
+  return Guarded([&] { return Run(communicator, call); });
+}
+
+ringpipe_status ringpipe_start(ringpipe_communicator* communicator,
+                               const ringpipe_call* call,
+                               ringpipe_request** request) {
+  return Guarded([&] { return Start(communicator, call, request); });
+}
+
 ringpipe_status ringpipe_all_reduce(ringpipe_communicator* communicator,
                                     const void* send, void* receive,
                                     size_t count, ringpipe_data_type type,
                                     ringpipe_reduce_op op, int64_t timeout_ms,
                                     ringpipe_request** request) {
-  return Call(communicator, request, &Communicator::AllReduce,
-              &Communicator::AllReduceAsync, send, receive, count,
-              static_cast<DataType>(type), static_cast<ReduceOp>(op),
-              ToTimeout(timeout_ms));
+  ringpipe_call call =
+      CallOf(RINGPIPE_ALL_REDUCE, send, receive, count, type, timeout_ms);
+  call.reduce_op = static_cast<uint32_t>(op);
+  return Make(communicator, call, request);
 }
 
 ringpipe_status ringpipe_reduce_scatter(ringpipe_communicator* communicator,
@@ -235,10 +415,10 @@ ringpipe_status ringpipe_reduce_scatter(ringpipe_communicator* communicator,
                                         ringpipe_reduce_op op,
                                         int64_t timeout_ms,
                                         ringpipe_request** request) {
-  return Call(communicator, request, &Communicator::ReduceScatter,
-              &Communicator::ReduceScatterAsync, send, receive, count,
-              static_cast<DataType>(type), static_cast<ReduceOp>(op),
-              ToTimeout(timeout_ms));
+  ringpipe_call call =
+      CallOf(RINGPIPE_REDUCE_SCATTER, send, receive, count, type, timeout_ms);
+  call.reduce_op = static_cast<uint32_t>(op);
+  return Make(communicator, call, request);
 }
 
 ringpipe_status ringpipe_all_gather(ringpipe_communicator* communicator,
@@ -246,9 +426,9 @@ ringpipe_status ringpipe_all_gather(ringpipe_communicator* communicator,
                                     size_t count, ringpipe_data_type type,
                                     int64_t timeout_ms,
                                     ringpipe_request** request) {
-  return Call(communicator, request, &Communicator::AllGather,
-              &Communicator::AllGatherAsync, send, receive, count,
-              static_cast<DataType>(type), ToTimeout(timeout_ms));
+  ringpipe_call call =
+      CallOf(RINGPIPE_ALL_GATHER, send, receive, count, type, timeout_ms);
+  return Make(communicator, call, request);
 }
 
 ringpipe_status ringpipe_broadcast(ringpipe_communicator* communicator,
@@ -256,25 +436,101 @@ ringpipe_status ringpipe_broadcast(ringpipe_communicator* communicator,
                                    size_t count, ringpipe_data_type type,
                                    int root, int64_t timeout_ms,
                                    ringpipe_request** request) {
-  return Call(communicator, request, &Communicator::Broadcast,
-              &Communicator::BroadcastAsync, send, receive, count,
-              static_cast<DataType>(type), root, ToTimeout(timeout_ms));
+  ringpipe_call call =
+      CallOf(RINGPIPE_BROADCAST, send, receive, count, type, timeout_ms);
+  call.root = root;
+  return Make(communicator, call, request);
 }
 
 ringpipe_status ringpipe_barrier(ringpipe_communicator* communicator,
                                  int64_t timeout_ms,
                                  ringpipe_request** request) {
-  return Call(communicator, request, &Communicator::Barrier,
-              &Communicator::BarrierAsync, ToTimeout(timeout_ms));
+  return Make(communicator,
+              CallOf(RINGPIPE_BARRIER, nullptr, nullptr, 0, {}, timeout_ms),
+              request);
+}
+
+ringpipe_status ringpipe_reduce(ringpipe_communicator* communicator,
+                                const void* send, void* receive, size_t count,
+                                ringpipe_data_type type, ringpipe_reduce_op op,
+                                int root, int64_t timeout_ms,
+                                ringpipe_request** request) {
+  ringpipe_call call =
+      CallOf(RINGPIPE_REDUCE, send, receive, count, type, timeout_ms);
+  call.reduce_op = static_cast<uint32_t>(op);
+  call.root = root;
+  return Make(communicator, call, request);
+}
+
+ringpipe_status ringpipe_gather(ringpipe_communicator* communicator,
+                                const void* send, void* receive, size_t count,
+                                ringpipe_data_type type, int root,
+                                int64_t timeout_ms,
+                                ringpipe_request** request) {
+  ringpipe_call call =
+      CallOf(RINGPIPE_GATHER, send, receive, count, type, timeout_ms);
+  call.root = root;
+  return Make(communicator, call, request);
+}
+
+ringpipe_status ringpipe_scatter(ringpipe_communicator* communicator,
+                                 const void* send, void* receive, size_t count,
+                                 ringpipe_data_type type, int root,
+                                 int64_t timeout_ms,
+                                 ringpipe_request** request) {
+  ringpipe_call call =
+      CallOf(RINGPIPE_SCATTER, send, receive, count, type, timeout_ms);
+  call.root = root;
+  return Make(communicator, call, request);
+}
+
+ringpipe_status ringpipe_all_to_all(ringpipe_communicator* communicator,
+                                    const void* send, void* receive,
+                                    size_t count, ringpipe_data_type type,
+                                    int64_t timeout_ms,
+                                    ringpipe_request** request) {
+  ringpipe_call call =
+      CallOf(RINGPIPE_ALL_TO_ALL, send, receive, count, type, timeout_ms);
+  return Make(communicator, call, request);
 }
 
 ringpipe_status ringpipe_wait(ringpipe_request* request, int64_t timeout_ms) {
   return Guarded([&] {
-    return request == nullptr
-               ? NullArgument("request")
-               : ToC(request->request->Wait(std::chrono::milliseconds(
-                     timeout_ms == RINGPIPE_DEFAULT_TIMEOUT ? -1
-                                                            : timeout_ms)));
+    return request == nullptr ? NullArgument("request")
+                              : ToC(Wait(request, timeout_ms));
+  });
+}
+
+ringpipe_status ringpipe_test(ringpipe_request* request, int* ended) {
+  return Guarded([&] {
+    if (request == nullptr || ended == nullptr) {
+      return NullArgument(request == nullptr ? "request" : "ended");
+    }
+    *ended = request->request->Done() ? 1 : 0;
+    return *ended != 0 ? ToC(request->request->Wait()) : RINGPIPE_OK;
+  });
+}
+
+ringpipe_status ringpipe_wait_all(ringpipe_request* const* requests,
+                                  size_t count, int64_t timeout_ms) {
+  return Guarded([&] {
+    return requests == nullptr && count > 0
+               ? NullArgument("requests")
+               : ToC(WaitAll(requests, count, timeout_ms));
+  });
+}
+
+ringpipe_status ringpipe_wait_any(ringpipe_request* const* requests,
+                                  size_t count, int64_t timeout_ms,
+                                  size_t* index) {
+  return Guarded([&] {
+    if (index == nullptr) {
+      return NullArgument("index");
+    }
+    *index = count;
+    return requests == nullptr && count > 0
+               ? NullArgument("requests")
+               : ToC(WaitAny(requests, count, timeout_ms, index));
   });
 }
 

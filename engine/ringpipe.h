@@ -35,13 +35,18 @@ typedef enum {
   RINGPIPE_MEMORY_HELD = 11
 } ringpipe_status;
 
+/* 0 is no type. */
 typedef enum {
-  RINGPIPE_FLOAT32 = 0,
-  RINGPIPE_FLOAT64 = 1,
-  RINGPIPE_INT32 = 2,
-  RINGPIPE_INT64 = 3,
-  RINGPIPE_INT8 = 4,
-  RINGPIPE_UINT8 = 5
+  RINGPIPE_FLOAT32 = 1,
+  RINGPIPE_FLOAT64 = 2,
+  RINGPIPE_INT32 = 3,
+  RINGPIPE_INT64 = 4,
+  RINGPIPE_INT8 = 5,
+  RINGPIPE_UINT8 = 6,
+  RINGPIPE_UINT32 = 7,
+  RINGPIPE_UINT64 = 8,
+  RINGPIPE_FLOAT16 = 9,
+  RINGPIPE_BFLOAT16 = 10
 } ringpipe_data_type;
 
 typedef enum {
@@ -51,6 +56,19 @@ typedef enum {
   RINGPIPE_PROD = 3,
   RINGPIPE_AVERAGE = 4
 } ringpipe_reduce_op;
+
+/* 0 is none. */
+typedef enum {
+  RINGPIPE_ALL_REDUCE = 1,
+  RINGPIPE_REDUCE_SCATTER = 2,
+  RINGPIPE_ALL_GATHER = 3,
+  RINGPIPE_BROADCAST = 4,
+  RINGPIPE_BARRIER = 5,
+  RINGPIPE_REDUCE = 6,
+  RINGPIPE_GATHER = 7,
+  RINGPIPE_SCATTER = 8,
+  RINGPIPE_ALL_TO_ALL = 9
+} ringpipe_collective;
 
 typedef enum {
   RINGPIPE_LOG_ERROR = 0,
@@ -62,28 +80,53 @@ typedef enum {
 typedef struct ringpipe_communicator ringpipe_communicator;
 typedef struct ringpipe_request ringpipe_request;
 
-/* Receives one line of the log, without its newline. Is called on any of
- * ringpipe's threads, one call at a time. Must not call ringpipe. */
+/* Receives one line of the log, without its newline. A communicator makes one
+ * call of it at a time, on any of ringpipe's threads or of those that are in a
+ * call of ringpipe. Must not call ringpipe. */
 typedef void (*ringpipe_log_callback)(ringpipe_log_level level,
                                       const char* line, void* context);
 
-/* Initialise it with zeros. If explicit_rank is 0, `rank` and `size` below are
- * ignored, and the environment says them; otherwise both are used, and
- * ringpipe_create fails if they are wrong. Strings may be NULL: then the
- * environment says them. */
+/* Structures begin with their size, by which a program that was compiled with
+ * another version of this header is understood: what a smaller one lacks is 0,
+ * and of a larger one the rest has to be 0. Initialise all else with zeros:
+ *
+ *   ringpipe_options options = {.struct_size = sizeof options}; */
+
+/* If explicit_rank is 0, `rank` and `size` below are ignored, and the
+ * environment says them; otherwise both are used, and ringpipe_create fails if
+ * they are wrong. Strings may be NULL: then the environment says them. */
 typedef struct {
-  int explicit_rank; /* non-zero: use the rank and the size below */
-  int rank;
-  int size;
+  uint32_t struct_size;
+  int32_t explicit_rank; /* non-zero: use the rank and the size below */
+  int32_t rank;
+  int32_t size;
   const char* root;
   const char* job_id;
   ringpipe_log_callback log; /* NULL: to stderr */
   void* log_context;
 } ringpipe_options;
 
-/* As a timeout_ms: the value of the variable RINGPIPE_TIMEOUT_MS. (In
- * ringpipe_wait: no limit.) */
-#define RINGPIPE_DEFAULT_TIMEOUT INT64_MIN
+/* One collective call. docs/interface.md has a table of what each collective
+ * reads and writes on which rank. */
+typedef struct {
+  uint32_t struct_size;
+  uint32_t collective; /* ringpipe_collective */
+  const void* send;
+  void* receive;
+  uint64_t count;     /* elements; where parts belong to ranks, of one part */
+  uint32_t data_type; /* ringpipe_data_type */
+  uint32_t reduce_op; /* ringpipe_reduce_op */
+  int32_t root;
+  uint32_t reserved;  /* 0 */
+  int64_t timeout_ms; /* as below */
+} ringpipe_call;
+
+/* How long a call may take, in milliseconds, or one of these: the value of the
+ * variable RINGPIPE_TIMEOUT_MS; no limit; no time at all. A wait takes the
+ * same, where the first is no limit: the call has a deadline of its own. */
+#define RINGPIPE_DEFAULT_TIMEOUT INT64_C(0)
+#define RINGPIPE_NO_TIMEOUT INT64_C(-1)
+#define RINGPIPE_AT_ONCE INT64_MIN
 
 /* The version of the library at run time: as text, "0.1.0", and as a number,
  * major * 10000 + minor * 100 + patch. */
@@ -99,9 +142,10 @@ RINGPIPE_API const char* ringpipe_status_name(ringpipe_status status);
  * environment. */
 RINGPIPE_API ringpipe_status ringpipe_create(
     const ringpipe_options* options, ringpipe_communicator** communicator);
-/* Waits for the other ranks to do the same. NULL is allowed. */
+/* Waits for the other ranks to do the same, for 2 s. NULL is allowed. */
 RINGPIPE_API void ringpipe_destroy(ringpipe_communicator* communicator);
 
+/* -1 for NULL. */
 RINGPIPE_API int ringpipe_rank(const ringpipe_communicator* communicator);
 RINGPIPE_API int ringpipe_size(const ringpipe_communicator* communicator);
 
@@ -118,10 +162,17 @@ RINGPIPE_API ringpipe_status ringpipe_register(
 RINGPIPE_API ringpipe_status
 ringpipe_deregister(ringpipe_communicator* communicator, void* memory);
 
-/* The collectives. If `request` is NULL, the call blocks until it has ended.
- * Otherwise it returns at once and sets *request: wait for the call's end by
- * ringpipe_wait, then give *request to ringpipe_request_free. timeout_ms is how
- * long the call may take; negative: no limit. */
+/* Makes a call: ringpipe_run returns when it has ended. ringpipe_start returns
+ * at once and sets *request (NULL if it fails): wait for the call's end, then
+ * give *request to ringpipe_request_free. */
+RINGPIPE_API ringpipe_status ringpipe_run(ringpipe_communicator* communicator,
+                                          const ringpipe_call* call);
+RINGPIPE_API ringpipe_status ringpipe_start(ringpipe_communicator* communicator,
+                                            const ringpipe_call* call,
+                                            ringpipe_request** request);
+
+/* The calls by name. If `request` is NULL, as ringpipe_run, otherwise as
+ * ringpipe_start. */
 RINGPIPE_API ringpipe_status ringpipe_all_reduce(
     ringpipe_communicator* communicator, const void* send, void* receive,
     size_t count, ringpipe_data_type type, ringpipe_reduce_op op,
@@ -141,11 +192,43 @@ ringpipe_broadcast(ringpipe_communicator* communicator, const void* send,
 RINGPIPE_API ringpipe_status
 ringpipe_barrier(ringpipe_communicator* communicator, int64_t timeout_ms,
                  ringpipe_request** request);
+RINGPIPE_API ringpipe_status ringpipe_reduce(
+    ringpipe_communicator* communicator, const void* send, void* receive,
+    size_t count, ringpipe_data_type type, ringpipe_reduce_op op, int root,
+    int64_t timeout_ms, ringpipe_request** request);
+RINGPIPE_API ringpipe_status
+ringpipe_gather(ringpipe_communicator* communicator, const void* send,
+                void* receive, size_t count, ringpipe_data_type type, int root,
+                int64_t timeout_ms, ringpipe_request** request);
+RINGPIPE_API ringpipe_status
+ringpipe_scatter(ringpipe_communicator* communicator, const void* send,
+                 void* receive, size_t count, ringpipe_data_type type, int root,
+                 int64_t timeout_ms, ringpipe_request** request);
+RINGPIPE_API ringpipe_status
+ringpipe_all_to_all(ringpipe_communicator* communicator, const void* send,
+                    void* receive, size_t count, ringpipe_data_type type,
+                    int64_t timeout_ms, ringpipe_request** request);
 
 /* Waits for the call and returns its status. RINGPIPE_TIMEOUT if it has not
- * ended after timeout_ms (negative: no limit); the call then runs on. */
+ * ended in that time; the call then runs on. */
 RINGPIPE_API ringpipe_status ringpipe_wait(ringpipe_request* request,
                                            int64_t timeout_ms);
+/* Sets *ended to 1 and returns the call's status if it has ended, else to 0 and
+ * returns RINGPIPE_OK. */
+RINGPIPE_API ringpipe_status ringpipe_test(ringpipe_request* request,
+                                           int* ended);
+/* Waits for all of `count` requests; NULLs among them are passed over. Returns
+ * the first error among them, in their order; RINGPIPE_TIMEOUT if one has not
+ * ended in that time. */
+RINGPIPE_API ringpipe_status ringpipe_wait_all(
+    ringpipe_request* const* requests, size_t count, int64_t timeout_ms);
+/* Waits for one of them to end, sets *index to which, the first in their order,
+ * and returns its status. Sets *index to `count` where none has ended in that
+ * time (RINGPIPE_TIMEOUT), or all are NULL (RINGPIPE_INVALID_ARGUMENT), or
+ * there is no memory to wait with. */
+RINGPIPE_API ringpipe_status
+ringpipe_wait_any(ringpipe_request* const* requests, size_t count,
+                  int64_t timeout_ms, size_t* index);
 /* Frees the request; the call itself runs on. NULL is allowed. */
 RINGPIPE_API void ringpipe_request_free(ringpipe_request* request);
 

@@ -3,7 +3,7 @@
 namespace ringpipe {
 namespace {
 
-constexpr int kRanks = 1 << 15;
+constexpr int kRanks = kLastPartner + 2;  // and none
 
 Schedule SendReceive(const Member& self) {
   const Partners partners = PartnersOf(self.root);

@@ -8,20 +8,13 @@
 #define RINGPIPE_ENGINE_SEND_RECEIVE_H_
 
 #include "engine/algorithms/algorithm.h"
+#include "engine/call.h"
 
 namespace ringpipe {
 
-// Whom a rank sends to, and whom it receives from; never itself.
-struct Partners {
-  static constexpr int kNone = -1;
-  int to = kNone;
-  int from = kNone;
-
-  bool operator==(const Partners&) const = default;
-};
-
 // A schedule knows its rank and a root. A rank's partners, as that root, from
-// 0: a number below 2^31 for up to 32,767 ranks.
+// 0: a number below 2^31 for partners up to this one.
+inline constexpr int kLastPartner = (1 << 15) - 2;
 int AsRoot(const Partners& partners);
 Partners PartnersOf(int root);
 

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <utility>
 
-#include "engine/call.h"
+#include "engine/checked_call.h"
 #include "reduction/data_type.h"
 
 namespace ringpipe {
@@ -189,10 +189,10 @@ void TraceWriter::AddCall(const TraceEvent& event) {
            Text("collective", name) + Number("count", digest.count) +
            Text("type", ringpipe::Name(type)) +
            Number("bytes", digest.count * SizeOf(type));
-  if (Reduces(collective)) {
+  if (InfoOf(collective).reduces) {
     text_ += Text("op", ringpipe::Name(static_cast<ReduceOp>(digest.op)));
   }
-  if (collective == Collective::kBroadcast) {
+  if (InfoOf(collective).is_rooted()) {
     text_ += Number("root", digest.root);
   }
   text_ += Text("algorithm", AlgorithmName(digest)) +

@@ -7,6 +7,16 @@
 #include <utility>
 
 namespace ringpipe {
+namespace {
+
+// A process's memory lies in the lower half of all addresses.
+bool EndsBeyondMemory(const void* begin, std::size_t bytes) {
+  std::ptrdiff_t end = 0;
+  return __builtin_add_overflow(reinterpret_cast<std::uintptr_t>(begin), bytes,
+                                &end);
+}
+
+}  // namespace
 
 RegisteredMemory::Buffer::~Buffer() {
   ReleaseRegistered(std::move(registration), std::move(memory));
@@ -40,6 +50,11 @@ Status RegisteredMemory::Register(void* memory, std::size_t bytes) {
   if (memory == nullptr || bytes == 0) {
     return {StatusCode::kInvalidArgument,
             "Register of no memory: give an address and at least 1 byte"};
+  }
+  if (EndsBeyondMemory(memory, bytes)) {
+    return {StatusCode::kInvalidArgument,
+            "Register of " + std::to_string(bytes) +
+                " bytes: no memory is as long as that"};
   }
   const auto* begin = static_cast<const std::byte*>(memory);
   {

@@ -3,8 +3,10 @@
 #include <infiniband/verbs.h>
 
 #include <algorithm>
+#include <mutex>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace ringpipe {
 
@@ -39,6 +41,14 @@ Status SlotPool::Allocate(Kind& kind) {
   kind.memory = std::move(memory).value();
   kind.registration = std::move(registration).value();
   return Status::Ok();
+}
+
+// Not Allocation::Keep, which lets it go with its source.
+void SlotPool::KeepLongForEver() {
+  static std::mutex mutex;
+  static auto* const kept = new std::vector<Allocation>;
+  const std::lock_guard lock(mutex);
+  kept->push_back(std::move(long_.memory));
 }
 
 SlotPool::~SlotPool() {

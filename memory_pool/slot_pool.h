@@ -69,6 +69,9 @@ class SlotPool {
   // Of the long slots; nullptr: they were never used.
   std::byte* memory() const { return long_.memory.data(); }
   std::size_t memory_bytes() const { return long_.memory.bytes(); }
+  // The memory of the long slots, and its source, live as long as the process:
+  // a device might still use it.
+  void KeepLongForEver();
 
  private:
   struct Kind {

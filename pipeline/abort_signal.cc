@@ -1,23 +1,34 @@
 #include "pipeline/abort_signal.h"
 
 #include <poll.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
+#include <sys/socket.h>
 
+#include <array>
 #include <cerrno>
 #include <chrono>
 #include <cstdint>
+#include <utility>
 
 #include "base/deadline.h"
 
 namespace ringpipe {
 
 Result<std::unique_ptr<AbortSignal>> AbortSignal::Create() {
-  FileDescriptor fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!fd) {
-    return ErrnoStatus(StatusCode::kResourceExhausted, "eventfd", errno);
+  std::array<int, 2> ends = {};
+  if (socketpair(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0, ends.data()) != 0) {
+    return ErrnoStatus(StatusCode::kResourceExhausted, "socketpair", errno);
   }
-  return std::unique_ptr<AbortSignal>(new AbortSignal(std::move(fd)));
+  // Before the memory: where there is none, they are closed.
+  FileDescriptor heard(ends[0]);
+  FileDescriptor told(ends[1]);
+  return std::unique_ptr<AbortSignal>(
+      new AbortSignal(std::move(heard), std::move(told)));
+}
+
+// By a datagram of no bytes. Where too many wait already, one more is not
+// needed.
+void AbortSignal::Wake() const {
+  static_cast<void>(send(told_.get(), "", 0, MSG_DONTWAIT | MSG_NOSIGNAL));
 }
 
 Status AbortSignal::Raise(const Status& reason, std::uint64_t first) {
@@ -25,19 +36,17 @@ Status AbortSignal::Raise(const Status& reason, std::uint64_t first) {
   if (!raised(first)) {
     reason_ = reason;
     first_.store(first, std::memory_order_release);
-    const std::uint64_t one = 1;
-    // Cannot fail: the counter is far from full.
-    [[maybe_unused]] const ssize_t written = write(fd_.get(), &one, sizeof one);
+    Wake();
   }
   return reason_;
 }
 
 void AbortSignal::AwaitReason(std::uint64_t call) const {
   const Deadline end = Deadline::After(std::chrono::milliseconds(300));
-  pollfd readable = {fd_.get(), POLLIN, 0};
-  while (!raised(call)) {
+  pollfd readable = {fd(), POLLIN, 0};
+  while (!raised(call) && !end.expired() && is_intact()) {
     const int ready = poll(&readable, 1, end.PollTimeoutMs(1000));
-    if (ready == 0 || (ready < 0 && errno != EINTR)) {
+    if (ready < 0 && errno != EINTR) {
       return;
     }
     Rearm(call);
@@ -53,12 +62,9 @@ Status AbortSignal::reason(std::uint64_t call) const {
 }
 
 void AbortSignal::Rearm(std::uint64_t call) const {
-  std::uint64_t count = 0;
-  if (!raised(call) && read(fd_.get(), &count, sizeof count) > 0 &&
+  if (!raised(call) && recv(fd(), nullptr, 0, MSG_DONTWAIT) >= 0 &&
       raised(call)) {
-    // It was raised meanwhile.
-    const std::uint64_t one = 1;
-    [[maybe_unused]] const ssize_t written = write(fd_.get(), &one, sizeof one);
+    Wake();  // it was raised meanwhile
   }
 }
 

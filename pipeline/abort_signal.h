@@ -35,6 +35,12 @@ class AbortSignal {
     return first_.load(std::memory_order_acquire) != kNone;
   }
 
+  // The first call for which it is raised, where it is for `call`; else 0.
+  std::uint64_t FirstOf(std::uint64_t call) const {
+    const std::uint64_t first = first_.load(std::memory_order_acquire);
+    return call >= first ? first : 0;
+  }
+
   // A rank that fails tells the others why, and closes its connections; they
   // may see the latter first. Waits until it is raised for `call`, for 300 ms
   // at most.
@@ -46,12 +52,19 @@ class AbortSignal {
   // For poll(): readable once it is raised for `call`, and no longer for what
   // was raised for later ones. The only thread that waits.
   void Rearm(std::uint64_t call) const;
-  int fd() const { return fd_.get(); }
+  int fd() const { return heard_.get(); }
+  // Whether the descriptors are still there: DescriptorsClosed. A system call.
+  bool is_intact() const { return heard_.IsOpen(); }
 
  private:
-  explicit AbortSignal(FileDescriptor fd) : fd_(std::move(fd)) {}
+  AbortSignal(FileDescriptor heard, FileDescriptor told)
+      : heard_(std::move(heard)), told_(std::move(told)) {}
+  void Wake() const;
 
-  const FileDescriptor fd_;
+  // A pair of sockets. Unlike an eventfd, it does no harm to a file of somebody
+  // else's that has got its number.
+  const FileDescriptor heard_;
+  const FileDescriptor told_;
   static constexpr auto kNone = std::numeric_limits<std::uint64_t>::max();
   // Of the calls for which it is raised.
   std::atomic<std::uint64_t> first_ = kNone;

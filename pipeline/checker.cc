@@ -18,43 +18,35 @@ using Piece = TermTable::Piece;
 class Contract {
  public:
   Contract(const CheckOptions& options, int size, int chunks)
-      : options_(options), size_(size), chunks_(chunks) {}
+      : options_(options),
+        info_(InfoOf(options.collective)),
+        size_(size),
+        chunks_(chunks) {}
 
   // Whether the rank has that part of its user memory.
   bool Has(int rank, Place place) const {
-    const bool input = place.buffer == Buffer::kInput;
-    switch (options_.promise) {
-      case Promise::kReduceScatter:
-        return input || Owner(place.chunk) == rank;
-      case Promise::kAllGather:
-        return !input || Owner(place.chunk) == rank;
-      case Promise::kBroadcast:
-        return !input || rank == options_.root;
-      case Promise::kReduce:
-        return input || rank == options_.root;
-      case Promise::kGather:
-        return input ? Owner(place.chunk) == rank : rank == options_.root;
-      case Promise::kScatter:
-        return input ? rank == options_.root : Owner(place.chunk) == rank;
-      default:
+    const CollectiveInfo::Buffers& buffers = info_.Of(rank == options_.root);
+    switch (place.buffer == Buffer::kInput ? buffers.input : buffers.output) {
+      case Holds::kNothing:
+        return false;
+      case Holds::kOwnPart:
+        return Owner(place.chunk) == rank;
+      case Holds::kWhole:
         return true;
     }
+    return true;
   }
 
-  bool ChunksBelongToRanks() const {
-    return options_.promise == Promise::kReduceScatter ||
-           options_.promise == Promise::kAllGather ||
-           options_.promise == Promise::kGather ||
-           options_.promise == Promise::kScatter ||
-           options_.promise == Promise::kAllToAll;
-  }
+  bool ChunksBelongToRanks() const { return info_.has_parts; }
 
   // Whether all ranks are promised the same in output[chunk].
-  bool SameOnAllRanks() const { return options_.promise != Promise::kAllToAll; }
+  bool SameOnAllRanks() const {
+    return options_.collective != Collective::kAllToAll;
+  }
 
   bool Keeps(int rank, int chunk, std::uint64_t subchunk,
              const Contents& found) const {
-    if (options_.promise != Promise::kBarrier) {
+    if (options_.collective != Collective::kBarrier) {
       return found == Promised(rank, chunk, subchunk);
     }
     std::vector<bool> heard(size_);
@@ -67,30 +59,33 @@ class Contract {
   // kBarrier: at least that.
   Contents Promised(int rank, int chunk, std::uint64_t subchunk) const {
     Contents promised;
-    switch (options_.promise) {
-      case Promise::kAllReduce:
-      case Promise::kReduceScatter:
-      case Promise::kReduce:
-      case Promise::kBarrier:
+    switch (options_.collective) {
+      case Collective::kAllReduce:
+      case Collective::kReduceScatter:
+      case Collective::kReduce:
+      case Collective::kBarrier:
         for (int other = 0; other < size_; ++other) {
           promised.pieces[{chunk, other, subchunk}] = 1;
         }
-        promised.finished = size_ > 1 && options_.promise != Promise::kBarrier;
+        promised.finished =
+            size_ > 1 && options_.collective != Collective::kBarrier;
         break;
-      case Promise::kAllGather:
-      case Promise::kGather:
+      case Collective::kAllGather:
+      case Collective::kGather:
         promised.pieces[{chunk, Owner(chunk), subchunk}] = 1;
         break;
-      case Promise::kBroadcast:
-      case Promise::kScatter:
+      case Collective::kBroadcast:
+      case Collective::kScatter:
         promised.pieces[{chunk, options_.root, subchunk}] = 1;
         break;
-      case Promise::kAllToAll: {
+      case Collective::kAllToAll: {
         const int each = chunks_ / size_;
         promised.pieces[{rank * each + chunk % each, Owner(chunk), subchunk}] =
             1;
         break;
       }
+      case Collective::kSendReceive:  // nothing that all ranks know
+        break;
     }
     return promised;
   }
@@ -101,6 +96,7 @@ class Contract {
   }
 
   const CheckOptions& options_;
+  const CollectiveInfo& info_;
   const int size_;
   const int chunks_;
 };
@@ -198,7 +194,7 @@ Status CheckOutputs(const Contract& contract, const CheckOptions& options,
         }
         RINGPIPE_RETURN_IF_ERROR(
             CheckOutput(contract, rank, chunk, subchunk, terms.Expand(found)));
-        if (options.promise == Promise::kAllReduce && options.same_bits &&
+        if (options.collective == Collective::kAllReduce && options.same_bits &&
             good.has_value()) {
           return Wrong("rank " + std::to_string(rank) + ", " +
                        Name(Output(chunk), subchunk) +

@@ -19,43 +19,33 @@
 #include <vector>
 
 #include "base/status.h"
+#include "pipeline/collective.h"
 #include "pipeline/plan.h"
 #include "pipeline/schedule.h"
 #include "pipeline/symbolic_run.h"
 
 namespace ringpipe {
 
-// What is in output[c] of rank r at the end. Where chunks belong to ranks,
-// there are as many chunks as ranks or a multiple, and chunk c belongs to rank
+// What a collective promises of output[c] of rank r at the end, which is all
+// that a rank has of it (collective.h). Where chunks belong to ranks, there are
+// as many chunks as ranks or a multiple, and chunk c belongs to rank
 // c * size / chunks.
-enum class Promise {
-  // input[c] of every rank, once each, reduced and then finished (size > 1).
-  kAllReduce,
-  // The same in r's own chunks, the only ones of output that it has.
-  kReduceScatter,
-  // input[c] of c's owner, who has no other chunks of input.
-  kAllGather,
-  // input[c] of the root, the only rank that has input.
-  kBroadcast,
-  // input[r] of rank c (and so on for more chunks than ranks).
-  kAllToAll,
-  // Something of every rank's.
-  kBarrier,
-  // As kAllReduce, and as kAllGather, but only the root has output.
-  kReduce,
-  kGather,
-  // input[c] of the root, the only rank that has input, in r's own chunks, the
-  // only ones of output that it has.
-  kScatter,
-};
+//
+//   allreduce, reduce-scatter, reduce   input[c] of every rank, once each,
+//                                       reduced and then finished (size > 1)
+//   all-gather, gather                  input[c] of c's owner
+//   broadcast, scatter                  input[c] of the root
+//   all-to-all                          input[r] of rank c (and so on for more
+//                                       chunks than ranks)
+//   barrier                             something of every rank's
 
 // RunOptions::subchunks may be 0: 3 * depth + 1, which fill the window of two
 // rounds, go around, and leave a last round that is not full.
 struct CheckOptions : RunOptions {
-  Promise promise = Promise::kAllReduce;
+  Collective collective = Collective::kAllReduce;
   int root = 0;
-  // kAllReduce: the result is the same bits on every rank, for operations that
-  // neither commute nor associate.
+  // Of an allreduce: the result is the same bits on every rank, for operations
+  // that neither commute nor associate.
   bool same_bits = true;
   PlanOptions plan = {};
 };

@@ -26,9 +26,9 @@ std::vector<Schedule> Exchange() {
   return schedules;
 }
 
-CheckOptions Options(Promise promise, int slots = 4) {
+CheckOptions Options(Collective collective, int slots = 4) {
   CheckOptions options;
-  options.promise = promise;
+  options.collective = collective;
   options.slots = slots;
   options.subchunks = 1;
   return options;
@@ -48,13 +48,13 @@ constexpr PlanOptions::Peer kReachBoth = {.input = kReached,
                                           .output = kReached};
 
 TEST(CheckerTest, ProvesARightSchedule) {
-  const Status status = Check(Exchange(), Options(Promise::kAllReduce, 2));
+  const Status status = Check(Exchange(), Options(Collective::kAllReduce, 2));
   EXPECT_TRUE(status.ok()) << status.ToString();
 }
 
 TEST(CheckerTest, ADeadlockSaysWhichRankWaitsForWhat) {
   EXPECT_EQ(
-      ErrorOf(Exchange(), Options(Promise::kAllReduce, 1),
+      ErrorOf(Exchange(), Options(Collective::kAllReduce, 1),
               StatusCode::kResourceExhausted),
       "deadlock with 1 slots, 1 sub-chunks a round"
       "; rank 0 has no slot for \"receive rank 1 + input[0] -> output[0], "
@@ -68,7 +68,7 @@ TEST(CheckerTest, ADeadlockSaysWhichRankWaitsForWhat) {
 TEST(CheckerTest, ASendWithoutReceiveIsFound) {
   std::vector<Schedule> schedules = Exchange();
   schedules[0].transfers.push_back(Transfer::Send(Output(0), 1));
-  EXPECT_EQ(ErrorOf(schedules, Options(Promise::kAllReduce)),
+  EXPECT_EQ(ErrorOf(schedules, Options(Collective::kAllReduce)),
             "deadlock with 4 slots, 1 sub-chunks a round; rank 0 has \"send "
             "output[0] -> rank 1\" of sub-chunk 0 ready and no receive posted "
             "there");
@@ -77,7 +77,7 @@ TEST(CheckerTest, ASendWithoutReceiveIsFound) {
 TEST(CheckerTest, AReceiveWithoutSendIsFound) {
   std::vector<Schedule> schedules = Exchange();
   schedules[0].transfers.erase(schedules[0].transfers.begin());
-  EXPECT_EQ(ErrorOf(schedules, Options(Promise::kAllReduce)),
+  EXPECT_EQ(ErrorOf(schedules, Options(Collective::kAllReduce)),
             "deadlock with 4 slots, 1 sub-chunks a round; rank 1 waits for the "
             "message of \"receive rank 0 + input[0] -> output[0], finish\" of "
             "sub-chunk 0");
@@ -86,7 +86,7 @@ TEST(CheckerTest, AReceiveWithoutSendIsFound) {
 TEST(CheckerTest, AWrongContributionNamesRankPlaceExpectedAndFound) {
   std::vector<Schedule> schedules = Exchange();
   schedules[1].transfers[1] = Transfer::ReceiveCopy(Output(0), 0);
-  EXPECT_EQ(ErrorOf(schedules, Options(Promise::kAllReduce)),
+  EXPECT_EQ(ErrorOf(schedules, Options(Collective::kAllReduce)),
             "rank 1, output[0], sub-chunk 0: expected input[0] of ranks 0, 1; "
             "finished; found input[0] of ranks 0; not finished");
 }
@@ -97,7 +97,7 @@ TEST(CheckerTest, AContributionThatCountsTwiceIsFound) {
   schedules[1].transfers[1].finish = false;
   schedules[1].transfers.push_back(
       Transfer::ReceiveReduce(Output(0), Output(0), 0, true));
-  EXPECT_EQ(ErrorOf(schedules, Options(Promise::kAllReduce)),
+  EXPECT_EQ(ErrorOf(schedules, Options(Collective::kAllReduce)),
             "rank 1, output[0], sub-chunk 0: expected input[0] of ranks 0, 1; "
             "finished; found input[0] of ranks 0 (2 times), 1; finished");
 }
@@ -105,12 +105,12 @@ TEST(CheckerTest, AContributionThatCountsTwiceIsFound) {
 TEST(CheckerTest, AMissingFinishIsFoundAndOneRankAloneNeedsNone) {
   std::vector<Schedule> schedules = Exchange();
   schedules[0].transfers[1].finish = false;
-  EXPECT_NE(ErrorOf(schedules, Options(Promise::kAllReduce))
+  EXPECT_NE(ErrorOf(schedules, Options(Collective::kAllReduce))
                 .find("ranks 0, 1; not finished"),
             std::string::npos);
   const std::vector<Schedule> alone = {
       {1, 0, {Transfer::LocalCopy(Input(0), Output(0))}}};
-  EXPECT_TRUE(Check(alone, Options(Promise::kAllReduce)).ok());
+  EXPECT_TRUE(Check(alone, Options(Collective::kAllReduce)).ok());
 }
 
 TEST(CheckerTest, OutputThatWasNeverWrittenIsFound) {
@@ -118,7 +118,7 @@ TEST(CheckerTest, OutputThatWasNeverWrittenIsFound) {
   for (Schedule& schedule : schedules) {
     schedule.transfers[1].source = Output(0);
   }
-  EXPECT_NE(ErrorOf(schedules, Options(Promise::kAllReduce))
+  EXPECT_NE(ErrorOf(schedules, Options(Collective::kAllReduce))
                 .find("memory never written"),
             std::string::npos);
 }
@@ -127,27 +127,28 @@ TEST(CheckerTest, MemoryThatTheUserDoesNotGiveIsFound) {
   // An all-gather's rank has its own chunk of input only.
   const std::vector<Schedule> schedules = {
       {2, 0, {Transfer::LocalCopy(Input(1), Output(1))}}, {2, 0, {}}};
-  EXPECT_EQ(ErrorOf(schedules, Options(Promise::kAllGather)),
+  EXPECT_EQ(ErrorOf(schedules, Options(Collective::kAllGather)),
             "rank 0: \"copy input[1] -> output[1]\" uses memory that the user "
             "does not give");
   // A reduce-scatter's has its own chunk of output only.
-  EXPECT_NE(ErrorOf(schedules, Options(Promise::kReduceScatter)).find("memory"),
-            std::string::npos);
+  EXPECT_NE(
+      ErrorOf(schedules, Options(Collective::kReduceScatter)).find("memory"),
+      std::string::npos);
 }
 
 TEST(CheckerTest, RanksThatDivideTheMessageDifferentlyAreFound) {
   std::vector<Schedule> schedules = Exchange();
   schedules[1].chunks = 2;
-  EXPECT_EQ(ErrorOf(schedules, Options(Promise::kAllReduce)),
+  EXPECT_EQ(ErrorOf(schedules, Options(Collective::kAllReduce)),
             "rank 1 divides the message into 2 chunks, rank 0 into 1");
 }
 
 TEST(CheckerTest, ABarrierNeedsSomethingOfEveryRankAndNoMore) {
   std::vector<Schedule> schedules = Exchange();
   schedules[0].transfers[1].finish = false;
-  EXPECT_TRUE(Check(schedules, Options(Promise::kBarrier)).ok());
+  EXPECT_TRUE(Check(schedules, Options(Collective::kBarrier)).ok());
   schedules[1].transfers[1] = Transfer::ReceiveCopy(Output(0), 0);
-  EXPECT_NE(ErrorOf(schedules, Options(Promise::kBarrier)).find("rank 1"),
+  EXPECT_NE(ErrorOf(schedules, Options(Collective::kBarrier)).find("rank 1"),
             std::string::npos);
 }
 
@@ -175,7 +176,7 @@ std::vector<Schedule> SmallTree() {
 }
 
 TEST(CheckerTest, MessagesThatLeaveTogetherCountOnceInAChain) {
-  CheckOptions options = Options(Promise::kBroadcast);
+  CheckOptions options = Options(Collective::kBroadcast);
   const MessageCounts counts = CountsOf(SmallTree(), options);
   EXPECT_EQ(counts.longest_chain, 2);
   EXPECT_EQ(counts.sent_by_busiest, 2);
@@ -191,7 +192,8 @@ TEST(CheckerTest, MessagesThatLeaveTogetherCountOnceInAChain) {
 
 TEST(CheckerTest, AMessageIsKnownByItsEndsItsPlaceAndItsChain) {
   RunResult result;
-  ASSERT_TRUE(Check(SmallTree(), Options(Promise::kBroadcast), &result).ok());
+  ASSERT_TRUE(
+      Check(SmallTree(), Options(Collective::kBroadcast), &result).ok());
   ASSERT_EQ(result.messages.size(), 3U);
   for (const SentMessage& message : result.messages) {
     EXPECT_FALSE(message.reduced);
@@ -199,7 +201,7 @@ TEST(CheckerTest, AMessageIsKnownByItsEndsItsPlaceAndItsChain) {
     EXPECT_EQ(message.from, message.to == 2 ? 1 : 0);
     EXPECT_EQ(message.source, message.to == 2 ? Output(0) : Input(0));
   }
-  ASSERT_TRUE(Check(Exchange(), Options(Promise::kAllReduce), &result).ok());
+  ASSERT_TRUE(Check(Exchange(), Options(Collective::kAllReduce), &result).ok());
   ASSERT_EQ(result.messages.size(), 2U);
   EXPECT_TRUE(result.messages[0].reduced);
 }
@@ -222,7 +224,7 @@ TEST(CheckerTest, AMessageWaitsForTheOneBeforeItOnItsConnection) {
       Transfer::Send(Input(2), 0), Transfer::Send(Input(2), 1)};
   RunResult result;
   const Status status =
-      Check(schedules, Options(Promise::kAllGather, 8), &result);
+      Check(schedules, Options(Collective::kAllGather, 8), &result);
   ASSERT_TRUE(status.ok()) << status.ToString();
   ASSERT_EQ(result.messages.size(), 6U);
   for (const SentMessage& message : result.messages) {
@@ -233,15 +235,15 @@ TEST(CheckerTest, AMessageWaitsForTheOneBeforeItOnItsConnection) {
 
 TEST(CheckerTest, BadOptionsAreAnError) {
   for (const auto& [slots, depth] : {std::pair(-1, 1), std::pair(1, 0)}) {
-    CheckOptions options = Options(Promise::kAllReduce, slots);
+    CheckOptions options = Options(Collective::kAllReduce, slots);
     options.depth = depth;
     ErrorOf(Exchange(), options, StatusCode::kInvalidArgument);
   }
-  ErrorOf({}, Options(Promise::kAllReduce), StatusCode::kInvalidArgument);
+  ErrorOf({}, Options(Collective::kAllReduce), StatusCode::kInvalidArgument);
 }
 
 TEST(CheckerTest, SmallestSlotsIsTheSmallestThatSucceeds) {
-  CheckOptions options = Options(Promise::kAllReduce);
+  CheckOptions options = Options(Collective::kAllReduce);
   options.depth = 3;
   options.subchunks = 0;
   const Result<int> slots = SmallestSlots(Exchange(), options);
@@ -253,7 +255,7 @@ TEST(CheckerTest, SmallestSlotsOfAWrongScheduleIsItsError) {
   std::vector<Schedule> schedules = Exchange();
   schedules[0].transfers.pop_back();
   EXPECT_EQ(
-      SmallestSlots(schedules, Options(Promise::kAllReduce)).status().code(),
+      SmallestSlots(schedules, Options(Collective::kAllReduce)).status().code(),
       StatusCode::kInternal);
 }
 
@@ -306,7 +308,7 @@ TEST(CheckerTest, MemoryThatIsOverwrittenBeforeItIsSentIsFound) {
                           Transfer::LocalCopy(Input(rank), Output(rank))}});
     schedules.back().equal_chunks = true;
   }
-  CheckOptions options = Options(Promise::kAllToAll);
+  CheckOptions options = Options(Collective::kAllToAll);
   options.plan = {.in_place = true, .each_peer = kReachBoth};
   EXPECT_TRUE(Check(schedules, options).ok());
   EXPECT_TRUE(Found(schedules, 1, options));
@@ -323,7 +325,7 @@ TEST(CheckerTest, MemoryThatIsReadBeforeItIsWrittenIsFound) {
        {Transfer::LocalCopy(Input(0), Output(0)),
         Transfer::Send(Output(0), 1)}},
       {1, 0, {Transfer::ReceiveCopy(Output(0), 0)}}};
-  CheckOptions options = Options(Promise::kBroadcast);
+  CheckOptions options = Options(Collective::kBroadcast);
   EXPECT_TRUE(Check(schedules, options).ok());
   std::vector<Plan> plans;
   for (const int rank : {0, 1}) {
@@ -380,26 +382,27 @@ constexpr PlanOptions kInPlaceAtThePeer = {
 
 TEST(CheckerTest, ASourceThatIsFreedBeforeThePeerHasReadItIsFound) {
   ExpectFound(Plans(Exchange(), kInPlaceAtThePeer),
-              Options(Promise::kAllReduce),
+              Options(Collective::kAllReduce),
               CheckOptions::Fault::kFreesBeforeRead);
 }
 
 TEST(CheckerTest, TwoRanksThatExchangeOnePlaceWithoutASlotBetweenAreFound) {
   PlanOptions options = kInPlaceAtThePeer;
   options.direct_over_sent = true;
-  EXPECT_EQ(CheckPlans(Plans(Exchange(), options), Options(Promise::kAllReduce))
-                .code(),
-            StatusCode::kInternal);
+  EXPECT_EQ(
+      CheckPlans(Plans(Exchange(), options), Options(Collective::kAllReduce))
+          .code(),
+      StatusCode::kInternal);
 }
 
 TEST(CheckerTest, AReductionIntoMemoryThatIsStillSentIsFound) {
   std::vector<Plan> plans =
       Plans(Exchange(), {.in_place = true, .each_peer = kReachBoth});
   EXPECT_TRUE(plans[0].steps[1].in_memory);
-  EXPECT_FALSE(Finds(plans, Options(Promise::kAllReduce)));
+  EXPECT_FALSE(Finds(plans, Options(Collective::kAllReduce)));
   plans[0].steps[1].write_waits = 0;
   plans[0].steps[0].on_done.clear();
-  EXPECT_TRUE(Finds(plans, Options(Promise::kAllReduce)));
+  EXPECT_TRUE(Finds(plans, Options(Collective::kAllReduce)));
 }
 
 // Rank 0 hands on what it gets: its first message to rank 1 waits for one that
@@ -415,7 +418,7 @@ TEST(CheckerTest, AFirstMessageThatIsHeldBackForGoodIsFound) {
        {Transfer::LocalCopy(Input(0), Output(0)),
         Transfer::LocalCopy(Input(1), Output(1)), Transfer::Send(Input(0), 0),
         Transfer::Send(Input(1), 0), Transfer::ReceiveCopy(Scratch(1), 0)}}};
-  CheckOptions options = Options(Promise::kBroadcast);
+  CheckOptions options = Options(Collective::kBroadcast);
   options.root = 1;
   ExpectFound(Plans(schedules, {.message_bytes = 64, .each_peer = kEager}),
               options, CheckOptions::Fault::kNeverAnnounces);
@@ -424,20 +427,20 @@ TEST(CheckerTest, AFirstMessageThatIsHeldBackForGoodIsFound) {
 TEST(CheckerTest, DataWithoutAReceiveOrBeforeTheFirstMessageAreFound) {
   for (const auto fault : {CheckOptions::Fault::kSendsWithoutReceive,
                            CheckOptions::Fault::kSendsBeforeAgreed}) {
-    ExpectFound(Plans(Exchange(), {}), Options(Promise::kAllReduce), fault);
+    ExpectFound(Plans(Exchange(), {}), Options(Collective::kAllReduce), fault);
   }
 }
 
 TEST(CheckerTest, EndsThatDoNotAgreeOnWhatIsEagerAreFound) {
   std::vector<Plan> plans = Plans(Exchange(), {});
   plans[1] = Plans(Exchange(), {.message_bytes = 64, .each_peer = kEager})[1];
-  EXPECT_TRUE(Finds(plans, Options(Promise::kAllReduce)));
+  EXPECT_TRUE(Finds(plans, Options(Collective::kAllReduce)));
 }
 
 TEST(CheckerTest, AnEagerPlanOfSeveralSubchunksIsFound) {
   const std::vector<Plan> plans =
       Plans(Exchange(), {.message_bytes = 64, .each_peer = kEager});
-  CheckOptions options = Options(Promise::kAllReduce);
+  CheckOptions options = Options(Collective::kAllReduce);
   EXPECT_FALSE(Finds(plans, options));
   options.subchunks = 2;
   EXPECT_TRUE(Finds(plans, options));
@@ -452,7 +455,7 @@ TEST(CheckerTest, AnEagerMessageThatNobodyReceivesIsFound) {
        0,
        {Transfer::LocalCopy(Input(0), Output(0)),
         Transfer::Send(Output(0), 0)}}};
-  CheckOptions options = Options(Promise::kBarrier);
+  CheckOptions options = Options(Collective::kBarrier);
   const std::vector<Plan> plans =
       Plans(schedules, {.message_bytes = 64, .each_peer = kEager});
   EXPECT_NE(
@@ -472,7 +475,7 @@ TEST(CheckerTest, AMessageOfOtherChunksThanItsReceiveIsFound) {
        {Transfer::ReceiveCopy(Scratch(0), 0),
         Transfer::ReceiveCopy(Output(0), 0),
         Transfer::LocalCopy(Scratch(0), Scratch(0))}}};
-  EXPECT_NE(CheckPlans(Plans(schedules, {}), Options(Promise::kBroadcast))
+  EXPECT_NE(CheckPlans(Plans(schedules, {}), Options(Collective::kBroadcast))
                 .message()
                 .find("other chunks"),
             std::string::npos);
@@ -491,7 +494,7 @@ TEST(CheckerTest, TwoMessagesIntoOnePlaceThatMayOvertakeAreFound) {
        {Transfer::LocalCopy(Input(1), Output(1)), Transfer::Send(Input(1), 0),
         Transfer::Send(Input(0), 0), Transfer::ReceiveCopy(Output(0), 0)}}};
   schedules[0].equal_chunks = schedules[1].equal_chunks = true;
-  const CheckOptions options = Options(Promise::kAllToAll);
+  const CheckOptions options = Options(Collective::kAllToAll);
   std::vector<Plan> plans = Plans(schedules, {.each_peer = kReachOutput});
   EXPECT_FALSE(Finds(plans, options));
   plans[0].steps[3].write_waits = 0;
@@ -509,7 +512,7 @@ TEST(CheckerTest, ASlotBreaksTheCircleAlsoWhereItIsLonger) {
              Transfer::ReceiveCopy(Output(0), peer)},
             /*equal_chunks=*/true};
   };
-  CheckOptions options = Options(Promise::kBarrier);
+  CheckOptions options = Options(Collective::kBarrier);
   const Status status = CheckPlans(
       Plans({rank(1), rank(0)}, {.in_place = true, .each_peer = kReachBoth}),
       options);
@@ -521,8 +524,9 @@ TEST(CheckerTest, ASlotBreaksTheCircleAlsoWhereItIsLonger) {
 TEST(CheckerTest, AnEagerMessageThatIsNotWhatAllPeersGetIsFound) {
   constexpr PlanOptions::Peer kToAll = {
       {.eager_bytes = 64, .eager_to_all = true}};
-  for (const Promise promise : {Promise::kBroadcast, Promise::kScatter}) {
-    const bool same = promise == Promise::kBroadcast;
+  for (const Collective collective :
+       {Collective::kBroadcast, Collective::kScatter}) {
+    const bool same = collective == Collective::kBroadcast;
     const Schedule empty = {same ? 1 : 3, 0, {}};
     std::vector<Schedule> schedules(3, empty);
     schedules[0].transfers = {Transfer::LocalCopy(Input(0), Output(0))};
@@ -535,7 +539,7 @@ TEST(CheckerTest, AnEagerMessageThatIsNotWhatAllPeersGetIsFound) {
     const std::vector<Plan> plans =
         Plans(schedules,
               {.same_to_all = true, .message_bytes = 64, .each_peer = kToAll});
-    EXPECT_EQ(Finds(plans, Options(promise)), !same);
+    EXPECT_EQ(Finds(plans, Options(collective)), !same);
   }
 }
 
@@ -551,7 +555,8 @@ TEST(CheckerTest, ASecondEagerMessageIsFound) {
        {Transfer::ReceiveCopy(Output(0), 0),
         Transfer::ReceiveCopy(Output(1), 0)}}};
   ExpectFound(Plans(schedules, {.message_bytes = 64, .each_peer = kEager}),
-              Options(Promise::kBroadcast), CheckOptions::Fault::kAlwaysEager);
+              Options(Collective::kBroadcast),
+              CheckOptions::Fault::kAlwaysEager);
 }
 
 }  // namespace

@@ -8,11 +8,17 @@
 #include <new>
 #include <utility>
 
+#include "base/file_descriptor.h"
+#include "reduction/ieee_arithmetic.h"
+
 namespace ringpipe {
 namespace {
 
 constexpr std::chrono::milliseconds kProbeInterval(500);
 constexpr std::chrono::seconds kFlushTimeout(1);
+// The accelerator has no descriptor to sleep on.
+constexpr std::chrono::nanoseconds kFirstSleep = std::chrono::microseconds(50);
+constexpr std::chrono::nanoseconds kLongestSleep = std::chrono::milliseconds(1);
 // A first message is held back for its eager payload so long that peers seldom
 // get two, and wait but little where this rank makes another call than they.
 constexpr std::chrono::milliseconds kHoldBack(1);
@@ -45,6 +51,7 @@ Status Executor::Run(const Operation& operation) {
   if (options_.abort->raised(operation.digest.sequence)) {
     return options_.abort->reason(operation.digest.sequence);
   }
+  const IeeeArithmetic arithmetic;  // each rank's, or results would differ
   Status status;
   try {
     status = Begin(operation);
@@ -58,9 +65,7 @@ Status Executor::Run(const Operation& operation) {
   if (!status.ok()) {
     status = EndWithError(status);
   }
-  for (const auto& transport : transports()) {
-    transport->End();
-  }
+  Drop();
   if (!is_short_) {
     CountSlots();
   }
@@ -74,6 +79,12 @@ Status Executor::Run(const Operation& operation) {
         is_short_ && status.ok() ? idle_since_ : CoarseNow());
   }
   return status;
+}
+
+void Executor::Drop() {
+  for (const auto& transport : transports()) {
+    transport->End();
+  }
 }
 
 Status Executor::Begin(const Operation& operation) {
@@ -163,16 +174,19 @@ Status Executor::LetHappen() {
   if (is_aborted && std::exchange(stands_aborted_, true)) {
     return options_.abort->reason(sequence());
   }
-  // The rank that it waits for may have been put on the same core.
-  if (options_.oversubscribed || short_polls_ >= kPollsBeforeYield) {
+  // The rank that it waits for may have been put on the same core. Whoever
+  // yields may be away for long, and looks at the clock.
+  const bool yields =
+      options_.oversubscribed || short_polls_ >= kPollsBeforeYield;
+  if (yields) {
     sched_yield();
   }
-  if (++short_polls_ % kPollsPerClock != 0) {
+  if (++short_polls_ % kPollsPerClock != 0 && !yields) {
     return Status::Ok();
   }
   const Clock::time_point now = Clock::now();
   RINGPIPE_RETURN_IF_ERROR(MayGoOn(now));
-  return Wait(now);
+  return Wait(now, yields);
 }
 
 void Executor::Happened() {
@@ -197,7 +211,7 @@ Status Executor::Loop() {
     } else if (is_aborted && std::exchange(stands_aborted_, true)) {
       return options_.abort->reason(sequence());
     } else {
-      RINGPIPE_RETURN_IF_ERROR(Wait(now));
+      RINGPIPE_RETURN_IF_ERROR(Wait(now, /*has_yielded=*/false));
     }
   }
   return Status::Ok();
@@ -272,23 +286,21 @@ Result<bool> Executor::PollTransports() {
 
 // --- Waiting ----------------------------------------------------------------
 
-Status Executor::Wait(Clock::time_point now) {
-  // The accelerator has no descriptor to sleep on, and is never long.
-  const bool accelerating =
-      copy_in_.busy() || reduce_.busy() || copy_out_.busy();
+Status Executor::Wait(Clock::time_point now, bool has_yielded) {
   if (!idle_) {
     idle_ = true;
     idle_since_ = now;
     idle_polls_ = 0;
+    next_sleep_ = kFirstSleep;
     idle_for_ = &WaitedFor();
-    only_polls_ = !accelerating && !HoldsMessages();
+    only_polls_ = !Accelerating() && !HoldsMessages();
     return Status::Ok();
   }
   if (now - idle_since_ >= kHoldBack && HoldsBack()) {
     RINGPIPE_RETURN_IF_ERROR(Announce());
   }
-  if (accelerating || now - idle_since_ < options_.spin) {
-    if (options_.oversubscribed || ++idle_polls_ % 16 == 0) {
+  if (now - idle_since_ < options_.spin) {
+    if (!has_yielded && (options_.oversubscribed || ++idle_polls_ % 16 == 0)) {
       sched_yield();
     }
     return Status::Ok();
@@ -303,15 +315,7 @@ Status Executor::SleepUntilEvent() {
     return Status::Ok();
   }
   RecordWhereabouts(/*waits=*/true);
-  // The earliest deadline may change, but then the next probe is not far.
-  const int timeout_ms =
-      HoldsBack() ? 1
-                  : std::min(EarliestDeadline().PollTimeoutMs(1000),
-                             Deadline::At(next_probe_).PollTimeoutMs(1000));
-  const int ready = poll(descriptors_.data(), descriptors_.size(), timeout_ms);
-  if (ready < 0 && errno != EINTR) {
-    return ErrnoStatus(StatusCode::kInternal, "poll", errno);
-  }
+  RINGPIPE_ASSIGN_OR_RETURN(const int ready, PollDescriptors());
   for (const auto& transport : transports()) {
     transport->ConsumeEvents();
   }
@@ -322,6 +326,39 @@ Status Executor::SleepUntilEvent() {
     RINGPIPE_RETURN_IF_ERROR(CheckAsyncEvents());
   }
   return Probe();
+}
+
+std::chrono::nanoseconds Executor::NextSleep() {
+  if (Accelerating()) {
+    return std::exchange(next_sleep_, std::min(2 * next_sleep_, kLongestSleep));
+  }
+  // The earliest deadline may change, but then the next probe is not far.
+  return std::chrono::milliseconds(
+      HoldsBack() ? 1
+                  : std::min(EarliestDeadline().PollTimeoutMs(1000),
+                             Deadline::At(next_probe_).PollTimeoutMs(1000)));
+}
+
+// How many events there are. Looks then whether the numbers still stand for
+// descriptors of this rank: of other files it would take what is not its own.
+Result<int> Executor::PollDescriptors() {
+  const std::chrono::nanoseconds sleep = NextSleep();
+  const timespec timeout = {sleep.count() / 1'000'000'000,
+                            sleep.count() % 1'000'000'000};
+  const int ready =
+      ppoll(descriptors_.data(), descriptors_.size(), &timeout, nullptr);
+  if (ready < 0 && errno != EINTR) {
+    return ErrnoStatus(StatusCode::kInternal, "ppoll", errno);
+  }
+  const bool some_are_closed =
+      ready > 0 && std::any_of(descriptors_.begin(), descriptors_.end(),
+                               [](const pollfd& one) {
+                                 return (one.revents & POLLNVAL) != 0;
+                               });
+  if (some_are_closed || !options_.abort->is_intact()) {
+    return DescriptorsClosed();
+  }
+  return ready;
 }
 
 Result<bool> Executor::PrepareToSleep() {
@@ -570,9 +607,11 @@ Status Executor::TellError(const Status& found) {
   if (aborted()) {
     error = options_.abort->reason(sequence());
   }
-  Status reason = options_.abort->Raise(error);
+  // A rank's exit ends the calls of others, too, only from that number on.
+  const std::uint64_t first = options_.abort->FirstOf(sequence());
+  Status reason = options_.abort->Raise(error, first);
   if (options_.on_error) {
-    options_.on_error(reason);
+    options_.on_error(reason, first);
   }
   return reason;
 }
@@ -588,7 +627,7 @@ bool Executor::TakeBackMemory() {
   for (const auto& transport : transports()) {
     flushed &= transport->Flush(deadline);
   }
-  state_.operation->accelerator->Drain();
+  flushed &= state_.operation->accelerator->Drain(deadline);
   return flushed;
 }
 

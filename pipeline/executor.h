@@ -54,8 +54,8 @@ class Executor final : private Connection::Events, private ShortRun::Driver {
     // Given a timeout, returns one that says more, if it can. May be empty.
     std::function<Status(const Status&)> explain_timeout;
     // Called with the first error, before the connections are ended: tells the
-    // other ranks. May be empty.
-    std::function<void(const Status&)> on_error;
+    // other ranks, whose calls from number `first` on it ends. May be empty.
+    std::function<void(const Status&, std::uint64_t first)> on_error;
     // Called with events of the devices that need no action, for the log. May
     // be empty.
     std::function<void(const std::string&)> on_notice;
@@ -95,6 +95,9 @@ class Executor final : private Connection::Events, private ShortRun::Driver {
   // returns, nothing touches the operation's memory any more; where that could
   // not be achieved, the status says so.
   Status Run(const Operation& operation);
+  // Of a call that has failed before Run: what was found out of its buffers, or
+  // registered, is let go. Does no harm after Run.
+  void Drop();
 
   std::vector<StageCounters> stage_counters() const;
   // As of the last call that used slots.
@@ -118,12 +121,21 @@ class Executor final : private Connection::Events, private ShortRun::Driver {
   Status LetHappen() override;
   void Happened() override;
   void GoOn(Clock::time_point now);
-  // Nothing can be done: spins or sleeps.
-  Status Wait(Clock::time_point now);
+  // Nothing can be done: spins or sleeps. `has_yielded`: has given its core
+  // away a moment ago.
+  Status Wait(Clock::time_point now, bool has_yielded);
   bool HoldsMessages();
   Status SleepUntilEvent();
   // Whether it found that something has happened meanwhile.
   Result<bool> PrepareToSleep();
+  Result<int> PollDescriptors();
+  // Whether the accelerator has been given what it is not seen to have done.
+  bool Accelerating() const {
+    return copy_in_.busy() || reduce_.busy() || copy_out_.busy();
+  }
+  // How long to sleep at most. For whoever has no descriptor to wake this rank,
+  // short, and longer with each time.
+  std::chrono::nanoseconds NextSleep();
   Status Announce();
   bool HoldsBack() const;
   Status Probe();
@@ -183,6 +195,7 @@ class Executor final : private Connection::Events, private ShortRun::Driver {
   StageMeter* idle_for_ = nullptr;
   bool only_polls_ = false;  // nothing goes on but by an event of a transport
   unsigned idle_polls_ = 0;
+  std::chrono::nanoseconds next_sleep_{0};  // while the accelerator works
   unsigned short_polls_ = 0;
   bool stands_aborted_ = false;  // and nothing has happened since
   Clock::time_point next_probe_;

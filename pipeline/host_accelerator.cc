@@ -1,10 +1,9 @@
 #include "pipeline/host_accelerator.h"
 
-#include <cstring>
 #include <span>
 
+#include "reduction/host_copy.h"
 #include "reduction/host_reduction.h"
-#include "reduction/non_temporal_copy.h"
 
 namespace ringpipe {
 namespace {
@@ -19,7 +18,7 @@ class HostAccelerator final : public Accelerator {
   Status PrepareSlots(void* /*slots*/, std::size_t /*bytes*/) override {
     return Status::Ok();
   }
-  void ReleaseSlots(void* /*slots*/) override {}
+  bool ReleaseSlots(void* /*slots*/) override { return true; }
 
   Ticket CopyIn(void* slot, const void* user, std::size_t bytes) override {
     return Copy(Lane::kCopyIn, slot, user, bytes);
@@ -29,8 +28,7 @@ class HostAccelerator final : public Accelerator {
   }
   Ticket CopyOutNonTemporal(void* user, const void* slot,
                             std::size_t bytes) override {
-    NonTemporalCopy(static_cast<std::byte*>(user),
-                    static_cast<const std::byte*>(slot), bytes);
+    NonTemporalCopy(user, slot, bytes);
     return {Lane::kCopyOut, 0};
   }
   Ticket CopyWithin(void* target, const void* source,
@@ -54,14 +52,12 @@ class HostAccelerator final : public Accelerator {
 
   Progress Poll(Ticket /*ticket*/) override { return Progress::kDone; }
   Status error() const override { return Status::Ok(); }
-  void Drain() override {}
+  bool Drain(Deadline /*deadline*/) override { return true; }
 
  private:
   static Ticket Copy(Lane lane, void* target, const void* source,
                      std::size_t bytes) {
-    if (bytes > 0) {  // memcpy must not see the null pointers of no bytes
-      std::memcpy(target, source, bytes);
-    }
+    HostCopy(target, source, bytes);
     return {lane, 0};
   }
 };

@@ -101,7 +101,7 @@ TEST_F(HostAcceleratorTest, NullPointersOfNoElementsAreFine) {
   const void* const received[] = {nullptr};
   accelerator_->Reduce(DataType::kInt8, ReduceOp::kAverage, nullptr, nullptr,
                        received, 0, 3);
-  accelerator_->Drain();
+  EXPECT_TRUE(accelerator_->Drain(Deadline::Infinite()));
   EXPECT_TRUE(accelerator_->error().ok());
 }
 

@@ -43,8 +43,8 @@ struct Step {
   Arrival arrival = Arrival::kInSlot;
   // A reduction's first operand is what was received: of two ranks that
   // exchange values that of the lower comes first, so that both get the same
-  // bits, also where the operation does not commute in all of them (+0 and -0,
-  // NaNs).
+  // bits, also where the operation does not commute in all of them (max of +0
+  // and -0).
   bool received_first = false;
 
   // What lies together of the source, and of the operand: in the slot of an

@@ -1,10 +1,11 @@
 #include "pipeline/short_run.h"
 
 #include <algorithm>
-#include <cstring>
 #include <span>
 #include <string>
 #include <utility>
+
+#include "reduction/host_copy.h"
 
 namespace ringpipe {
 
@@ -183,8 +184,8 @@ void ShortRun::Copy(std::uint32_t index) {
                                       ? values_[index].data
                                       : At(measured(index).source);
   std::byte* const target = TargetOf(index);
-  if (bytes > 0 && source != target) {
-    std::memcpy(target, source, bytes);
+  if (source != target) {
+    HostCopy(target, source, bytes);
   }
   meters_.copy_out.Add(bytes, {});
   values_[index] = {target, bytes, true};

@@ -118,9 +118,9 @@ void TestJob::Create(int rank, const Options& options) {
   }
   // As the bootstrap does: a rank that fails may take its own message with
   // it, so the reason reaches the others another way.
-  executor.on_error = [this](const Status& reason) {
+  executor.on_error = [this](const Status& reason, std::uint64_t first) {
     for (Rank& other : ranks_) {
-      static_cast<void>(other.abort->Raise(reason));
+      static_cast<void>(other.abort->Raise(reason, first));
     }
   };
   self.executor = std::make_unique<Executor>(

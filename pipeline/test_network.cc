@@ -305,15 +305,18 @@ class TestNetwork::LooseConnection final : public Connection {
     return happened;
   }
 
-  // Nothing of this end's memory is used any more, but for what the peer reads.
-  void Leave() {
+  // Nothing of this end's memory is used any more, but for what the peer reads;
+  // `in_order`: the peer still gets what was sent.
+  void Leave(bool in_order) {
     const std::lock_guard<std::mutex> lock(mutex_);
     for (const Stream::Lent& lent : in_.lent) {
       in_.FreeSource(lent.message);
     }
     in_.lent.clear();
     in_.expected.clear();
-    out_.on_wire.clear();
+    if (!in_order) {
+      out_.on_wire.clear();
+    }
     peer_.Wake();
   }
   bool lends() const {
@@ -462,6 +465,7 @@ class TestNetwork::LooseTransport final : public Transport {
     return Status::Ok();
   }
 
+  void FinishSending(Deadline /*deadline*/) override { in_order_ = true; }
   void Stop() override { Leave(); }
   bool Flush(Deadline deadline) override {
     while (std::any_of(connections_.begin(), connections_.end(),
@@ -478,10 +482,10 @@ class TestNetwork::LooseTransport final : public Transport {
 
  private:
   void Leave() {
-    self_.gone = true;
+    self_.gone = !in_order_;
     for (const auto& connection : connections_) {
       if (connection != nullptr) {
-        connection->Leave();
+        connection->Leave(in_order_);
       }
     }
   }
@@ -490,6 +494,7 @@ class TestNetwork::LooseTransport final : public Transport {
   Rank& self_;
   const pollfd descriptor_;
   std::vector<std::unique_ptr<LooseConnection>> connections_;  // by rank
+  bool in_order_ = false;
 };
 
 TestNetwork::TestNetwork(const Options& options)

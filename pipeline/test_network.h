@@ -42,7 +42,7 @@ class TestNetwork final : public TransportFactory {
   TestNetwork& operator=(const TestNetwork&) = delete;
 
   // Once for each rank. Destroying what it returns is what the death of a
-  // process is to the others.
+  // process is to the others, unless it was told to FinishSending.
   std::unique_ptr<Transport> Create(int rank, const CallCheck& check) override;
 
  private:

@@ -25,6 +25,10 @@ struct Whereabouts {
   std::array<int, 8> waits_for = {};
   std::size_t waits_for_count = 0;
 
+  std::uint64_t calls_ended() const {
+    return calls - (place == Place::kInCall ? 1 : 0);
+  }
+
   void WaitFor(int rank) {
     if (waits_for_count < waits_for.size()) {
       waits_for[waits_for_count++] = rank;

@@ -18,6 +18,10 @@ constexpr DataTypeRow kDataTypeRows[] = {
     {DataType::kInt64, "int64", "int64"},
     {DataType::kInt8, "int8", "int8"},
     {DataType::kUint8, "uint8", "uint8"},
+    {DataType::kUint32, "uint32", "uint32"},
+    {DataType::kUint64, "uint64", "uint64"},
+    {DataType::kFloat16, "float16", "half"},
+    {DataType::kBfloat16, "bfloat16", "bfloat16"},
 };
 
 struct ReduceOpRow {

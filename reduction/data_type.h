@@ -11,20 +11,27 @@
 
 namespace ringpipe {
 
-// The numbers are part of the C interface and of the wire format: append only.
+// The numbers are part of the C interface and of the wire format: append only,
+// from the first release on. None is 0, which is what a type is that nobody has
+// set.
 enum class DataType : int {
-  kFloat32 = 0,
-  kFloat64 = 1,
-  kInt32 = 2,
-  kInt64 = 3,
-  kInt8 = 4,
-  kUint8 = 5,
+  kFloat32 = 1,
+  kFloat64 = 2,
+  kInt32 = 3,
+  kInt64 = 4,
+  kInt8 = 5,
+  kUint8 = 6,
+  kUint32 = 7,
+  kUint64 = 8,
+  kFloat16 = 9,    // IEEE 754's binary16
+  kBfloat16 = 10,  // the upper half of a float32
 };
 
 // Integer sums and products wrap around (two's complement). kAverage is the sum
 // divided by the number of ranks; for integers, the quotient is truncated
 // toward zero. kMin and kMax of floating-point values give NaN if any rank has
-// NaN.
+// NaN. Values of 16 bits are computed as float32, and rounded to 16 bits after
+// each step: each addition, each product, the division.
 enum class ReduceOp : int {
   kSum = 0,
   kMin = 1,
@@ -35,7 +42,9 @@ enum class ReduceOp : int {
 
 inline constexpr std::array kDataTypes = {
     DataType::kFloat32, DataType::kFloat64, DataType::kInt32,
-    DataType::kInt64,   DataType::kInt8,    DataType::kUint8};
+    DataType::kInt64,   DataType::kInt8,    DataType::kUint8,
+    DataType::kUint32,  DataType::kUint64,  DataType::kFloat16,
+    DataType::kBfloat16};
 inline constexpr std::array kReduceOps = {ReduceOp::kSum, ReduceOp::kMin,
                                           ReduceOp::kMax, ReduceOp::kProd,
                                           ReduceOp::kAverage};
@@ -46,10 +55,15 @@ constexpr std::size_t SizeOf(DataType type) {
   switch (type) {
     case DataType::kFloat64:
     case DataType::kInt64:
+    case DataType::kUint64:
       return 8;
     case DataType::kFloat32:
     case DataType::kInt32:
+    case DataType::kUint32:
       return 4;
+    case DataType::kFloat16:
+    case DataType::kBfloat16:
+      return 2;
     case DataType::kInt8:
     case DataType::kUint8:
       return 1;

@@ -3,6 +3,7 @@
 // chosen at run time.
 #include "reduction/host_reduction.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <type_traits>
@@ -77,90 +78,200 @@ struct MaxOp {
   }
 };
 
-// own[i] OP received[0][i] OP ... for the lanes of one vector, from `at` on.
-template <class Op, class D, typename T = hn::TFromD<D>>
-HWY_INLINE hn::Vec<D> Combine(D d, const T* own, const void* const* received,
-                              int sources, std::size_t at) {
-  auto v = hn::LoadU(d, own + at);
-  for (int s = 0; s < sources; ++s) {
-    v = Op::Apply(d, v, hn::LoadU(d, static_cast<const T*>(received[s]) + at));
-  }
-  return v;
-}
+// The types of 16 bits, as the scalar functions of narrow_float.h: what is
+// taken out of half a vector of them is a vector of float32. `D` is of the
+// latter.
 
-// Reduces as much as fills blocks of four vectors, which keep enough loads in
-// flight for the caches; returns how many elements that was. kOneSource makes
-// `sources` a constant and keeps the source's address in a register; without it
-// the addresses are read again for each block, as for all that the compiler
-// knows a store to `out` may change them.
-//
-// The fences, which bind the compiler and are no instructions, keep the loads
-// of own together and the stores at the end: GCC mixes them otherwise, which
-// is up to 7 % slower from the second-level cache (host_reduction_benchmark).
-template <class Op, bool kOneSource, class D, typename T = hn::TFromD<D>>
-std::size_t ReduceBlocks(D d, T* out, const T* own, const void* const* received,
-                         int given, std::size_t count) {
-  const int sources = kOneSource ? 1 : given;
-  const T* const first = static_cast<const T*>(received[0]);
-  const std::size_t lanes = hn::Lanes(d);
-  std::size_t i = 0;
-  for (; i + 4 * lanes <= count; i += 4 * lanes) {
-    const T* const a = own + i;
-    auto v0 = hn::LoadU(d, a);
-    auto v1 = hn::LoadU(d, a + lanes);
-    auto v2 = hn::LoadU(d, a + 2 * lanes);
-    auto v3 = hn::LoadU(d, a + 3 * lanes);
-    std::atomic_signal_fence(std::memory_order_seq_cst);
-    for (int s = 0; s < sources; ++s) {
-      const T* const b =
-          (kOneSource ? first : static_cast<const T*>(received[s])) + i;
-      v0 = Op::Apply(d, v0, hn::LoadU(d, b));
-      v1 = Op::Apply(d, v1, hn::LoadU(d, b + lanes));
-      v2 = Op::Apply(d, v2, hn::LoadU(d, b + 2 * lanes));
-      v3 = Op::Apply(d, v3, hn::LoadU(d, b + 3 * lanes));
-    }
-    std::atomic_signal_fence(std::memory_order_seq_cst);
-    T* const to = out + i;
-    hn::StoreU(v0, d, to);
-    hn::StoreU(v1, d, to + lanes);
-    hn::StoreU(v2, d, to + 2 * lanes);
-    hn::StoreU(v3, d, to + 3 * lanes);
+struct Float16Format {
+  template <class D, class V>
+  static HWY_INLINE hn::Vec<D> Widen(D d, V narrow) {
+    const hn::RebindToUnsigned<D> du;
+    const auto bits = hn::PromoteTo(du, narrow);
+    const auto magnitude =
+        hn::ShiftLeft<13>(hn::And(bits, hn::Set(du, 0x7fffU)));
+    const auto scaled = hn::BitCast(
+        du, hn::Mul(hn::BitCast(d, magnitude), hn::Set(d, 0x1p112F)));
+    const auto special =
+        hn::IfThenElseZero(hn::Gt(magnitude, hn::Set(du, (31U << 23) - 1)),
+                           hn::Set(du, 255U << 23));
+    const auto sign = hn::ShiftLeft<16>(hn::And(bits, hn::Set(du, 0x8000U)));
+    return hn::BitCast(d, hn::Or(hn::Or(scaled, special), sign));
   }
-  return i;
-}
+  template <class D16, class D>
+  static HWY_INLINE hn::Vec<D16> Narrow(D16 d16, D d, hn::Vec<D> value) {
+    const hn::RebindToUnsigned<D> du;
+    const auto bits = hn::BitCast(du, value);
+    const auto magnitude = hn::And(bits, hn::Set(du, 0x7fffffffU));
+    const auto denormal = hn::Sub(
+        hn::BitCast(du, hn::Add(hn::BitCast(d, magnitude), hn::Set(d, 0.5F))),
+        hn::Set(du, 126U << 23));
+    const auto odd = hn::And(hn::ShiftRight<13>(magnitude), hn::Set(du, 1U));
+    const auto normal = hn::ShiftRight<13>(
+        hn::Add(hn::Sub(magnitude, hn::Set(du, (112U << 23) - 0xfff)), odd));
+    const auto special =
+        hn::IfThenElse(hn::Gt(magnitude, hn::Set(du, 255U << 23)),
+                       hn::Set(du, 0x7e00U), hn::Set(du, 0x7c00U));
+    const auto narrow = hn::IfThenElse(
+        hn::Gt(magnitude, hn::Set(du, (143U << 23) - 1)), special,
+        hn::IfThenElse(hn::Lt(magnitude, hn::Set(du, 113U << 23)), denormal,
+                       normal));
+    const auto sign = hn::And(hn::ShiftRight<16>(bits), hn::Set(du, 0x8000U));
+    return hn::TruncateTo(d16, hn::Or(narrow, sign));
+  }
+};
 
-// A ReduceFunction. Whatever a vector is computed from is read before anything
-// is stored there, as `target` may be an operand too.
+struct Bfloat16Format {
+  template <class D, class V>
+  static HWY_INLINE hn::Vec<D> Widen(D d, V narrow) {
+    const hn::RebindToUnsigned<D> du;
+    return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(du, narrow)));
+  }
+  template <class D16, class D>
+  static HWY_INLINE hn::Vec<D16> Narrow(D16 d16, D d, hn::Vec<D> value) {
+    const hn::RebindToUnsigned<D> du;
+    const auto bits = hn::BitCast(du, value);
+    const auto upper = hn::ShiftRight<16>(bits);
+    const auto odd = hn::And(upper, hn::Set(du, 1U));
+    const auto rounded =
+        hn::ShiftRight<16>(hn::Add(hn::Add(bits, hn::Set(du, 0x7fffU)), odd));
+    const auto nan = hn::Or(upper, hn::Set(du, 0x40U));
+    const auto is_nan = hn::RebindMask(du, hn::IsNaN(value));
+    static_cast<void>(d);
+    return hn::TruncateTo(d16, hn::IfThenElse(is_nan, nan, rounded));
+  }
+};
+
+// An operation on elements of 16 bits.
+template <class Format, class Op>
+struct Narrowed {
+  template <class D, class V>
+  static HWY_INLINE V Apply(D d, V a, V b) {
+    const hn::Rebind<float, D> wide;
+    return Format::Narrow(
+        d, wide,
+        Op::Apply(wide, Format::Widen(wide, a), Format::Widen(wide, b)));
+  }
+};
+
+// As long as a vector is: of 16 bits, only as many as float32 has.
+template <typename T>
+using TagOf =
+    std::conditional_t<std::is_same_v<T, std::uint16_t>,
+                       hn::Rebind<std::uint16_t, hn::ScalableTag<float>>,
+                       hn::ScalableTag<T>>;
+
+// A reduction that is under way: `at` is its next element. Whatever a vector is
+// computed from is read before anything is stored there, as `out` may be an
+// operand too. Stores are aligned where out is; they need not be.
 template <typename T, class Op>
-void Reduce(void* target, const void* own_memory, const void* const* received,
-            int sources, std::size_t count) {
-  const hn::ScalableTag<T> d;
-  const std::size_t lanes = hn::Lanes(d);
-  T* const out = static_cast<T*>(target);
-  const T* const own = static_cast<const T*>(own_memory);
-  if (count < lanes) {
-    const hn::CappedTag<T, 1> one;
-    for (std::size_t i = 0; i < count; ++i) {
-      hn::StoreU(Combine<Op>(one, own, received, sources, i), one, out + i);
+struct RunningReduction {
+  T* out;
+  const T* own;
+  const void* const* received;
+  int sources;
+  std::size_t count;
+  std::size_t at = 0;
+
+  // Blocks of four vectors, as many as there are: they keep enough loads in
+  // flight for the caches. kOneSource makes `sources` a constant and keeps the
+  // source's address in a register; without it the addresses are read again for
+  // each block, as for all that the compiler knows a store to `out` may change
+  // them.
+  //
+  // The fences, which bind the compiler and are no instructions, keep the loads
+  // of own together and the stores at the end: GCC mixes them otherwise, which
+  // is up to 7 % slower from the second-level cache (host_reduction_benchmark).
+  template <bool kOneSource, class D>
+  void Blocks(D d) {
+    const int many = kOneSource ? 1 : sources;
+    const T* const first = static_cast<const T*>(received[0]);
+    const std::size_t lanes = hn::Lanes(d);
+    std::size_t i = at;
+    for (; i + 4 * lanes <= count; i += 4 * lanes) {
+      const T* const a = own + i;
+      auto v0 = hn::LoadU(d, a);
+      auto v1 = hn::LoadU(d, a + lanes);
+      auto v2 = hn::LoadU(d, a + 2 * lanes);
+      auto v3 = hn::LoadU(d, a + 3 * lanes);
+      std::atomic_signal_fence(std::memory_order_seq_cst);
+      for (int s = 0; s < many; ++s) {
+        const T* const b =
+            (kOneSource ? first : static_cast<const T*>(received[s])) + i;
+        v0 = Op::Apply(d, v0, hn::LoadU(d, b));
+        v1 = Op::Apply(d, v1, hn::LoadU(d, b + lanes));
+        v2 = Op::Apply(d, v2, hn::LoadU(d, b + 2 * lanes));
+        v3 = Op::Apply(d, v3, hn::LoadU(d, b + 3 * lanes));
+      }
+      std::atomic_signal_fence(std::memory_order_seq_cst);
+      T* const to = out + i;
+      hn::StoreU(v0, d, to);
+      hn::StoreU(v1, d, to + lanes);
+      hn::StoreU(v2, d, to + 2 * lanes);
+      hn::StoreU(v3, d, to + 3 * lanes);
     }
-    return;
+    at = i;
   }
 
-  // The rest that fills no vector is done as part of the last one that fits,
-  // which overlaps the one before: computed now, from elements that nothing has
-  // changed yet, and stored at the end. (A vector on the stack would do too,
-  // but GCC 12 and AddressSanitizer disagree on its alignment.)
-  const std::size_t last = count - lanes;
-  const auto last_result = Combine<Op>(d, own, received, sources, last);
-
-  std::size_t i =
-      sources == 1
-          ? ReduceBlocks<Op, true>(d, out, own, received, 1, count)
-          : ReduceBlocks<Op, false>(d, out, own, received, sources, count);
-  for (; i + lanes <= count; i += lanes) {
-    hn::StoreU(Combine<Op>(d, own, received, sources, i), d, out + i);
+  template <class D>
+  HWY_INLINE void Vector(D d) {
+    auto v = hn::LoadU(d, own + at);
+    for (int s = 0; s < sources; ++s) {
+      v = Op::Apply(d, v,
+                    hn::LoadU(d, static_cast<const T*>(received[s]) + at));
+    }
+    hn::StoreU(v, d, out + at);
+    at += hn::Lanes(d);
   }
-  hn::StoreU(last_result, d, out + last);
+
+  // `elements`, less than 2 * kMost, in vectors whose lengths are powers of
+  // two. Shortest first leads to an aligned target, longest first leads on from
+  // there: no store crosses a page, which takes as long as hundreds of bytes.
+  template <std::size_t kMost>
+  HWY_INLINE void ShortestFirst(std::size_t elements) {
+    if constexpr (kMost > 1) {
+      ShortestFirst<kMost / 2>(elements);
+    }
+    Part<kMost>(elements);
+  }
+  template <std::size_t kMost>
+  HWY_INLINE void LongestFirst(std::size_t elements) {
+    Part<kMost>(elements);
+    if constexpr (kMost > 1) {
+      LongestFirst<kMost / 2>(elements);
+    }
+  }
+
+ private:
+  template <std::size_t kLanes>
+  HWY_INLINE void Part(std::size_t elements) {
+    if ((elements & kLanes) != 0) {
+      Vector(hn::CappedTag<T, kLanes>());
+    }
+  }
+};
+
+// A ReduceFunction.
+template <typename T, class Op>
+void Reduce(void* target, const void* own, const void* const* received,
+            int sources, std::size_t count) {
+  const TagOf<T> d;
+  const std::size_t lanes = hn::Lanes(d);
+  constexpr std::size_t kHalf = std::max<std::size_t>(hn::MaxLanes(d) / 2, 1);
+  const std::size_t unaligned = -reinterpret_cast<std::uintptr_t>(target) %
+                                (lanes * sizeof(T)) / sizeof(T);
+  RunningReduction<T, Op> running = {static_cast<T*>(target),
+                                     static_cast<const T*>(own), received,
+                                     sources, count};
+  running.template ShortestFirst<kHalf>(std::min(unaligned, count));
+  if (sources == 1) {
+    running.template Blocks<true>(d);
+  } else {
+    running.template Blocks<false>(d);
+  }
+  while (running.at + lanes <= count) {
+    running.Vector(d);
+  }
+  running.template LongestFirst<kHalf>(count - running.at);
 }
 
 // data[i] = data[i] / size for floating-point T; a multiplication by the
@@ -181,18 +292,47 @@ void DivideFloat(void* data, std::size_t count, int size) {
   }
 }
 
-template <typename T>
+// The same for 16 bits.
+template <class Format>
+void DivideNarrow(void* data, std::size_t count, int size) {
+  const hn::ScalableTag<float> d;
+  auto* const values = static_cast<std::uint16_t*>(data);
+  const auto divide = [&](const auto d16, std::size_t i) {
+    const hn::Rebind<float, decltype(d16)> wide;
+    const auto quotient =
+        hn::Div(Format::Widen(wide, hn::LoadU(d16, values + i)),
+                hn::Set(wide, static_cast<float>(size)));
+    hn::StoreU(Format::Narrow(d16, wide, quotient), d16, values + i);
+  };
+  std::size_t i = 0;
+  for (; i + hn::Lanes(d) <= count; i += hn::Lanes(d)) {
+    divide(TagOf<std::uint16_t>(), i);
+  }
+  for (; i < count; ++i) {
+    divide(hn::CappedTag<std::uint16_t, 1>(), i);
+  }
+}
+
+// `T` is an element as it is stored; `Form` makes an operation one on those.
+template <class Op>
+struct Plain : Op {};
+template <class Op>
+using OnFloat16 = Narrowed<Float16Format, Op>;
+template <class Op>
+using OnBfloat16 = Narrowed<Bfloat16Format, Op>;
+
+template <typename T, template <class> class Form = Plain>
 ReduceFunction FindOp(ReduceOp op) {
   switch (op) {
     case ReduceOp::kSum:
     case ReduceOp::kAverage:
-      return &Reduce<T, SumOp>;
+      return &Reduce<T, Form<SumOp>>;
     case ReduceOp::kMin:
-      return &Reduce<T, MinOp>;
+      return &Reduce<T, Form<MinOp>>;
     case ReduceOp::kMax:
-      return &Reduce<T, MaxOp>;
+      return &Reduce<T, Form<MaxOp>>;
     case ReduceOp::kProd:
-      return &Reduce<T, ProdOp>;
+      return &Reduce<T, Form<ProdOp>>;
   }
   return nullptr;
 }
@@ -211,6 +351,14 @@ ReduceFunction FindKernel(DataType type, ReduceOp op) {
       return FindOp<std::int8_t>(op);
     case DataType::kUint8:
       return FindOp<std::uint8_t>(op);
+    case DataType::kUint32:
+      return FindOp<std::uint32_t>(op);
+    case DataType::kUint64:
+      return FindOp<std::uint64_t>(op);
+    case DataType::kFloat16:
+      return FindOp<std::uint16_t, OnFloat16>(op);
+    case DataType::kBfloat16:
+      return FindOp<std::uint16_t, OnBfloat16>(op);
   }
   return nullptr;
 }
@@ -222,6 +370,10 @@ FinishFunction FindFloatDivision(DataType type) {
       return &DivideFloat<float>;
     case DataType::kFloat64:
       return &DivideFloat<double>;
+    case DataType::kFloat16:
+      return &DivideNarrow<Float16Format>;
+    case DataType::kBfloat16:
+      return &DivideNarrow<Bfloat16Format>;
     default:
       return nullptr;
   }
@@ -244,8 +396,9 @@ template <typename T>
 void DivideInteger(void* data, std::size_t count, int size) {
   using Wide = std::common_type_t<T, int>;
   T* const values = static_cast<T*>(data);
+  const auto divisor = static_cast<Wide>(size);
   for (std::size_t i = 0; i < count; ++i) {
-    values[i] = static_cast<T>(static_cast<Wide>(values[i]) / size);
+    values[i] = static_cast<T>(static_cast<Wide>(values[i]) / divisor);
   }
 }
 
@@ -262,6 +415,8 @@ FinishFunction FindFinish(DataType type, ReduceOp op) {
   switch (type) {
     case DataType::kFloat32:
     case DataType::kFloat64:
+    case DataType::kFloat16:
+    case DataType::kBfloat16:
       return HWY_DYNAMIC_DISPATCH(FindFloatDivision)(type);
     case DataType::kInt32:
       return &DivideInteger<std::int32_t>;
@@ -271,6 +426,10 @@ FinishFunction FindFinish(DataType type, ReduceOp op) {
       return &DivideInteger<std::int8_t>;
     case DataType::kUint8:
       return &DivideInteger<std::uint8_t>;
+    case DataType::kUint32:
+      return &DivideInteger<std::uint32_t>;
+    case DataType::kUint64:
+      return &DivideInteger<std::uint64_t>;
   }
   return nullptr;
 }

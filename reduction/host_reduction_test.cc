@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
-#include "hwy/targets.h"
+#include "reduction/instruction_sets.h"
 
 namespace ringpipe {
 namespace {
@@ -112,24 +112,13 @@ constexpr DataType TypeOf() {
     return DataType::kInt64;
   } else if constexpr (std::is_same_v<T, std::int8_t>) {
     return DataType::kInt8;
-  } else {
+  } else if constexpr (std::is_same_v<T, std::uint8_t>) {
     return DataType::kUint8;
+  } else if constexpr (std::is_same_v<T, std::uint32_t>) {
+    return DataType::kUint32;
+  } else {
+    return DataType::kUint64;
   }
-}
-
-// Calls `check(name)` once for each instruction set of this CPU that the
-// kernels were compiled for (or would fall back to), with that one chosen.
-template <typename Check>
-void ForEachInstructionSet(const Check& check) {
-  const std::int64_t supported = hwy::SupportedTargets();
-  for (std::int64_t rest = supported; rest != 0; rest &= rest - 1) {
-    const std::int64_t target = rest & -rest;
-    hwy::SetSupportedTargetsForTest(target);
-    hwy::GetChosenTarget().Update(target);
-    check(hwy::TargetName(target));
-  }
-  hwy::SetSupportedTargetsForTest(0);
-  hwy::GetChosenTarget().Update(supported);
 }
 
 template <typename T>
@@ -226,8 +215,9 @@ class HostReductionTest : public testing::Test {
   std::vector<T> pool_ = std::vector<T>(kPool);
 };
 
-using ElementTypes = testing::Types<float, double, std::int32_t, std::int64_t,
-                                    std::int8_t, std::uint8_t>;
+using ElementTypes =
+    testing::Types<float, double, std::int32_t, std::int64_t, std::int8_t,
+                   std::uint8_t, std::uint32_t, std::uint64_t>;
 TYPED_TEST_SUITE(HostReductionTest, ElementTypes);
 
 // With one source, and with 2 to 5 in turn; with the target apart from all
@@ -324,8 +314,8 @@ TYPED_TEST(HostReductionTest, AverageDividesTowardZeroByEverySize) {
         TypeParam expected = before[i];
         if (i >= 1 && i < 1 + count) {
           if constexpr (std::is_integral_v<TypeParam>) {
-            expected = static_cast<TypeParam>(
-                static_cast<std::int64_t>(before[i]) / size);
+            expected =
+                static_cast<TypeParam>(static_cast<__int128>(before[i]) / size);
           } else {
             expected = before[i] / static_cast<TypeParam>(size);
           }

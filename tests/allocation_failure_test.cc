@@ -12,6 +12,8 @@
 #include <functional>
 #include <future>
 #include <new>
+#include <random>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <tuple>
@@ -66,6 +68,17 @@ void* operator new(std::size_t bytes) {
     return memory;
   }
   throw std::bad_alloc();
+}
+
+// What std::random_device does where the system gives it nothing.
+std::atomic<bool> random_fails = false;
+
+std::random_device::result_type std::random_device::_M_getval() {
+  if (random_fails) {
+    throw std::runtime_error("the system has nothing random");
+  }
+  result_type value = 0;
+  return getentropy(&value, sizeof value) == 0 ? value : 0;
 }
 
 void operator delete(void* memory) noexcept { std::free(memory); }
@@ -187,6 +200,7 @@ TEST_P(AllocationFailureTest, OfAllThatComeIsAnErrorOfTheCallToo) {
 ringpipe_communicator* CreateInC(int rank, const std::string& job) {
   const std::string root = "unix:@" + job;
   ringpipe_options options = {};
+  options.struct_size = sizeof options;
   options.explicit_rank = 1;
   options.rank = rank;
   options.size = 2;
@@ -199,8 +213,23 @@ ringpipe_communicator* CreateInC(int rank, const std::string& job) {
   return communicator;
 }
 
-TEST_P(AllocationFailureTest, OfACallInCIsItsStatus) {
-  if (!SharesMemory(GetParam())) {
+ringpipe_status SumInC(ringpipe_communicator* communicator, Kind kind,
+                       std::vector<float>& data) {
+  ringpipe_request* request = nullptr;
+  ringpipe_status status = ringpipe_all_reduce(
+      communicator, data.data(), data.data(), kCount, RINGPIPE_FLOAT32,
+      RINGPIPE_SUM, RINGPIPE_DEFAULT_TIMEOUT,
+      kind == Kind::kBlocking ? nullptr : &request);
+  if (request != nullptr) {
+    status = ringpipe_wait(request, RINGPIPE_DEFAULT_TIMEOUT);
+    ringpipe_request_free(request);
+  }
+  return status;
+}
+
+TEST_P(AllocationFailure, OfACallInCIsItsStatusOnBothRanks) {
+  const auto [way, kind] = GetParam();
+  if (!SharesMemory(way)) {
     setenv("RINGPIPE_DEVICE", "soft", 1);
   }
   bool failed = true;
@@ -209,21 +238,18 @@ TEST_P(AllocationFailureTest, OfACallInCIsItsStatus) {
     const std::string job = NewJob();
     std::vector<float> all[] = {std::vector<float>(kCount, 1),
                                 std::vector<float>(kCount, 1)};
-    const auto sum = [&all](ringpipe_communicator* communicator) {
-      std::vector<float>& data = all[ringpipe_rank(communicator)];
-      return ringpipe_all_reduce(communicator, data.data(), data.data(), kCount,
-                                 RINGPIPE_FLOAT32, RINGPIPE_SUM,
-                                 RINGPIPE_DEFAULT_TIMEOUT, nullptr);
+    const auto sum = [&all](ringpipe_communicator* communicator, Kind kind) {
+      return SumInC(communicator, kind, all[ringpipe_rank(communicator)]);
     };
     auto other = std::async(std::launch::async, [&] {
       ringpipe_communicator* const communicator = CreateInC(1, job);
-      const ringpipe_status status = sum(communicator);
+      const ringpipe_status status = sum(communicator, Kind::kBlocking);
       ringpipe_destroy(communicator);
       return status;
     });
     ringpipe_communicator* const own = CreateInC(0, job);
     ringpipe_status status = RINGPIPE_OK;
-    failed = FailOne(which, [&] { status = sum(own); });
+    failed = FailOne(which, [&, kind = kind] { status = sum(own, kind); });
     EXPECT_EQ(status, failed ? RINGPIPE_RESOURCE_EXHAUSTED : RINGPIPE_OK);
     if (failed) {
       EXPECT_NE(std::string(ringpipe_error_message()).find("memory"),
@@ -268,14 +294,13 @@ TEST_P(AllocationFailureTest, OfARegistrationLeavesTheMemoryUnregistered) {
     bool failed = true;
     long which = 0;
     for (; failed && which < kMost; ++which) {
+      Status status;
       failed = FailOne(which, [&] {
-        try {
-          static_cast<void>(c.Register(data.data(), kCount * sizeof(float)));
-        } catch (const std::bad_alloc&) {
-          // As in C, where it is the status.
-        }
+        status = c.Register(data.data(), kCount * sizeof(float));
       });
       if (failed) {
+        EXPECT_EQ(status.code(), StatusCode::kResourceExhausted)
+            << status.ToString();
         RINGPIPE_RETURN_IF_ERROR(
             c.Register(data.data(), kCount * sizeof(float)));
       }
@@ -285,6 +310,80 @@ TEST_P(AllocationFailureTest, OfARegistrationLeavesTheMemoryUnregistered) {
     EXPECT_LT(which, kMost);
     return Status();
   });
+}
+
+// Runs `f` until none of its allocations fails; `failed` is told.
+template <typename F>
+void FailEach(F f) {
+  bool failed = true;
+  long which = 0;
+  for (; failed && which < kMost; ++which) {
+    Status status;
+    failed = FailOne(which, [&] { status = f(); });
+    EXPECT_EQ(status.code(),
+              failed ? StatusCode::kResourceExhausted : StatusCode::kOk)
+        << "allocation " << which << ": " << status.ToString();
+  }
+  EXPECT_GT(which, 1);
+  EXPECT_LT(which, kMost);
+}
+
+TEST_P(AllocationFailureTest, OfAnAllocationOrItsEndIsAStatus) {
+  ExpectRanks(GetParam(), 1, [&](Communicator& c) {
+    FailEach([&c] { return c.Allocate(kCount).status(); });
+    FailEach([] { return CommunicatorOptions::FromProcess().status(); });
+    Status status;
+    EXPECT_TRUE(FailOne(0, [&] { status = c.Free(&c); }));
+    EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
+    EXPECT_TRUE(FailOne(0, [&] { status = c.Deregister(&c); }));
+    EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
+    return c.failure();
+  });
+}
+
+TEST_P(AllocationFailureTest, OfADescriptionLeavesItEmpty) {
+  ExpectRanks(GetParam(), 1, [&](Communicator& c) {
+    std::string device = "a device";
+    EXPECT_TRUE(FailAllFrom(0, [&] { device = c.device(); }));
+    EXPECT_EQ(device, "");
+    std::vector<StageCounters> counters(1);
+    EXPECT_TRUE(FailAllFrom(0, [&] { counters = c.stage_counters(); }));
+    EXPECT_TRUE(counters.empty());
+    return c.failure();
+  });
+}
+
+// Who took it for the call's end would give the buffers away.
+TEST_P(AllocationFailureTest, OfAWaitThatExpiresIsStillATimeout) {
+  const auto body = [](Communicator& c) -> Status {
+    if (c.rank() == 0) {
+      RINGPIPE_ASSIGN_OR_RETURN(Request request, c.BarrierAsync());
+      StatusCode code = StatusCode::kOk;
+      FailAllFrom(
+          0, [&] { code = request.Wait(std::chrono::milliseconds(0)).code(); });
+      EXPECT_EQ(code, StatusCode::kTimeout);
+      RINGPIPE_RETURN_IF_ERROR(c.Exchange("").status());
+      return request.Wait();
+    }
+    RINGPIPE_RETURN_IF_ERROR(c.Exchange("").status());
+    return c.Barrier();
+  };
+  ExpectRanks(GetParam(), 2, body);
+}
+
+// Of the software device's, and of the trace's.
+TEST_P(AllocationFailureTest, OfTheRandomDeviceIsAStatusOfTheCreation) {
+  for (const std::string& trace :
+       {std::string(), ::testing::TempDir() + "trace"}) {
+    CommunicatorOptions options = RankOptions(GetParam(), 0, 1, NewJob());
+    options.environment.trace = trace;
+    random_fails = true;
+    const Status status = Communicator::Create(options).status();
+    random_fails = false;
+    EXPECT_NE(status.message().find("the system has nothing random"),
+              std::string::npos)
+        << status.ToString();
+  }
 }
 
 // --- An abort needs no memory

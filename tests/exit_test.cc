@@ -2,6 +2,7 @@
 // whose calls have ended is no loss to the others, however late they are.
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <array>
 #include <chrono>
@@ -34,7 +35,7 @@ constexpr seconds kStartTime(60);  // generous: sanitizers, a busy machine
 // --- Roles ---
 
 // Makes TEST_BARRIERS barriers, each when the test says so, and exits, again
-// when the test says so.
+// when the test says so: as TEST_END says.
 int MakeBarriers(Way) {
   auto options = CommunicatorOptions::FromProcess();
   auto communicator = Communicator::Create(*options);
@@ -47,6 +48,12 @@ int MakeBarriers(Way) {
   for (int left = std::atoi(std::getenv("TEST_BARRIERS")); left > 0; --left) {
     Print(left_behind.Barrier().ToString());
     AwaitGo();
+  }
+  const char* const end = std::getenv("TEST_END");
+  if (end != nullptr && end == std::string("quick_exit")) {
+    std::quick_exit(0);
+  } else if (end != nullptr) {
+    _exit(0);
   }
   return 0;
 }
@@ -61,6 +68,45 @@ int KeepItInAStatic(Way) {
   }
   lasting = std::move(communicator).value();
   return 0;
+}
+
+// Makes a broadcast, and a barrier on all ranks but 0, each when the test says
+// so, and exits, again when the test says so.
+int BroadcastAndMeet(Way) {
+  auto options = CommunicatorOptions::FromProcess();
+  auto communicator = Communicator::Create(*options);
+  if (!communicator.ok()) {
+    return 1;
+  }
+  static Communicator& left_behind = *communicator->release();
+  Print("running");
+  AwaitGo();
+  float value = 7;
+  Print(left_behind.Broadcast(&value, &value, 1, DataType::kFloat32, 0)
+            .ToString());
+  AwaitGo();
+  if (left_behind.rank() != 0) {
+    Print(left_behind.Barrier().ToString());
+    AwaitGo();
+  }
+  return 0;
+}
+
+// Exits when the test says so, while another thread waits in the destructor.
+int ExitWhileDestroying(Way) {
+  auto communicator = Communicator::Create(*CommunicatorOptions::FromProcess());
+  if (!communicator.ok() || !(*communicator)->Barrier().ok()) {
+    return 1;
+  }
+  std::thread([] {
+    AwaitGo();
+    std::exit(0);
+  }).detach();
+  Print("running");
+  communicator->reset();
+  while (true) {
+    pause();  // the other thread ends the process
+  }
 }
 
 // With more than a socket takes at once.
@@ -133,24 +179,27 @@ int SleepsIn(const RankProcess& rank) {
 
 // Where a call sleeps; a rank that waits for a word from this test does so in
 // read.
-void AwaitSleepInCall(const RankProcess& rank) {
+void AwaitSleepInCall(const RankProcess& rank, int call = SYS_ppoll) {
   const auto end = steady_clock::now() + kStartTime;
-  while (SleepsIn(rank) != SYS_poll) {
+  while (SleepsIn(rank) != call) {
     ASSERT_LT(steady_clock::now(), end) << SleepsIn(rank);
     std::this_thread::yield();
   }
 }
 
-// By rank: how many barriers it makes.
-std::vector<RankProcess> StartAtBarriers(Way way,
-                                         const std::vector<int>& barriers) {
+// By rank: how many barriers it makes; how it ends otherwise than by exit.
+std::vector<RankProcess> StartAtBarriers(
+    Way way, const std::vector<int>& barriers,
+    const std::vector<std::string>& ends = {}) {
   const std::string job = NewJob();
   const int size = static_cast<int>(barriers.size());
   std::vector<RankProcess> ranks;
   for (int rank = 0; rank < size; ++rank) {
-    ranks.emplace_back(
-        way, "barriers", rank, size, job,
-        std::vector{"TEST_BARRIERS=" + std::to_string(barriers[rank])});
+    std::vector variables = {"TEST_BARRIERS=" + std::to_string(barriers[rank])};
+    if (!ends.empty() && !ends[rank].empty()) {
+      variables.push_back("TEST_END=" + ends[rank]);
+    }
+    ranks.emplace_back(way, "barriers", rank, size, job, variables);
   }
   for (RankProcess& rank : ranks) {
     EXPECT_EQ(rank.ReadLine(kStartTime), "running");
@@ -216,6 +265,93 @@ TEST_P(ExitTest, AfterAnExchangeFailsOnNoRank) {
   for (RankProcess& rank : ranks) {
     EXPECT_EQ(rank.Wait(kStartTime), 0) << rank.ReadLine(milliseconds(10));
   }
+}
+
+// The others hear of it from the system alone.
+TEST_P(ExitTest, BesideTheHandlersIsADeath) {
+  for (const std::string end : {"_exit", "quick_exit"}) {
+    std::vector<RankProcess> ranks =
+        StartAtBarriers(GetParam(), {1, 2}, {end, ""});
+    for (RankProcess& rank : ranks) {
+      rank.Go();
+    }
+    for (RankProcess& rank : ranks) {
+      ASSERT_EQ(rank.ReadLine(kStartTime), "ok");
+    }
+    ranks[1].Go();
+    AwaitSleepInCall(ranks[1]);
+    ranks[0].Go();
+    EXPECT_EQ(ranks[0].Wait(kStartTime), 0);
+    const auto start = steady_clock::now();
+    const std::string error = ranks[1].ReadLine(kStartTime);
+    EXPECT_TRUE(error.starts_with("peer lost: rank 0")) << error;
+    EXPECT_EQ(error.find("without destroying"), std::string::npos) << error;
+    EXPECT_LT(steady_clock::now() - start, LivenessBound(seconds(2)));
+  }
+}
+
+TEST_P(ExitTest, IsNotHeldUpByAStoppedRank) {
+  std::vector<RankProcess> ranks = StartAtBarriers(GetParam(), {1, 1});
+  for (RankProcess& rank : ranks) {
+    rank.Go();
+  }
+  for (RankProcess& rank : ranks) {
+    ASSERT_EQ(rank.ReadLine(kStartTime), "ok");
+  }
+  ranks[1].Signal(SIGSTOP);
+  ranks[0].Go();
+  const auto start = steady_clock::now();
+  EXPECT_EQ(ranks[0].Wait(kStartTime), 0);
+  EXPECT_LT(steady_clock::now() - start, LivenessBound(seconds(2)));
+}
+
+// By way of the rank whose call it has ended, the news of an exit does not come
+// as the end of calls that both have ended.
+TEST_P(ExitTest, IsPassedOnForNoCallBeforeIt) {
+  constexpr int kSize = 4;
+  const std::string job = NewJob();
+  std::vector<RankProcess> ranks;
+  for (int rank = 0; rank < kSize; ++rank) {
+    ranks.emplace_back(
+        GetParam(), "broadcast", rank, kSize, job,
+        std::vector<std::string>{"RINGPIPE_ALGORITHM=broadcast:chain"});
+  }
+  for (RankProcess& rank : ranks) {
+    ASSERT_EQ(rank.ReadLine(kStartTime), "running");
+  }
+  for (int rank = 0; rank < kSize - 1; ++rank) {
+    ranks[rank].Go();
+  }
+  // The chain's third rank waits for the fourth.
+  ASSERT_EQ(ranks[0].ReadLine(kStartTime), "ok");
+  ASSERT_EQ(ranks[1].ReadLine(kStartTime), "ok");
+  AwaitSleepInCall(ranks[2]);
+  ranks[1].Go();
+  AwaitSleepInCall(ranks[1]);
+  ranks[0].Go();
+  EXPECT_EQ(ranks[0].Wait(kStartTime), 0);
+  const std::string ended = ranks[1].ReadLine(kStartTime);
+  EXPECT_NE(ended.find("has ended without destroying"), std::string::npos)
+      << ended;
+  ranks[3].Go();
+  EXPECT_EQ(ranks[3].ReadLine(kStartTime), "ok");
+  EXPECT_EQ(ranks[2].ReadLine(kStartTime), "ok");
+}
+
+TEST_P(ExitTest, InTheMiddleOfADestructionIsNoDeath) {
+  const std::string job = NewJob();
+  RankProcess exits(GetParam(), "destroying", 0, 2, job);
+  RankProcess other(GetParam(), "barriers", 1, 2, job, {"TEST_BARRIERS=1"});
+  ASSERT_EQ(exits.ReadLine(kStartTime), "running");
+  ASSERT_EQ(other.ReadLine(kStartTime), "running");
+  AwaitSleepInCall(exits, SYS_futex);
+  exits.Go();
+  EXPECT_EQ(exits.Wait(kStartTime), 0);
+  other.Go();
+  const std::string error = other.ReadLine(kStartTime);
+  EXPECT_NE(error.find("has ended without destroying its communicator"),
+            std::string::npos)
+      << error;
 }
 
 // (the way, who exits)
@@ -285,6 +421,8 @@ int main(int argc, char** argv) {
   return RunRoleOrTests(argc, argv,
                         {{"four calls", &MakeFourCallsInC},
                          {"barriers", &MakeBarriers},
+                         {"broadcast", &BroadcastAndMeet},
+                         {"destroying", &ExitWhileDestroying},
                          {"exchange", &ExchangeMuch},
                          {"static", &KeepItInAStatic}});
 }

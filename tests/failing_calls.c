@@ -11,6 +11,7 @@
 #include <sched.h>
 #include <stdarg.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
@@ -64,6 +65,10 @@
   CALL(FILE*, fopen64, EMFILE, NULL, (const char* a, const char* b), (a, b))   \
   CALL(int, pipe2, EMFILE, -1, (int a[2], int b), (a, b))                      \
   CALL(int, poll, ENOMEM, -1, (struct pollfd * a, nfds_t b, int c), (a, b, c)) \
+  CALL(int, ppoll, ENOMEM, -1,                                                 \
+       (struct pollfd * a, nfds_t b, const struct timespec* c,                 \
+        const sigset_t* d),                                                    \
+       (a, b, c, d))                                                           \
   CALL(ssize_t, process_vm_readv, EPERM, -1,                                   \
        (pid_t a, const struct iovec* b, unsigned long c,                       \
         const struct iovec* d, unsigned long e, unsigned long f),              \
@@ -72,7 +77,7 @@
        (pid_t a, const struct iovec* b, unsigned long c,                       \
         const struct iovec* d, unsigned long e, unsigned long f),              \
        (a, b, c, d, e, f))                                                     \
-  CALL(int, pthread_create, EAGAIN, EAGAIN,                                    \
+  CALL(int, pthread_create, EAGAIN, ErrorOf(EAGAIN),                           \
        (pthread_t * a, const pthread_attr_t* b, void* (*c)(void*), void* d),   \
        (a, b, c, d))                                                           \
   CALL(ssize_t, recv, ENOMEM, -1, (int a, void* b, size_t c, int d),           \
@@ -125,10 +130,18 @@ const struct FailingCall kFailingCalls[] = {
 static _Atomic(const char*) failing = NULL;
 static atomic_int number = 0;
 static atomic_int made = 0;
+static atomic_bool forbidden = false;
 
 void FailCall(const char* name, int which) {
   made = 0;
   number = which;
+  forbidden = false;
+  failing = name;
+}
+
+void ForbidCall(const char* name) {
+  made = 0;
+  forbidden = true;
   failing = name;
 }
 
@@ -139,8 +152,11 @@ int StopFailing(void) {
 
 int CallFails(const char* name) {
   const char* const wanted = failing;
-  return wanted != NULL && strcmp(wanted, name) == 0 && made++ == number;
+  return wanted != NULL && strcmp(wanted, name) == 0 &&
+         (made++ == number || forbidden);
 }
+
+static int ErrorOf(int error) { return forbidden ? EPERM : error; }
 
 // libc's function, or a sanitizer's in front of it.
 #define NEXT(name) ((__typeof__(&name))dlsym(RTLD_NEXT, #name))
@@ -153,7 +169,7 @@ int CallFails(const char* name) {
       found = next = NEXT(name);                                    \
     }                                                               \
     if (CallFails(#name)) {                                         \
-      errno = error;                                                \
+      errno = ErrorOf(error);                                       \
       return failure;                                               \
     }                                                               \
     return next arguments;                                          \
@@ -200,8 +216,9 @@ int fcntl(int descriptor, int command, ...) {
   va_start(arguments, command);
   void* const argument = va_arg(arguments, void*);
   va_end(arguments);
-  if (CallFails("fcntl")) {
-    errno = kFcntlError;
+  // Who forbids it forbids no more than seals.
+  if ((!forbidden || command == F_ADD_SEALS) && CallFails("fcntl")) {
+    errno = ErrorOf(kFcntlError);
     return -1;
   }
   return NEXT(fcntl)(descriptor, command, argument);

@@ -25,6 +25,9 @@ int CallFails(const char* name);
 /* Until StopFailing, the call of this name that comes number `which`, counted
    from 0 over all threads, fails. */
 void FailCall(const char* name, int which);
+/* The same of all calls of that name, with EPERM, as a seccomp profile that
+   forbids them does. Of fcntl only F_ADD_SEALS. */
+void ForbidCall(const char* name);
 /* How many calls of that name there were meanwhile. */
 int StopFailing(void);
 

@@ -105,7 +105,7 @@ int DestroyEarly(Way) {
   Print("running");
   if ((*communicator)->rank() != 1) {
     AwaitGo();
-    Print((*communicator)->Barrier(milliseconds(1000)).ToString());
+    Print((*communicator)->Barrier(milliseconds(500)).ToString());
   }
   return 0;
 }
@@ -434,8 +434,10 @@ TEST_P(ExpiredCallTest, NamesTheRankThatDestroysItsCommunicator) {
   ranks[0].Go();
   ranks[2].Go();
   const std::string error = ranks[0].ReadLine(kStartTime);
-  EXPECT_NE(error.find("; rank 1 has been destroying its communicator"),
-            std::string::npos)
+  // Or it gave up waiting meanwhile, where this test got no core.
+  EXPECT_TRUE(error.find("; rank 1 has been destroying its communicator") !=
+                  std::string::npos ||
+              error.ends_with("has destroyed its communicator"))
       << error;
 }
 

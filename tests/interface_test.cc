@@ -1,5 +1,5 @@
 // What the interfaces offer beside the collectives: version, log, counters,
-// accelerator memory, and the C functions.
+// and accelerator memory.
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -165,6 +165,68 @@ TEST_P(RegisterTest, WhatIsRegisteredIsNeitherCopiedNorRegisteredInACall) {
   });
 }
 
+TEST_P(RegisterTest, WhatIsAllocatedIsReadAndWrittenWhereItLies) {
+  if (GetParam() == Way::kTestNetwork) {
+    GTEST_SKIP() << kReachVaries;
+  }
+  ExpectRanks(GetParam(), 3, [](Communicator& c) -> Status {
+    constexpr std::size_t kCount = 300'000;
+    RINGPIPE_ASSIGN_OR_RETURN(void* const memory,
+                              c.Allocate(2 * kCount * sizeof(float)));
+    auto* const send = static_cast<float*>(memory);
+    std::fill_n(send, kCount, 1.0F);
+    RINGPIPE_RETURN_IF_ERROR(c.AllReduce(send, send + kCount, kCount,
+                                         DataType::kFloat32, ReduceOp::kSum));
+    EXPECT_EQ(std::count(send + kCount, send + 2 * kCount, 3.0F), kCount);
+    EXPECT_EQ(CountersOf(c, "copy in").operations, 0U);
+    EXPECT_EQ(CountersOf(c, "copy out").operations, 0U);
+    return c.Free(memory);
+  });
+}
+
+TEST_P(RegisterTest, ChangesNothingBetweenRanksThatShareMemory) {
+  if (!SharesMemory(GetParam())) {
+    GTEST_SKIP() << "a device sends from what is registered";
+  }
+  ExpectRanks(GetParam(), 3, [](Communicator& c) -> Status {
+    constexpr std::size_t kCount = 300'000;
+    const std::vector<float> send(kCount, 1);
+    std::vector<float> receive(kCount);
+    std::uint64_t copied[2];
+    for (std::uint64_t& bytes : copied) {
+      RINGPIPE_RETURN_IF_ERROR(c.AllReduce(send.data(), receive.data(), kCount,
+                                           DataType::kFloat32, ReduceOp::kSum));
+      EXPECT_EQ(receive, std::vector<float>(kCount, 3));
+      bytes = CountersOf(c, "copy in").bytes + CountersOf(c, "copy out").bytes;
+      if (&bytes == copied) {
+        RINGPIPE_RETURN_IF_ERROR(
+            c.Register(receive.data(), kCount * sizeof(float)));
+      }
+    }
+    EXPECT_GT(copied[0], 0U);
+    EXPECT_EQ(copied[1], 2 * copied[0]);
+    return c.Deregister(receive.data());
+  });
+}
+
+TEST_P(RegisterTest, ALongSendIsRegisteredForItsCallOnTheSoftwareDevice) {
+  if (GetParam() != Way::kRails) {
+    GTEST_SKIP() << "the software device is looked at";
+  }
+  ExpectRanks(GetParam(), 2, [](Communicator& c) -> Status {
+    constexpr std::size_t kLong = 256 * 1024 / sizeof(float);
+    const std::vector<float> send(kLong, 1);
+    std::vector<float> receive(kLong);
+    RINGPIPE_RETURN_IF_ERROR(c.AllReduce(send.data(), receive.data(), kLong,
+                                         DataType::kFloat32, ReduceOp::kSum));
+    EXPECT_EQ(CountersOf(c, "copy in").bytes, 0U);
+    RINGPIPE_RETURN_IF_ERROR(c.AllReduce(send.data(), receive.data(), kLong - 2,
+                                         DataType::kFloat32, ReduceOp::kSum));
+    EXPECT_GT(CountersOf(c, "copy in").bytes, 0U);
+    return Status::Ok();
+  });
+}
+
 TEST_P(RegisterTest, MemoryThatMayOnlyBeReadIsSentFrom) {
   ExpectRanks(GetParam(), 2, [](Communicator& c) -> Status {
     constexpr std::size_t kBytes = 64 * 1024;
@@ -297,6 +359,7 @@ TEST_P(SlotsTest, OfManyRanksTakeLittleMemoryBeforeTheFirstLongCall) {
   }
   constexpr int kRanks = 64;
   constexpr std::uint64_t kLittle = 2 << 20;
+  constexpr std::uint64_t kMuch = 32 << 20;
   ExpectRanks(GetParam(), kRanks, [=](Communicator& c) -> Status {
     RINGPIPE_RETURN_IF_ERROR(MakeShortCalls(c));
     if (c.rank() == 0) {
@@ -306,6 +369,9 @@ TEST_P(SlotsTest, OfManyRanksTakeLittleMemoryBeforeTheFirstLongCall) {
     }
     RINGPIPE_RETURN_IF_ERROR(c.Barrier());
     RINGPIPE_RETURN_IF_ERROR(MakeLongCall(c));
+    if (c.rank() == 0) {
+      EXPECT_LE(SharedBytes() / kRanks, kMuch + kLittle);
+    }
     RINGPIPE_RETURN_IF_ERROR(MakeShortCalls(c));
     return MakeLongCall(c);
   });
@@ -336,6 +402,21 @@ TEST_P(RegisterTest, MoreMemoryThanThereIsIsNotAllocated) {
           << status.ToString();
     }
     return c.Barrier();
+  });
+}
+
+TEST_P(RegisterTest, MoreMemoryThanThereCanBeIsRefused) {
+  ExpectRanks(GetParam(), 1, [](Communicator& c) -> Status {
+    constexpr std::size_t kMost = std::numeric_limits<std::size_t>::max();
+    std::vector<float> data(1024);
+    for (const std::size_t bytes : {kMost, kMost / 2, kMost / 2 + 2}) {
+      EXPECT_EQ(c.Register(data.data(), bytes).code(),
+                StatusCode::kInvalidArgument)
+          << bytes;
+    }
+    // Nothing of it stays, to block what is right.
+    RINGPIPE_RETURN_IF_ERROR(c.Register(data.data(), 4096));
+    return c.Deregister(data.data());
   });
 }
 
@@ -436,6 +517,19 @@ TEST_P(AcceleratorMemoryTest, IsReducedWhereItIs) {
       });
 }
 
+TEST_P(AcceleratorMemoryTest, IsOfOneCommunicatorAtATime) {
+  CommunicatorOptions options = RankOptions(GetParam(), 0, 1, NewJob());
+  options.accelerator = std::make_shared<ThreadAccelerator>();
+  auto first = Communicator::Create(options);
+  ASSERT_TRUE(first.ok()) << first.status().ToString();
+  const Status second = Communicator::Create(options).status();
+  EXPECT_EQ(second.code(), StatusCode::kInvalidArgument) << second.ToString();
+  EXPECT_NE(second.message().find("serves another communicator already"),
+            std::string::npos);
+  first->reset();
+  EXPECT_TRUE(Communicator::Create(options).ok());
+}
+
 TEST_P(AcceleratorMemoryTest, IsNotMixedWithHostMemory) {
   auto device = std::make_shared<ThreadAccelerator>();
   CommunicatorOptions options = RankOptions(GetParam(), 0, 1, NewJob());
@@ -532,6 +626,28 @@ TEST_P(AcceleratorMemoryTest, SlotsThatOneRankCannotPinEndTheCallOnAllRanks) {
   EXPECT_EQ(statuses[0].message(), "rank 1: " + statuses[1].message());
 }
 
+// The others would take this rank's next call for the one that it lacks.
+TEST_P(AcceleratorMemoryTest,
+       WhoseOwnerOneRankCannotTellEndsTheCallOnAllRanks) {
+  std::vector<std::shared_ptr<ThreadAccelerator>> devices;
+  for (int rank = 0; rank < 2; ++rank) {
+    devices.push_back(std::make_shared<ThreadAccelerator>());
+  }
+  devices[1]->FailToTellOwner({StatusCode::kDeviceError, "it is lost"});
+  const auto statuses = RunRanks(
+      GetParam(), 2,
+      [&](Communicator& c) -> Status {
+        float value = 1;
+        return c.AllReduce(&value, &value, 1, DataType::kFloat32,
+                           ReduceOp::kSum);
+      },
+      [&](int rank, CommunicatorOptions& options) {
+        options.accelerator = devices[rank];
+      });
+  EXPECT_EQ(statuses[1].message(), "allreduce: it is lost");
+  EXPECT_EQ(statuses[0].message(), "rank 1: allreduce: it is lost");
+}
+
 TEST_P(AcceleratorMemoryTest, MemoryOfAnotherDeviceIsRefusedByName) {
   ThreadAccelerator other;
   ThreadAccelerator::Options device_options;
@@ -552,40 +668,6 @@ TEST_P(AcceleratorMemoryTest, MemoryOfAnotherDeviceIsRefusedByName) {
   EXPECT_NE(status.message().find("thread:1"), std::string::npos)
       << status.ToString();
   EXPECT_TRUE((*communicator)->Barrier().ok());
-}
-
-TEST(CInterfaceTest, RunsACallAndGivesErrorsInWords) {
-  const std::string job = NewJob();
-  const std::string root = "unix:@" + job;
-  ringpipe_options options = {};
-  options.explicit_rank = 1;
-  options.rank = 0;
-  options.size = 1;
-  options.root = root.c_str();
-  options.job_id = job.c_str();
-  ringpipe_communicator* communicator = nullptr;
-  ASSERT_EQ(ringpipe_create(&options, &communicator), RINGPIPE_OK)
-      << ringpipe_error_message();
-  EXPECT_EQ(ringpipe_size(communicator), 1);
-  void* memory = nullptr;
-  ASSERT_EQ(ringpipe_allocate(communicator, 4096, &memory), RINGPIPE_OK);
-  std::memset(memory, 3, 4096);
-  ringpipe_request* request = nullptr;
-  ASSERT_EQ(
-      ringpipe_all_reduce(communicator, memory, memory, 4096, RINGPIPE_INT8,
-                          RINGPIPE_SUM, RINGPIPE_DEFAULT_TIMEOUT, &request),
-      RINGPIPE_OK);
-  EXPECT_EQ(ringpipe_wait(request, -1), RINGPIPE_OK);
-  ringpipe_request_free(request);
-  EXPECT_EQ(
-      ringpipe_all_reduce(communicator, nullptr, memory, 1, RINGPIPE_INT8,
-                          RINGPIPE_SUM, RINGPIPE_DEFAULT_TIMEOUT, nullptr),
-      RINGPIPE_INVALID_ARGUMENT);
-  EXPECT_NE(std::string(ringpipe_error_message()).find("send buffer is null"),
-            std::string::npos);
-  EXPECT_EQ(ringpipe_barrier(nullptr, -1, nullptr), RINGPIPE_INVALID_ARGUMENT);
-  EXPECT_EQ(ringpipe_free(communicator, memory), RINGPIPE_OK);
-  ringpipe_destroy(communicator);
 }
 
 }  // namespace

@@ -74,6 +74,19 @@ TEST_P(ArgumentsTest, AnUnknownTypeOperationOrRootIsRefused) {
               StatusCode::kInvalidArgument, {"root 1", "there are 1"});
 }
 
+TEST_P(ArgumentsTest, ACallThatNobodyHasFilledInIsRefused) {
+  ExpectError(communicator_->Run({.collective = static_cast<Collective>(77)}),
+              StatusCode::kInvalidArgument, {"collective 77"});
+  ExpectError(communicator_->Run({.collective = Collective::kReduce}),
+              StatusCode::kInvalidArgument, {"data type 0 does not exist"});
+  EXPECT_TRUE(communicator_->Run({}).ok());  // a barrier
+}
+
+TEST_P(ArgumentsTest, AnAllToAllInPlaceIsRefused) {
+  ExpectError(communicator_->AllToAll(a_, a_, 4, DataType::kFloat32),
+              StatusCode::kInvalidArgument, {"all-to-all", "separate"});
+}
+
 TEST_P(ArgumentsTest, BuffersThatOverlapInPartAreRefused) {
   ExpectError(communicator_->AllReduce(a_, a_ + 1, 4, DataType::kFloat32,
                                        ReduceOp::kSum),
@@ -119,6 +132,26 @@ TEST_P(CreateTest, TooFewSlotsAreRefusedAndTheNumberNeededIsNamed) {
     ExpectError(status, StatusCode::kInvalidArgument,
                 {"RINGPIPE_SLOTS=4", "at least 5 slots"});
   }
+}
+
+TEST_P(CreateTest, MoreThanTheVariablesAdmitIsRefusedFromAProgramToo) {
+  CommunicatorOptions options = RankOptions(GetParam(), 0, 1, NewJob());
+  options.environment.slots = (std::int64_t{1} << 32) + 100;  // as int: 100
+  ExpectError(Communicator::Create(options).status(),
+              StatusCode::kInvalidArgument, {"4294967396", "at most 65536"});
+  options = RankOptions(GetParam(), 0, 65'537, NewJob());
+  options.environment.join_timeout_ms = 1;
+  ExpectError(Communicator::Create(options).status(),
+              StatusCode::kInvalidArgument, {"65537", "at most 65536"});
+}
+
+TEST_P(CreateTest, AnAlgorithmOfNoCollectiveListsThoseThatThereAre) {
+  CommunicatorOptions options = RankOptions(GetParam(), 0, 1, NewJob());
+  options.environment.algorithm = "send-receive:direct";
+  ExpectError(Communicator::Create(options).status(),
+              StatusCode::kInvalidArgument,
+              {"RINGPIPE_ALGORITHM", "no collective \"send-receive\"",
+               "gather, scatter or all-to-all"});
 }
 
 TEST_P(CreateTest, RanksWithDifferentChunkingAreRefusedWithBothValues) {
@@ -203,20 +236,29 @@ TEST_P(CreateTest, AMissingRankEndsTheOthersByTheTimeoutAndIsNamed) {
 class MismatchTest : public ::testing::TestWithParam<Way> {
  protected:
   // Both ranks make a call; their calls differ.
-  static void ExpectMismatch(const RankBody& body,
-                             const std::vector<std::string>& words) {
+  void ExpectMismatch(const RankBody& body,
+                      const std::vector<std::string>& words) {
     const steady_clock::time_point start = steady_clock::now();
     for (const Status& status : RunRanks(GetParam(), 2, body)) {
       ExpectError(status, StatusCode::kMismatch, words);
       ExpectError(status, StatusCode::kMismatch, {"rank 0", "rank 1"});
     }
+    // Before a byte of the other rank's is reduced; a root has perhaps copied
+    // its own.
+    for (int rank = 0; rank < 2; ++rank) {
+      for (const float value : out_[rank]) {
+        ASSERT_TRUE(value == 0 || value == in_[rank][0]) << value;
+      }
+    }
     EXPECT_LT(steady_clock::now() - start, std::chrono::seconds(20));
   }
 
   static constexpr std::size_t kCount = 1000;
-  std::vector<float> in_ = std::vector<float>(2 * kCount, 1);
+  std::vector<float> in_[2] = {std::vector<float>(2 * kCount, 1),
+                               std::vector<float>(2 * kCount, 2)};
   std::vector<float> out_[2] = {std::vector<float>(2 * kCount),
                                 std::vector<float>(2 * kCount)};
+  const float* in(Communicator& c) const { return in_[c.rank()].data(); }
   float* out(Communicator& c) { return out_[c.rank()].data(); }
 };
 
@@ -225,8 +267,8 @@ INSTANTIATE_TEST_SUITE_P(Ways, MismatchTest, kWays, NameOfWay);
 TEST_P(MismatchTest, OfCountsIsAnErrorAtBothWithBothValues) {
   ExpectMismatch(
       [&](Communicator& c) {
-        return c.AllReduce(in_.data(), out(c), kCount + c.rank(),
-                           DataType::kFloat32, ReduceOp::kSum);
+        return c.AllReduce(in(c), out(c), kCount + c.rank(), DataType::kFloat32,
+                           ReduceOp::kSum);
       },
       {"count 1000", "count 1001"});
 }
@@ -234,8 +276,8 @@ TEST_P(MismatchTest, OfCountsIsAnErrorAtBothWithBothValues) {
 TEST_P(MismatchTest, OfZeroAndSomeIsAnErrorAtBoth) {
   ExpectMismatch(
       [&](Communicator& c) {
-        return c.AllReduce(in_.data(), out(c), kCount * c.rank(),
-                           DataType::kFloat32, ReduceOp::kSum);
+        return c.AllReduce(in(c), out(c), kCount * c.rank(), DataType::kFloat32,
+                           ReduceOp::kSum);
       },
       {"count 0", "count 1000"});
 }
@@ -244,17 +286,28 @@ TEST_P(MismatchTest, OfTypesIsAnErrorAtBoth) {
   ExpectMismatch(
       [&](Communicator& c) {
         return c.AllReduce(
-            in_.data(), out(c), kCount,
+            in(c), out(c), kCount,
             c.rank() == 0 ? DataType::kFloat32 : DataType::kInt32,
             ReduceOp::kSum);
       },
       {"float32", "int32"});
 }
 
+TEST_P(MismatchTest, OfCallsOfNoElementsIsAnErrorAtBoth) {
+  ExpectMismatch(
+      [&](Communicator& c) {
+        return c.AllReduce(
+            in(c), out(c), 0,
+            c.rank() == 0 ? DataType::kFloat32 : DataType::kInt32,
+            ReduceOp::kSum);
+      },
+      {"count 0, float32", "count 0, int32"});
+}
+
 TEST_P(MismatchTest, OfOperationsIsAnErrorAtBoth) {
   ExpectMismatch(
       [&](Communicator& c) {
-        return c.AllReduce(in_.data(), out(c), kCount, DataType::kFloat32,
+        return c.AllReduce(in(c), out(c), kCount, DataType::kFloat32,
                            c.rank() == 0 ? ReduceOp::kMin : ReduceOp::kMax);
       },
       {"min", "max"});
@@ -263,8 +316,7 @@ TEST_P(MismatchTest, OfOperationsIsAnErrorAtBoth) {
 TEST_P(MismatchTest, OfRootsIsAnErrorAtBoth) {
   ExpectMismatch(
       [&](Communicator& c) {
-        return c.Broadcast(in_.data(), out(c), kCount, DataType::kFloat32,
-                           c.rank());
+        return c.Broadcast(in(c), out(c), kCount, DataType::kFloat32, c.rank());
       },
       {"root 0", "root 1"});
 }
@@ -276,7 +328,7 @@ TEST_P(MismatchTest, OfTheOrderOfCallsIsAnErrorAtBoth) {
           RINGPIPE_RETURN_IF_ERROR(c.Barrier());
         }
         RINGPIPE_RETURN_IF_ERROR(c.AllReduce(
-            in_.data(), out(c), kCount, DataType::kFloat32, ReduceOp::kSum));
+            in(c), out(c), kCount, DataType::kFloat32, ReduceOp::kSum));
         return c.rank() == 1 ? c.Barrier() : Status::Ok();
       },
       {"allreduce", "barrier"});
@@ -284,7 +336,7 @@ TEST_P(MismatchTest, OfTheOrderOfCallsIsAnErrorAtBoth) {
 
 TEST_P(MismatchTest, AfterOneEveryCallGivesTheFirstReason) {
   RunRanks(GetParam(), 2, [&](Communicator& c) -> Status {
-    Status first = c.AllReduce(in_.data(), out(c), kCount + c.rank(),
+    Status first = c.AllReduce(in(c), out(c), kCount + c.rank(),
                                DataType::kFloat32, ReduceOp::kSum);
     EXPECT_EQ(c.Barrier().ToString(), first.ToString());
     EXPECT_EQ(c.failure().ToString(), first.ToString());
@@ -328,6 +380,29 @@ TEST_P(DeadlineTest, AnExpiredWaitLeavesTheCallRunning) {
     RINGPIPE_RETURN_IF_ERROR(c.Exchange("").status());
     return request.Wait();
   });
+}
+
+TEST_P(DeadlineTest, OfAnAsynchronousCallEndsItWhoeverWaits) {
+  const steady_clock::time_point start = steady_clock::now();
+  const auto statuses = RunRanks(GetParam(), 2, [](Communicator& c) -> Status {
+    if (c.rank() == 1) {
+      while (c.failure().ok()) {
+        std::this_thread::yield();
+      }
+      return c.failure();
+    }
+    RINGPIPE_ASSIGN_OR_RETURN(Request request,
+                              c.BarrierAsync(milliseconds(300)));
+    while (!request.Done()) {
+      std::this_thread::yield();
+    }
+    return request.Wait();
+  });
+  for (const Status& status : statuses) {
+    ExpectError(status, StatusCode::kTimeout,
+                {"barrier", "waits for rank 1 to make the same call"});
+  }
+  EXPECT_LT(steady_clock::now() - start, std::chrono::seconds(20));
 }
 
 TEST_P(DeadlineTest, BoundsTheWaitForACallBeforeThatHasNone) {
@@ -384,6 +459,25 @@ TEST_P(AbortTest, EndsPendingCallsOfEveryRankWithItsReason) {
   }
 }
 
+// Of ranks that sleep in a call it is the aborting rank's shared memory that
+// tells them.
+TEST_P(AbortTest, ALongReasonInAnyLanguageReachesAllRanksWhole) {
+  std::string reason = "\xC3\xBC\xE4\xB8\xAD";
+  while (reason.size() < 3000) {
+    reason += " and so on";
+  }
+  for (const Status& status :
+       RunRanks(GetParam(), 3, [&](Communicator& c) -> Status {
+         if (c.rank() == 1) {
+           std::this_thread::sleep_for(milliseconds(50));  // the others sleep
+           c.Abort(reason);
+         }
+         return c.Barrier();
+       })) {
+    EXPECT_EQ(status.message(), "rank 1 aborted the communicator: " + reason);
+  }
+}
+
 TEST_P(AbortTest, DestroyingACommunicatorEndsItsPendingCalls) {
   RunRanks(GetParam(), 2, [](Communicator& c) -> Status {
     if (c.rank() == 0) {
@@ -422,8 +516,8 @@ TEST_P(LeavingTest, ARankThatIsLateInItsLastCallStillEndsIt) {
 using Created = Result<std::unique_ptr<Communicator>>;
 
 // Ranks 0 and 1 of a job of their own.
-std::pair<Created, Created> CreatePair(Way way) {
-  const std::string job = NewJob();
+std::pair<Created, Created> CreatePair(Way way,
+                                       const std::string& job = NewJob()) {
   auto joining = std::async(std::launch::async, [&] {
     return Communicator::Create(RankOptions(way, 1, 2, job));
   });
@@ -434,6 +528,22 @@ std::pair<Created, Created> CreatePair(Way way) {
 class DestructionTest : public ::testing::TestWithParam<Way> {};
 
 INSTANTIATE_TEST_SUITE_P(Ways, DestructionTest, kWays, NameOfWay);
+
+// By the same options.
+TEST_P(DestructionTest, OfAFailedCommunicatorMakesRoomForANewOne) {
+  const std::string job = NewJob();
+  for (int round = 0; round < 3; ++round) {
+    auto [own, other] = CreatePair(GetParam(), job);
+    ASSERT_TRUE(own.ok()) << own.status().ToString();
+    ASSERT_TRUE(other.ok()) << other.status().ToString();
+    auto call =
+        std::async(std::launch::async, [&c = **other] { return c.Barrier(); });
+    EXPECT_TRUE((*own)->Barrier().ok());
+    EXPECT_TRUE(call.get().ok());
+    (*own)->Abort("the test says so");
+    EXPECT_EQ((*other)->Barrier().code(), StatusCode::kAborted);
+  }
+}
 
 TEST_P(DestructionTest, EndsTheBlockingCallOfAnotherThread) {
   constexpr int kRounds = 30;
@@ -461,6 +571,36 @@ TEST_P(DestructionTest, EndsTheBlockingCallOfAnotherThread) {
     ExpectError(call.get(), StatusCode::kAborted,
                 {"rank 0 destroyed its communicator while calls were pending"});
   }
+}
+
+class ExchangeTest : public ::testing::TestWithParam<Way> {};
+
+INSTANTIATE_TEST_SUITE_P(Ways, ExchangeTest, kWays, NameOfWay);
+
+TEST_P(ExchangeTest, OfSeveralThreadsTakesTurns) {
+  constexpr int kThreads = 4;
+  constexpr int kTimes = 25;
+  ExpectRanks(GetParam(), 3, [](Communicator& c) -> Status {
+    const auto exchange = [&c]() -> Status {
+      for (int i = 0; i < kTimes; ++i) {
+        RINGPIPE_ASSIGN_OR_RETURN(const auto all, c.Exchange("x"));
+        EXPECT_EQ(all, std::vector<std::string>(3, "x"));
+      }
+      return Status::Ok();
+    };
+    std::vector<std::future<Status>> threads;
+    for (int i = 0; i < kThreads; ++i) {
+      threads.push_back(std::async(std::launch::async, exchange));
+    }
+    // Collectives go on beside it.
+    for (int i = 0; i < kTimes; ++i) {
+      RINGPIPE_RETURN_IF_ERROR(c.Barrier());
+    }
+    for (std::future<Status>& thread : threads) {
+      RINGPIPE_RETURN_IF_ERROR(thread.get());
+    }
+    return Status::Ok();
+  });
 }
 
 TEST_P(DestructionTest, EndsTheExchangeOfAnotherThread) {

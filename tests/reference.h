@@ -9,7 +9,9 @@
 #include <cstring>
 #include <vector>
 
+#include "engine/call.h"
 #include "reduction/data_type.h"
+#include "reduction/narrow_float.h"
 
 namespace ringpipe::testing {
 
@@ -74,11 +76,76 @@ std::vector<T> Results(int size, std::size_t begin, std::size_t count,
   return values;
 }
 
+// Inputs of all ranks, one after the other.
+template <typename T>
+std::vector<T> InputsOfAll(int size, std::size_t begin, std::size_t count,
+                           ReduceOp op) {
+  std::vector<T> all;
+  for (int rank = 0; rank < size; ++rank) {
+    const auto part = Inputs<T>(rank, begin, count, op);
+    all.insert(all.end(), part.begin(), part.end());
+  }
+  return all;
+}
+
+// What a rank gives to a call, of which the buffers do not count, and what it
+// is to get; empty where that is nothing.
+template <typename T>
+std::vector<T> InputOf(const Call& call, int rank, int size) {
+  const bool is_root = rank == call.root;
+  switch (call.collective) {
+    case Collective::kAllReduce:
+    case Collective::kReduce:
+    case Collective::kAllGather:
+    case Collective::kGather:
+      return Inputs<T>(rank, 0, call.count, call.op);
+    case Collective::kReduceScatter:
+    case Collective::kAllToAll:
+      return Inputs<T>(rank, 0, size * call.count, call.op);
+    case Collective::kBroadcast:
+      return Inputs<T>(rank, 0, is_root ? call.count : 0, call.op);
+    case Collective::kScatter:
+      return Inputs<T>(rank, 0, is_root ? size * call.count : 0, call.op);
+    case Collective::kBarrier:
+    case Collective::kSendReceive:
+      break;
+  }
+  return {};
+}
+
+template <typename T>
+std::vector<T> OutputOf(const Call& call, int rank, int size) {
+  const bool is_root = rank == call.root;
+  const std::size_t part = rank * call.count;
+  switch (call.collective) {
+    case Collective::kAllReduce:
+      return Results<T>(size, 0, call.count, call.op);
+    case Collective::kReduce:
+      return Results<T>(size, 0, is_root ? call.count : 0, call.op);
+    case Collective::kReduceScatter:
+      return Results<T>(size, part, call.count, call.op);
+    case Collective::kAllGather:
+      return InputsOfAll<T>(size, 0, call.count, call.op);
+    case Collective::kGather:
+      return InputsOfAll<T>(size, 0, is_root ? call.count : 0, call.op);
+    case Collective::kBroadcast:
+      return Inputs<T>(call.root, 0, call.count, call.op);
+    case Collective::kScatter:
+      return Inputs<T>(call.root, part, call.count, call.op);
+    case Collective::kAllToAll:
+      return InputsOfAll<T>(size, part, call.count, call.op);
+    case Collective::kBarrier:
+    case Collective::kSendReceive:
+      break;
+  }
+  return {};
+}
+
 // What a result's memory holds beforehand: no value that is expected.
 template <typename T>
 std::vector<T> Poisoned(std::size_t count) {
   T poison;
-  std::memset(&poison, 0xA5, sizeof poison);
+  std::memset(static_cast<void*>(&poison), 0xA5, sizeof poison);
   return std::vector<T>(count, poison);
 }
 
@@ -98,6 +165,14 @@ auto WithType(DataType type, Function function) {
       return function.template operator()<std::int8_t>();
     case DataType::kUint8:
       return function.template operator()<std::uint8_t>();
+    case DataType::kUint32:
+      return function.template operator()<std::uint32_t>();
+    case DataType::kUint64:
+      return function.template operator()<std::uint64_t>();
+    case DataType::kFloat16:
+      return function.template operator()<Float16>();
+    case DataType::kBfloat16:
+      return function.template operator()<Bfloat16>();
   }
   std::abort();
 }

@@ -14,6 +14,7 @@
 #include <future>
 #include <iostream>
 #include <limits>
+#include <mutex>
 #include <new>
 #include <string>
 #include <string_view>
@@ -270,10 +271,7 @@ class SystemCallFailure
             says("IBV_WC_RETRY_EXC_ERR"));
   }
 
-  void Check(const std::string& job, const Account& account,
-             const Status& own) {
-    SCOPED_TRACE(job + ": the rank itself: " + account.status +
-                 "; its peer: " + own.ToString());
+  void Check(const Account& account, const Status& own) {
     EXPECT_EQ(account.left, "");
     if (!account.failed) {
       EXPECT_EQ(account.status, "ok");
@@ -324,8 +322,11 @@ TEST_P(SystemCallFailure, EndsTheJobWithTheReasonOrNotAtAll) {
     Account account;
     const auto start = steady_clock::now();
     const Status own = RunBeside(victim, job, account);
-    EXPECT_LT(steady_clock::now() - start, kEndsWithin) << job;
-    Check(job, account, own);
+    const auto elapsed = steady_clock::now() - start;
+    SCOPED_TRACE(job + ": the rank itself: " + account.status +
+                 "; its peer: " + own.ToString());
+    EXPECT_LT(elapsed, kEndsWithin);
+    Check(account, own);
     job = victim.ReadLine(kPatience);
   }
   EXPECT_EQ(victim.Wait(kPatience), 0);
@@ -377,6 +378,69 @@ TEST_P(LeavingWithoutMemory, EndsNoCallOfOthersForThat) {
     }
   }
   EXPECT_GT(which, 0);
+}
+
+// (the way, the system call)
+class ForbiddenCall
+    : public ::testing::TestWithParam<std::tuple<Way, const char*>> {};
+
+INSTANTIATE_TEST_SUITE_P(
+    Ways, ForbiddenCall,
+    ::testing::Combine(kWays,
+                       ::testing::Values("memfd_create", "fallocate", "fcntl",
+                                         "getifaddrs", "epoll_create1",
+                                         "eventfd", "pthread_create",
+                                         "socketpair")),
+    [](const auto& info) {
+      return std::string(Name(std::get<0>(info.param))) + "_" +
+             std::get<1>(info.param);
+    });
+
+// More of a resource would not help.
+TEST_P(ForbiddenCall, IsNamedAndNoLimitIsToBeRaised) {
+  const auto& [way, call] = GetParam();
+  if (!SharesMemory(way) && call == std::string("fallocate")) {
+    GTEST_SKIP() << "the software device only gives memory back by it";
+  }
+  if (SharesMemory(way) && call == std::string("eventfd")) {
+    GTEST_SKIP() << "Asio alone asks for one, and takes a pipe instead";
+  }
+  setenv(kHostsVariable, "1", 1);
+  const std::string job = NewJob();
+  std::mutex mutex;
+  std::string log;
+  const auto run = [&, way = way](int rank) {
+    CommunicatorOptions options = OptionsFor(way, rank, job);
+    options.log = [&](LogLevel, std::string_view line) {
+      const std::lock_guard<std::mutex> lock(mutex);
+      log += line;
+    };
+    return RunRank(options);
+  };
+  // The test's own threads are there before.
+  std::promise<void> start;
+  auto other = std::async(std::launch::async, [&] {
+    start.get_future().wait();
+    return run(1);
+  });
+  ForbidCall(call);
+  start.set_value();
+  const Status statuses[] = {run(0), other.get()};
+  if (StopFailing() == 0) {
+    GTEST_SKIP() << "ranks that are connected in this way do without it";
+  }
+  for (const Status& status : statuses) {
+    EXPECT_EQ(status.code(), StatusCode::kPermissionDenied)
+        << status.ToString();
+    const std::string said = status.ToString() + log;
+    for (const char* part : {call, "EPERM", "the system forbids this call"}) {
+      EXPECT_NE(said.find(part), std::string::npos) << part << ": " << said;
+    }
+    for (const char* part :
+         {"ulimit", "more memory", "fewer ranks", "set lo up"}) {
+      EXPECT_EQ(said.find(part), std::string::npos) << said;
+    }
+  }
 }
 
 struct Lack {

@@ -32,17 +32,21 @@ struct TestWays {
 
 constexpr TestWays kTests[] = {
     {"allocation_failure_test", {kRails, kHostMemory}},
+    {"arithmetic_test", {kRails, kHostMemory}},
+    {"closed_descriptors_test", {kRails, kHostMemory}},
     // With a sanitizer the test network is seen beside host memory alone.
+    {"c_interface_test", {kRails, kHostMemory}},
     {"collectives_test",
      {kRails, kAdversarialRails, kHostMemory, kHostMemoryAndTestNetwork},
      {kTestNetwork, kRailsAndTestNetwork}},
     {"exit_test", {kRails, kAdversarialRails, kHostMemory}},
     // AddressSanitizer has seen enough of one device.
     {"failure_test", {kRails, kHostMemory}, {kAdversarialRails}},
+    {"goodbye_test", {kRails, kAdversarialRails, kHostMemory}},
     {"hostile_rank_test", {kHostMemory}},
     {"interface_test", {kRails, kTestNetwork, kHostMemory}},
     {"job_key_test", {kRails}},
-    {"large_count_test", {kRails}},
+    {"large_count_test", {kRails, kHostMemory}},
     {"misuse_test",
      {kRails, kAdversarialRails, kTestNetwork, kRailsAndTestNetwork,
       kHostMemory, kHostMemoryAndTestNetwork}},
@@ -55,6 +59,7 @@ constexpr TestWays kTests[] = {
     // As for failure_test.
     {"stopped_rank_test", {kRails, kHostMemory}, {kAdversarialRails}},
     {"system_call_failure_test", {kRails, kHostMemory}},
+    {"threads_test", {kRails, kHostMemory}},
     {"trace_test", {kRails, kRailsAndTestNetwork, kHostMemory}},
     {"wake_test", {kRails, kHostMemory}},
 };
@@ -72,18 +77,21 @@ struct CollectiveCases {
 
 constexpr CollectiveCases kCollectiveCases[] = {
     // What the engine chooses.
-    {{kAllReduce, kReduceScatter, kAllGather, kBroadcast, kBarrier},
+    {{kAllReduce, kReduceScatter, kAllGather, kBroadcast, kBarrier, kReduce,
+      kGather, kScatter, kAllToAll},
      {""},
      {kRails, kAdversarialRails, kTestNetwork, kRailsAndTestNetwork,
       kHostMemory, kHostMemoryAndTestNetwork},
      {1, 2, 3, 5, 8, 16}},
-    {{kAllReduce, kReduceScatter, kAllGather, kBroadcast, kBarrier},
+    {{kAllReduce, kReduceScatter, kAllGather, kBroadcast, kBarrier, kReduce,
+      kGather, kScatter, kAllToAll},
      {""},
      {kRails, kTestNetwork, kRailsAndTestNetwork, kHostMemory,
       kHostMemoryAndTestNetwork},
      {2, 8},
      /*smallest=*/true},
-    {{kAllReduce, kReduceScatter, kAllGather, kBroadcast, kBarrier},
+    {{kAllReduce, kReduceScatter, kAllGather, kBroadcast, kBarrier, kReduce,
+      kGather, kScatter, kAllToAll},
      {""},
      {kAdversarialRails, kTestNetwork, kRailsAndTestNetwork, kHostMemory,
       kHostMemoryAndTestNetwork},
@@ -115,6 +123,15 @@ constexpr CollectiveCases kCollectiveCases[] = {
      {6}},
     {{kBarrier},
      {"all_to_all", "all_to_one", "dissemination", "recursive_doubling"},
+     {kRails, kHostMemory},
+     {6}},
+    {{kReduce}, {"binomial_tree", "rabenseifner"}, {kRails, kHostMemory}, {6}},
+    {{kGather, kScatter},
+     {"binomial_tree", "linear"},
+     {kRails, kHostMemory},
+     {6}},
+    {{kAllToAll},
+     {"all_at_once", "bruck", "pairwise"},
      {kRails, kHostMemory},
      {6}},
 };

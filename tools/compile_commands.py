@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Writes compile_commands.json, for clangd and clang-tidy.
+"""Writes compile_commands.json, for clangd.
 
     tools/compile_commands.py [--output=FILE] [--targets=PATTERN] [BAZEL OPTION]...
 

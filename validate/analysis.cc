@@ -31,6 +31,19 @@ std::optional<Finding> FindEnding(const Measurements& measured) {
   return finding;
 }
 
+// Of hosts without which it went on.
+std::vector<Finding> FindLost(const Measurements& measured) {
+  std::vector<Finding> findings;
+  for (const Lost& lost : measured.lost) {
+    findings.push_back(MakeFinding(
+        Kind::kLost, true,
+        "host " + lost.host + " was lost while " + lost.phase +
+            " was measured, which went on without it: " + lost.message));
+    findings.back().host = lost.host;
+  }
+  return findings;
+}
+
 std::vector<Finding> FindWrongBytes(const Measurements& measured) {
   std::vector<Finding> findings;
   if (!measured.stress) {
@@ -81,38 +94,77 @@ bool IsNamed(const std::vector<Finding>& findings, const Finding& finding) {
                      });
 }
 
+// Healthy is what has no loss of more than twice this much, by tolerances.
+constexpr double kMostCouldTell = 1.5;
+
+// "not all links were measured (12 of 56)"
+std::string WhatWasNot(const Measurements& measured, std::size_t links) {
+  const auto all = static_cast<std::size_t>(measured.size()) *
+                   static_cast<std::size_t>(std::max(0, measured.size() - 1));
+  return all == 0      ? "one rank has no link: nothing was measured"
+         : links < all ? "not all links were measured (" + WithCommas(links) +
+                             " of " + WithCommas(all) +
+                             "): nothing wrong was seen in those that were"
+                       : "";
+}
+
+bool Has(const Analysis& analysis, Kind kind) {
+  return std::any_of(
+      analysis.findings.begin(), analysis.findings.end(),
+      [kind](const Finding& finding) { return finding.kind == kind; });
+}
+
+// What would make it certain.
+std::string WhyUncertain(const Analysis& analysis) {
+  return (Has(analysis, Kind::kUnverified)
+              ? std::string("some links are slow, and noise may be why")
+              : "noise hides a link that loses up to " +
+                    FormatPercent(analysis.could_tell)) +
+         "; run it again while the hosts and the network are idle, or with "
+         "--isolated";
+}
+
 void Conclude(const Measurements& measured, Analysis& analysis) {
   const std::size_t faults =
       std::count_if(analysis.findings.begin(), analysis.findings.end(),
                     [](const Finding& finding) { return finding.fault; });
   std::size_t links = 0;
-  for (const LinkClass& members : analysis.planes.empty()
-                                      ? std::vector<LinkClass>()
-                                      : analysis.planes.front().classes) {
-    links += members.links.size();
+  analysis.could_tell = analysis.tolerance;
+  for (std::size_t i = 0; i < analysis.planes.size(); ++i) {
+    for (const LinkClass& members : analysis.planes[i].classes) {
+      if (measured.IsOtherWay(static_cast<int>(i))) {
+        continue;
+      }
+      links += i == 0 ? members.links.size() : 0;
+      analysis.could_tell =
+          std::max(analysis.could_tell, members.Resolution(analysis.tolerance));
+    }
   }
-  const bool whole =
-      links == static_cast<std::size_t>(measured.size()) *
-                   (static_cast<std::size_t>(measured.size()) - 1) &&
-      links > 0;
+  if (Has(analysis, Kind::kUnverified)) {
+    analysis.could_tell = 1;
+  }
+  const std::string missing = WhatWasNot(measured, links);
   if (faults > 0) {
     analysis.verdict = Verdict::kFaulty;
     analysis.summary =
         Count(faults, "thing") + (faults == 1 ? " is" : " are") + " wrong";
-  } else if (!whole) {
+  } else if (!missing.empty()) {
     analysis.verdict = Verdict::kNotMeasured;
-    analysis.summary =
-        measured.size() < 2
-            ? "one rank has no link: nothing was measured"
-            : "not all links were measured (" + WithCommas(links) + " of " +
-                  WithCommas(static_cast<std::size_t>(measured.size()) *
-                             (measured.size() - 1)) +
-                  "): nothing wrong was seen in those that were";
+    analysis.summary = missing;
+  } else if (measured.ending) {
+    analysis.verdict = Verdict::kUncertain;
+    analysis.summary = "it ended early, while " + measured.ending->phase +
+                       " was measured: nothing wrong was seen until then";
+  } else if (Has(analysis, Kind::kUnmatched)) {
+    analysis.verdict = Verdict::kUncertain;
+    analysis.summary = "not all was compared with the baseline";
+  } else if (analysis.could_tell > kMostCouldTell * analysis.tolerance &&
+             !measured.OnOneHost()) {
+    analysis.verdict = Verdict::kUncertain;
+    analysis.summary = WhyUncertain(analysis);
   } else {
     analysis.verdict = Verdict::kHealthy;
-    analysis.summary = "all " + Count(links, "link") +
-                       " do what they "
-                       "should";
+    analysis.summary = "all " + Count(links, "link") + " do what they should";
   }
 }
 
@@ -125,6 +177,7 @@ class Analyzer {
   Analysis Run() {
     analysis_.tolerance = options_.tolerance;
     Add(FindEnding(measured_));
+    Add(FindLost(measured_));
     Add(FindWrongBytes(measured_));
     for (std::size_t plane = 0; plane < measured_.planes.size(); ++plane) {
       AnalyzePlane(static_cast<int>(plane));
@@ -141,10 +194,16 @@ class Analyzer {
       Add(std::move(changes));
     }
     Add(FindPortFaults(measured_.ports));
+    AddUnlessSlow(FindDisturbedHosts(measured_));
+    AddUnlessSlow(FindLateHosts(measured_));
+    AddUnlessSlow(FindLossyHosts(measured_));
+    if (!options_.expect_bytes_per_s && !Has(analysis_, Kind::kSlowRail)) {
+      Add(FindBelowPorts(measured_, analysis_));
+    }
     Add(FindLongLatencies(measured_));
     Add(FindPoorPatterns(measured_));
-    Add(FindPoorCollectives(measured_));
     SortFindings(analysis_.findings);
+    MergeByPort(measured_, analysis_.findings);
     Conclude(measured_, analysis_);
     return std::move(analysis_);
   }
@@ -160,14 +219,29 @@ class Analyzer {
               std::back_inserter(analysis_.findings));
   }
 
+  // Of a host that is slow, these are consequences.
+  void AddUnlessSlow(std::vector<Finding> of_hosts) {
+    std::erase_if(of_hosts, [this](const Finding& finding) {
+      return std::any_of(analysis_.findings.begin(), analysis_.findings.end(),
+                         [&finding](const Finding& other) {
+                           return other.fault && other.plane >= 0 &&
+                                  other.host == finding.host;
+                         });
+    });
+    Add(std::move(of_hosts));
+  }
+
   void AnalyzePlane(int plane) {
     const LinkClasses classes(measured_, measured_.planes[plane]);
     if (classes.classes().empty()) {
       return;
     }
-    Add(FindBelowExpected(measured_, plane, classes, options_,
-                          baseline_ != nullptr));
-    const IsolatedRatios isolated(measured_, plane, classes);
+    if (!measured_.IsOtherWay(plane)) {
+      Add(FindBelowExpected(measured_, plane, classes, options_,
+                            baseline_ != nullptr));
+    }
+    const IsolatedRatios isolated(measured_, plane, classes,
+                                  options_.tolerance);
     Add(FindSlowLinks(measured_, plane, classes, isolated, options_.tolerance));
     AddRanked(plane, classes, isolated, analysis_.slowest);
     analysis_.planes.push_back(
@@ -181,6 +255,12 @@ class Analyzer {
 };
 
 }  // namespace
+
+int ExitStatus(Verdict verdict) {
+  return verdict == Verdict::kUncertain
+             ? static_cast<int>(Verdict::kNotMeasured)
+             : static_cast<int>(verdict);
+}
 
 Analysis Analyze(const Measurements& measurements,
                  const AnalysisOptions& options, const Measurements* baseline) {

@@ -21,12 +21,14 @@ struct AnalysisOptions {
   std::optional<double> expect_bytes_per_s;
 };
 
-// The exit status of the program.
 enum class Verdict : int {
   kHealthy = 0,
   kFaulty = 1,
   kNotMeasured = 2,
+  kUncertain = 3,  // measured; but noise may hide what is wrong
 };
+// Of the program: 0, 1, or 2 where nothing can be said.
+int ExitStatus(Verdict verdict);
 
 // One of the slowest links, for tables.
 struct RankedLink {
@@ -50,6 +52,9 @@ struct Analysis {
   std::vector<PlaneClasses> planes;
   std::vector<RankedLink> slowest;  // of each plane, at most kRankedLinks
   double tolerance = 0.10;          // AnalysisOptions'
+  // The part of its bandwidth that any link must lose to be told from the
+  // others; 1: nothing can be told.
+  double could_tell = 1;
 };
 inline constexpr std::size_t kRankedLinks = 20;
 

@@ -43,13 +43,20 @@ void DropConsequences(const Measurements& measured,
 std::vector<Finding> FindChanges(const Measurements& measured,
                                  const Measurements& baseline,
                                  double tolerance);
+// A host unlike the others (host_findings.cc): many of its messages are
+// disturbed; its latency has a long tail; TCP sends much of it again.
+std::vector<Finding> FindDisturbedHosts(const Measurements& measured);
+std::vector<Finding> FindLateHosts(const Measurements& measured);
+std::vector<Finding> FindLossyHosts(const Measurements& measured);
+// All links alike, against what the ports say that they do.
+std::optional<Finding> FindBelowPorts(const Measurements& measured,
+                                      const Analysis& analysis);
 // A host, or a pair, that takes much longer than others of its kind
 // (latency_findings.cc).
 std::vector<Finding> FindLongLatencies(const Measurements& measured);
 // What many ranks do at once, against what their links promise
 // (together_findings.cc).
 std::optional<Finding> FindPoorPatterns(const Measurements& measured);
-std::vector<Finding> FindPoorCollectives(const Measurements& measured);
 
 }  // namespace ringpipe::validate
 

@@ -8,6 +8,7 @@
 
 #include "gtest/gtest.h"
 #include "validate/identity.h"
+#include "validate/port_findings.h"
 #include "validate/simulated_cluster.h"
 
 namespace ringpipe::validate {
@@ -80,7 +81,7 @@ TEST(AnalysisTest, ASlowSenderIsASentenceWithItsHostAndFigures) {
   EXPECT_EQ(analysis.summary, "1 thing is wrong");
 }
 
-TEST(AnalysisTest, ThePortOfASlowHostIsNamedWithWhatIsWrongWithIt) {
+TEST(AnalysisTest, ASlowHostAndItsPortAreOneThingThatIsWrong) {
   Measurements measured =
       MeasureCluster(Hosts(4, {{Fault::Kind::kHost, 2, 0, 0.7}}));
   for (int host = 0; host < 4; ++host) {
@@ -95,11 +96,48 @@ TEST(AnalysisTest, ThePortOfASlowHostIsNamedWithWhatIsWrongWithIt) {
     measured.ports.push_back(port);
   }
   const Analysis analysis = Analyze(measured, {});
-  ASSERT_EQ(analysis.findings.size(), 2U) << Texts(analysis);
-  EXPECT_TRUE(
-      analysis.findings[0].text.ends_with("port mlx5_0:1, width 1X of 4X"))
+  ASSERT_EQ(analysis.findings.size(), 1U) << Texts(analysis);
+  EXPECT_EQ(analysis.summary, "1 thing is wrong");
+  const Finding& slow = analysis.findings[0];
+  EXPECT_TRUE(slow.text.ends_with("port mlx5_0:1, width 1X of 4X"))
       << Texts(analysis);
-  EXPECT_EQ(analysis.findings[1].kind, Finding::Kind::kPort);
+  ASSERT_EQ(slow.also.size(), 1U);
+  EXPECT_EQ(slow.also[0],
+            "host c02: port mlx5_0:1 trained at width 1X of 4X "
+            "(25 Gb/sec (1X EDR)): reseat or replace its cable");
+}
+
+// Two hosts of two ranks; each rank has a port of its own.
+TEST(AnalysisTest, WhatIsOfAnotherPortOfASlowHostIsAnotherThing) {
+  Measurements measured;
+  for (const char* host : {"c00", "c01"}) {
+    for (const char* port : {"mlx5_0:1", "mlx5_1:1"}) {
+      measured.ranks.push_back({host, 1, "", {port}, 64});
+    }
+  }
+  measured.planes.push_back({"all rails", -1, 1 << 20, LinkSamples(4, 1)});
+  const auto of_port = [](const std::string& port, const std::string& text) {
+    Finding finding = MakeFinding(Finding::Kind::kPort, true, text);
+    finding.host = "c00";
+    finding.port = port;
+    return finding;
+  };
+  Finding slow = MakeFinding(Finding::Kind::kSlowSender, true, "slow");
+  slow.host = "c00";
+  slow.plane = 0;
+  slow.links = {{1, 2}, {1, 3}};
+  std::vector<Finding> findings = {slow, of_port("mlx5_0:1", "width"),
+                                   of_port("mlx5_1:1", "width"),
+                                   of_port("mlx5_0:1", "counter")};
+  MergeByPort(measured, findings);
+  ASSERT_EQ(findings.size(), 2U);
+  EXPECT_EQ(findings[0].also, std::vector<std::string>({"width"}));
+  EXPECT_EQ(findings[1].also, std::vector<std::string>({"counter"}));
+  // Of one host's memory no port is to blame.
+  slow.links = {{1, 0}};
+  findings = {slow, of_port("mlx5_1:1", "width")};
+  MergeByPort(measured, findings);
+  EXPECT_EQ(findings.size(), 2U);
 }
 
 TEST(AnalysisTest, LinksThatAreSlowOnlyInCompanyAreNoFault) {
@@ -559,25 +597,25 @@ TEST(AnalysisTest, AHostThatAnswersLateIsNotedAndNoFault) {
 
 // What many ranks do at once is worth a note where it is much less than the
 // links promise; and only between hosts.
-TEST(AnalysisTest, PatternsAndCollectivesFarBelowTheirLinksAreNotedAndNoFault) {
+TEST(AnalysisTest, PatternsFarBelowTheirLinksAreNotedAndNoFault) {
   Measurements measured = MeasureCluster(Hosts(8));
   measured.patterns = {{"ring", "natural", 90e9, 96e9},
                        {"bisection", "even and odd ranks", 48e9, 96e9},
                        {"bisection", "lower and upper half", 24e9, 96e9}};
-  measured.collectives = {{1 << 20, 1e-3, 0.9e-3, true},
-                          {1 << 24, 30e-3, 10e-3, true}};
   const Analysis analysis = Analyze(measured, {});
   EXPECT_EQ(analysis.verdict, Verdict::kHealthy);
-  ASSERT_EQ(analysis.findings.size(), 2U) << Texts(analysis);
+  ASSERT_EQ(analysis.findings.size(), 1U) << Texts(analysis);
   EXPECT_EQ(analysis.findings[0].kind, Finding::Kind::kPattern);
-  EXPECT_TRUE(analysis.findings[0].text.starts_with(
+  EXPECT_EQ(
+      analysis.findings[0].text,
       "bisection (lower and upper half) carries 24.0 GB/s in all, 25 % of what "
-      "its slowest link would allow, and 1 other pattern as little: "))
-      << Texts(analysis);
-  EXPECT_EQ(analysis.findings[1].kind, Finding::Kind::kCollective);
-  EXPECT_EQ(analysis.findings[1].text,
-            "an allreduce of 16,777,216 bytes takes 30.0 ms where its "
-            "slowest link allows 10.0 ms");
+      "its slowest link would allow, and 1 other pattern as little: the fabric "
+      "is oversubscribed");
+  // Rings use no more paths of the fabric than links do.
+  measured.patterns[0].bytes_per_s = 48e9;
+  EXPECT_NE(Texts(Analyze(measured, {}))
+                .find("sending and receiving at once is slower than either"),
+            std::string::npos);
   for (Rank& rank : measured.ranks) {
     rank.host = "c00";
   }
@@ -605,7 +643,6 @@ TEST(MeasurementsTest, AFileHasAllThatWasMeasured) {
   measured.latencies->median_s.at(0, 1, 0) = 2.5e-6F;
   measured.patterns.push_back({"ring", "natural", 1e10, 2e10});
   measured.stress = Stress{10, 100, 1000, {{3, 4, 2, 17}}};
-  measured.collectives.push_back({1 << 20, 0.5, 0.25, true});
   measured.ending = Ending{"latency", "rank 2 died", 2, "SIGINT"};
   Port port;
   port.host = "c01";

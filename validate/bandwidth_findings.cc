@@ -160,10 +160,22 @@ std::vector<Finding> FindSlowLinks(const Measurements& measured, int plane,
   std::vector<Finding> findings;
   std::size_t singles = 0;
   for (const SlowPart& part : ExplainSlowLinks(classes, isolated, tolerance)) {
+    // Where none was measured alone, hosts as a whole are all that counts.
+    if (measured.IsOtherWay(plane) &&
+        (part.kind > SlowPart::Kind::kReceives || part.inside)) {
+      continue;
+    }
     const bool single = part.kind == SlowPart::Kind::kLink ||
                         part.kind == SlowPart::Kind::kLinkBoth;
     if (!single || ++singles <= kMostSingles) {
       findings.push_back(DescribePart(measured, plane, part));
+      findings.back().links = part.links;
+    }
+    // No link was measured alone, which would have told noise from faults.
+    if (measured.ending && isolated.count() == 0 && findings.back().fault) {
+      findings.back().fault = false;
+      findings.back().kind = Kind::kUnverified;
+      findings.back().text += "; the test ended before this was verified";
     }
   }
   if (singles > kMostSingles) {
@@ -255,6 +267,15 @@ void DropConsequences(const Measurements& measured,
            });
   };
   std::erase_if(findings, is_consequence);
+  // A host that is slow one way is slow both ways, and with short messages.
+  const std::vector<Finding> left = findings;
+  std::erase_if(findings, [&](const Finding& finding) {
+    return finding.plane >= 0 && measured.IsOtherWay(finding.plane) &&
+           std::any_of(left.begin(), left.end(), [&](const Finding& other) {
+             return other.fault && other.plane != finding.plane &&
+                    other.plane >= 0 && other.plane < finding.plane;
+           });
+  });
 }
 
 }  // namespace ringpipe::validate

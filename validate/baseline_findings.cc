@@ -1,5 +1,8 @@
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <string>
+#include <utility>
 
 #include "validate/analysis_parts.h"
 #include "validate/format.h"
@@ -10,21 +13,52 @@ namespace {
 
 using Kind = Finding::Kind;
 
-// The same ranks on the same hosts.
-bool AreOfOneCluster(const Measurements& a, const Measurements& b) {
-  return a.size() == b.size() &&
-         std::equal(a.ranks.begin(), a.ranks.end(), b.ranks.begin(),
-                    [](const Rank& one, const Rank& other) {
-                      return one.host == other.host;
-                    });
+// By rank of `now`, which rank of `then` it was: the first of a host the first.
+// -1: its host was not there, or had fewer.
+std::vector<int> RanksThen(const Measurements& now, const Measurements& then) {
+  std::map<std::string, std::vector<int>> of_host;
+  for (int rank = then.size(); rank-- > 0;) {
+    of_host[then.ranks[rank].host].push_back(rank);
+  }
+  std::vector<int> matches;
+  for (const Rank& rank : now.ranks) {
+    std::vector<int>& left = of_host[rank.host];
+    matches.push_back(left.empty() ? -1 : left.back());
+    if (!left.empty()) {
+      left.pop_back();
+    }
+  }
+  return matches;
+}
+
+// `then` as if it had the ranks of `now`.
+Measurements InOrderOf(const Measurements& now, const Measurements& then,
+                       const std::vector<int>& matches) {
+  Measurements ordered = then;
+  ordered.ranks = now.ranks;
+  for (Plane& plane : ordered.planes) {
+    const LinkSamples samples =
+        std::exchange(plane.bytes_per_s,
+                      LinkSamples(now.size(), plane.bytes_per_s.repeats()));
+    for (int from = 0; from < now.size(); ++from) {
+      for (int to = 0; to < now.size(); ++to) {
+        for (int repeat = 0; matches[from] >= 0 && matches[to] >= 0 &&
+                             repeat < samples.repeats();
+             ++repeat) {
+          plane.bytes_per_s.at(from, to, repeat) =
+              samples.at(matches[from], matches[to], repeat);
+        }
+      }
+    }
+  }
+  return ordered;
 }
 
 // Each link, and each port, of now beside itself of then.
 class Comparison {
  public:
-  Comparison(const Measurements& now, const Measurements& then,
-             double tolerance)
-      : now_(now), then_(then), tolerance_(tolerance) {}
+  Comparison(const Measurements& now, Measurements then, double tolerance)
+      : now_(now), then_(std::move(then)), tolerance_(tolerance) {}
 
   std::vector<Finding> Run() {
     for (std::size_t plane = 0; plane < now_.planes.size(); ++plane) {
@@ -49,8 +83,8 @@ class Comparison {
     std::vector<double> all;
     for (int from = 0; from < ranks; ++from) {
       for (int to = 0; to < ranks; ++to) {
-        const double ratio = now.bytes_per_s.MedianOf(from, to) /
-                             then.bytes_per_s.MedianOf(from, to);
+        const double ratio = now.bytes_per_s.RateOf(from, to) /
+                             then.bytes_per_s.RateOf(from, to);
         if (from != to && std::isfinite(ratio)) {
           ratios.bytes_per_s.at(from, to, 0) = static_cast<float>(ratio);
           all.push_back(ratio);
@@ -80,9 +114,9 @@ class Comparison {
     const LinkClasses rates_now(now_, now_.planes[plane]);
     const LinkClasses rates_then(then_, then);
     const Measurements none;
-    const IsolatedRatios alone(none, plane, classes);
+    const IsolatedRatios alone(none, plane, classes, tolerance_);
     for (const SlowPart& part : ExplainSlowLinks(classes, alone, tolerance_)) {
-      if (part.kind == SlowPart::Kind::kContention) {
+      if (part.kind >= SlowPart::Kind::kContention) {
         continue;
       }
       std::vector<double> rate_now, rate_then;
@@ -91,6 +125,7 @@ class Comparison {
         rate_then.push_back(rates_then.Value(from, to));
       }
       Finding finding = DescribePart(now_, plane, part);
+      finding.links = part.links;
       finding.text = PartSubject(now_, plane, part) + " is down to " +
                      FormatRate(Median(rate_now)) + " from " +
                      FormatRate(Median(rate_then)) + " on " + then_.date;
@@ -116,12 +151,13 @@ class Comparison {
               (gone ? "gone" : now->state + " at " + now->rate) + "; on " +
               then_.date + " it was " + then.state + " at " + then.rate);
       finding.host = then.host;
+      finding.port = then.Name();
       findings_.push_back(std::move(finding));
     }
   }
 
   const Measurements& now_;
-  const Measurements& then_;
+  const Measurements then_;
   const double tolerance_;
   std::vector<Finding> findings_;
 };
@@ -131,13 +167,24 @@ class Comparison {
 std::vector<Finding> FindChanges(const Measurements& measured,
                                  const Measurements& baseline,
                                  double tolerance) {
-  if (!AreOfOneCluster(measured, baseline)) {
-    return {MakeFinding(
-        Kind::kOther, false,
-        "the baseline is of other hosts, or in another order: nothing "
-        "is compared with it")};
+  const std::vector<int> matches = RanksThen(measured, baseline);
+  const auto known = std::count_if(matches.begin(), matches.end(),
+                                   [](int rank) { return rank >= 0; });
+  if (known < 2) {
+    return {MakeFinding(Kind::kUnmatched, false,
+                        "the baseline is of other hosts: nothing is compared "
+                        "with it")};
   }
-  return Comparison(measured, baseline, tolerance).Run();
+  std::vector<Finding> findings =
+      Comparison(measured, InOrderOf(measured, baseline, matches), tolerance)
+          .Run();
+  if (known < measured.size()) {
+    findings.push_back(MakeFinding(
+        Kind::kUnmatched, false,
+        "the baseline lacks " + Count(measured.ranks.size() - known, "rank") +
+            " of this run: with these nothing is compared"));
+  }
+  return findings;
 }
 
 }  // namespace ringpipe::validate

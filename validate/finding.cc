@@ -15,15 +15,12 @@ Finding MakeFinding(Finding::Kind kind, bool fault, std::string text) {
 }
 
 const char* KindName(Finding::Kind kind) {
-  constexpr std::array kNames = {"lost",           "wrong_bytes",
-                                 "slow_host",      "slow_sender",
-                                 "slow_receiver",  "slow_path",
-                                 "slow_direction", "slow_rail",
-                                 "below_expected", "slower_than_then",
-                                 "port",           "error_counter",
-                                 "contention",     "latency",
-                                 "pattern",        "collective",
-                                 "few_links",      "other"};
+  constexpr std::array kNames = {
+      "lost",           "wrong_bytes",      "slow_host",      "slow_sender",
+      "slow_receiver",  "slow_path",        "slow_direction", "slow_rail",
+      "below_expected", "slower_than_then", "port",           "error_counter",
+      "unverified",     "disturbed",        "contention",     "latency",
+      "pattern",        "unmatched",        "few_links",      "other"};
   return kNames[static_cast<std::size_t>(kind)];
 }
 

@@ -3,6 +3,7 @@
 #define RINGPIPE_VALIDATE_FINDING_H_
 
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace ringpipe::validate {
@@ -21,16 +22,19 @@ struct Finding {
     kSlowerThanThen,  // all links, against --baseline
     kPort,            // what a port says of itself
     kErrorCounter,    // a counter of errors grew
+    kUnverified,      // slow links, and noise may be why
+    kDisturbed,       // many messages of a host take longer than its others
     kContention,      // links slow each other down, none is slow alone
     kLatency,
-    kPattern,  // bisection or rings get less than their links promise
-    kCollective,
-    kFewLinks,  // nothing to compare them with
+    kPattern,    // bisection or rings get less than their links promise
+    kUnmatched,  // a baseline of other hosts
+    kFewLinks,   // nothing to compare them with
     kOther,
   };
   Kind kind = Kind::kOther;
   bool fault = true;    // false: worth knowing, and nothing is broken
   std::string host;     // where it is, if it is in one place
+  std::string port;     // "mlx5_0:1", of that host, if it is about a port
   std::string subject;  // of slow links: which, "what host c17 sends"
   // The ranks of a single link; -1: it is not about one.
   int from = -1;
@@ -38,6 +42,10 @@ struct Finding {
   int plane = -1;
   double weight = 0;  // among findings of a kind, the worst first
   std::string text;   // a sentence, with figures
+  // Sentences about what has the same cause.
+  std::vector<std::string> also;
+  // Of slow links: which, from and to.
+  std::vector<std::pair<int, int>> links;
 };
 
 Finding MakeFinding(Finding::Kind kind, bool fault, std::string text);

@@ -2,14 +2,16 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdint>
 #include <cstdio>
 #include <map>
+#include <set>
 
 #include "nlohmann/json.hpp"
 #include "validate/format.h"
 #include "validate/heat_map.h"
+#include "validate/html_elements.h"
 #include "validate/html_style.h"
+#include "validate/link_map.h"
 #include "validate/port_findings.h"
 #include "validate/text_report.h"
 
@@ -18,110 +20,22 @@ namespace {
 
 // Up to here the matrix is also a table with figures.
 constexpr int kMostOfATable = 24;
-constexpr int kBars = 50;
 
-std::string Escape(const std::string& text) {
-  std::string escaped;
-  for (const char c : text) {
-    switch (c) {
-      case '&':
-        escaped += "&amp;";
-        break;
-      case '<':
-        escaped += "&lt;";
-        break;
-      case '>':
-        escaped += "&gt;";
-        break;
-      case '"':
-        escaped += "&quot;";
-        break;
-      default:
-        escaped += c;
-    }
-  }
-  return escaped;
-}
-
-std::string Element(const std::string& tag, const std::string& content) {
-  return "<" + tag + ">" + content + "</" + tag.substr(0, tag.find(' ')) + ">";
-}
+// What a verdict looks like, by its value.
+struct Look {
+  const char* style;
+  const char* words;
+};
+constexpr Look kLooks[] = {{"healthy", "✓ Healthy"},
+                           {"faulty", "✗ Faulty"},
+                           {"uncertain", "? Not measured"},
+                           {"uncertain", "? Uncertain"}};
 
 std::string Hex(const Colour& colour) {
   char text[8];
   std::snprintf(text, sizeof text, "#%02x%02x%02x", colour[0], colour[1],
                 colour[2]);
   return text;
-}
-
-// A table with a caption; cells are HTML.
-class Table {
- public:
-  // The first `left` columns are texts.
-  Table(const std::string& caption, const std::vector<std::string>& head,
-        std::size_t left)
-      : left_(left) {
-    html_ = "<div class=\"scroll\"><table><caption>" + caption +
-            "</caption><thead>" + Row(head, "th") + "</thead><tbody>\n";
-  }
-  void Add(const std::vector<std::string>& cells) {
-    html_ += Row(cells, "td") + "\n";
-  }
-  std::string End() { return html_ + "</tbody></table></div>\n"; }
-
- private:
-  std::string Row(const std::vector<std::string>& cells,
-                  const std::string& tag) const {
-    std::string row = "<tr>";
-    for (std::size_t i = 0; i < cells.size(); ++i) {
-      row += "<" + tag + (i < left_ ? " class=\"left\"" : "") + ">" + cells[i] +
-             "</" + tag + ">";
-    }
-    return row + "</tr>";
-  }
-
-  const std::size_t left_;
-  std::string html_;
-};
-
-// How often values fall where, as bars; up to `marked` in orange.
-std::string Histogram(const std::vector<double>& ratios, double marked) {
-  std::vector<std::size_t> counts(kBars);
-  for (const double ratio : ratios) {
-    const double part = std::clamp(ratio / kMostRatio, 0.0, 1.0);
-    ++counts[std::min<std::size_t>(static_cast<std::size_t>(part * kBars),
-                                   kBars - 1)];
-  }
-  const auto height = [](std::size_t count) {
-    return count == 0 ? 0.0 : std::log10(static_cast<double>(count)) + 0.3;
-  };
-  const double most = height(*std::max_element(counts.begin(), counts.end()));
-  std::string svg =
-      "<svg class=\"bars\" viewBox=\"0 0 540 150\" role=\"img\" "
-      "aria-label=\"histogram of the links\">"
-      "<line x1=\"10\" y1=\"120\" x2=\"510\" y2=\"120\"/>";
-  for (int i = 0; i < kBars; ++i) {
-    if (counts[i] == 0) {
-      continue;
-    }
-    const double tall = 110 * height(counts[i]) / std::max(most, 1e-9);
-    const double low = kMostRatio * i / kBars;
-    char bar[256];
-    std::snprintf(bar, sizeof bar,
-                  "<rect%s x=\"%d\" y=\"%.1f\" width=\"9\" height=\"%.1f\">"
-                  "<title>%s from %.0f %% to %.0f %%</title></rect>",
-                  low + kMostRatio / kBars <= marked ? " class=\"slow\"" : "",
-                  10 + i * 10, 120 - tall, tall,
-                  Count(counts[i], "link").c_str(), low * 100,
-                  (low + kMostRatio / kBars) * 100);
-    svg += bar;
-  }
-  for (const int percent : {0, 25, 50, 75, 100, 125}) {
-    svg += "<text text-anchor=\"middle\" x=\"" +
-           std::to_string(10 + percent * 4) + "\" y=\"138\">" +
-           std::to_string(percent) + " %</text>";
-  }
-  return svg + "</svg>";
 }
 
 class Page {
@@ -143,7 +57,6 @@ class Page {
     AddLatencies();
     AddPatterns();
     AddStress();
-    AddCollectives();
     AddPorts();
     AddInventory();
     End();
@@ -177,11 +90,9 @@ class Page {
     Paragraph("ringpipe " + measured_.version + ", " + measured_.date +
                   ", measured in " + FormatTime(measured_.seconds),
               /*dim=*/true);
-    const char* const classes[] = {"", " faulty", " unmeasured"};
-    const char* const words[] = {"✓ Healthy", "✗ Faulty", "? Not measured"};
-    const auto verdict = static_cast<std::size_t>(analysis_.verdict);
-    html_ += "<div class=\"verdict" + std::string(classes[verdict]) +
-             "\" role=\"status\"><b>" + words[verdict] + "</b><span>" +
+    const Look& look = kLooks[static_cast<std::size_t>(analysis_.verdict)];
+    html_ += "<div class=\"verdict " + std::string(look.style) +
+             "\" role=\"status\"><b>" + look.words + "</b><span>" +
              Escape(analysis_.summary) + "</span></div>\n";
     if (const std::string warning = WarnAboutWay(measured_); !warning.empty()) {
       Paragraph(warning);
@@ -199,16 +110,55 @@ class Page {
       return;
     }
     html_ += "<ol class=\"findings\">\n";
-    for (const Finding& finding : analysis_.findings) {
+    for (std::size_t i = 0; i < analysis_.findings.size(); ++i) {
+      const Finding& finding = analysis_.findings[i];
       html_ += "<li class=\"" + std::string(finding.fault ? "fault" : "note") +
                "\"><span class=\"mark\">" +
                (finding.fault ? "✗ fault" : "– note") + "</span>" +
-               Escape(finding.text) + "</li>\n";
+               Escape(finding.text);
+      for (const std::string& also : finding.also) {
+        html_ += "<br>" + Escape(also);
+      }
+      if (!LinksOf(finding).empty()) {
+        html_ +=
+            " <a href=\"#ring-" + std::to_string(i + 1) + "\">on the map</a>";
+      }
+      html_ += "</li>\n";
     }
     html_ += "</ol>\n";
   }
 
   // --- Bandwidths ---
+
+  // Those that show it, on the map of its plane.
+  static std::vector<Link> LinksOf(const Finding& finding) {
+    return finding.kind == Finding::Kind::kWrongBytes
+               ? std::vector<Link>{{finding.from, finding.to}}
+               : finding.links;
+  }
+
+  // The findings that are about some links of the plane. Bytes are checked by
+  // all rails, which are the first plane.
+  std::vector<Mark> MarksOf(int plane) const {
+    std::vector<Mark> marks;
+    for (std::size_t i = 0; i < analysis_.findings.size(); ++i) {
+      const Finding& finding = analysis_.findings[i];
+      std::vector<Link> links = LinksOf(finding);
+      if (links.empty() || std::max(0, finding.plane) != plane) {
+        continue;
+      }
+      const auto [from, to] = links.front();
+      std::string name = finding.subject;
+      if (name.empty()) {
+        name = names_[from] + " → " + names_[to] +
+               (links.size() > 1 ? " and " + Count(links.size() - 1, "other")
+                                 : "");
+      }
+      marks.push_back(
+          {i + 1, finding.fault, std::move(name), std::move(links)});
+    }
+    return marks;
+  }
 
   void AddPlane(int number) {
     const Plane& plane = measured_.planes[number];
@@ -235,53 +185,23 @@ class Page {
       }
     }
     html_ += "<div class=\"pair\">";
-    AddMap("bandwidth" + std::to_string(number), values, ratios, "B",
-           "Rows send, columns receive, both by rank from the top left.");
+    const std::vector<Mark> marks = MarksOf(number);
+    html_ += FormatLinkMap(
+        measured_,
+        {"bandwidth" + std::to_string(number), values, ratios, "B",
+         "Rows send, columns receive, both by rank from the top left.", marks});
+    html_ += "<div class=\"beside\">";
+    AddCauses(number, classes, marks);
     html_ += "<figure>" + Histogram(measured, 1 - analysis_.tolerance) +
              "<figcaption>Links by their part of the class's bandwidth; the "
              "height is the logarithm of their number; below " +
-             Marked() + " in orange.</figcaption></figure></div>\n";
+             Marked() +
+             " (dashed) in orange.</figcaption></figure></div></div>\n";
     AddClasses(classes);
     if (ranks_ <= kMostOfATable) {
       AddMatrixTable(classes);
     }
-    AddSlowest(number);
     AddBySender(classes);
-  }
-
-  void AddMap(const std::string& id, const std::vector<double>& values,
-              const std::vector<double>& ratios, const std::string& unit,
-              const std::string& caption) {
-    double most = 0;
-    for (const double value : values) {
-      most = std::isnan(value) ? most : std::max(most, value);
-    }
-    const double step = std::max(most, 1e-30) / 65'535;
-    std::string bytes;
-    for (const double value : values) {
-      const auto part = static_cast<std::uint16_t>(
-          std::isnan(value) ? 0 : std::max(1L, std::lround(value / step)));
-      bytes += static_cast<char>(part & 0xFF);
-      bytes += static_cast<char>(part >> 8);
-    }
-    char step_text[32];
-    std::snprintf(step_text, sizeof step_text, "%.9g", step);
-    html_ += "<figure><img class=\"map\" alt=\"" + Escape(caption) +
-             " The slowest are in the tables below.\" src=\"" +
-             HeatMap(ranks_, ratios) + "\" data-values=\"" + id +
-             "-values\" data-out=\"" + id + "-out\" data-step=\"" + step_text +
-             "\" data-unit=\"" + unit + "\">";
-    html_ += "<img class=\"legend\" alt=\"\" src=\"" + HeatLegend() +
-             "\"><div class=\"scale\">";
-    for (const int percent : {0, 25, 50, 75, 100, 125}) {
-      html_ += Element("span", std::to_string(percent) + " %");
-    }
-    html_ += "</div>";
-    html_ += "<div class=\"read\" id=\"" + id +
-             "-out\">Point at a link for its value.</div><figcaption>" +
-             Escape(caption) + " Grey: not measured.</figcaption>";
-    html_ += "<script type=\"text/plain\" id=\"" + id + "-values\">" +
-             Base64(bytes) + "</script></figure>\n";
   }
 
   // "90 %"
@@ -331,19 +251,60 @@ class Page {
     html_ += "</tbody></table></div></details>\n";
   }
 
-  void AddSlowest(int plane) {
-    Table table("Suspects: the slowest links beside others of their class",
-                {"link", "in company", "of its class", "alone"}, 1);
-    for (const RankedLink& link : analysis_.slowest) {
-      if (link.plane == plane) {
-        table.Add({Escape(names_[link.from] + " → " + names_[link.to]),
-                   FormatRate(link.bytes_per_s), FormatPercent(link.ratio),
-                   std::isnan(link.isolated_bytes_per_s)
-                       ? "–"
-                       : FormatRate(link.isolated_bytes_per_s)});
+  // A row for each finding, and one for the slowest of the links that are
+  // left.
+  void AddCauses(int plane, const LinkClasses& classes,
+                 const std::vector<Mark>& marks) {
+    Table table(
+        "Links by finding (medians), and the slowest of the others",
+        {"ring", "where", "links", "in company", "of its class", "alone"}, 2);
+    const IsolatedRatios isolated(measured_, plane, classes,
+                                  analysis_.tolerance);
+    std::set<Link> explained;
+    for (const Mark& mark : marks) {
+      const std::string number = std::to_string(mark.number);
+      AddCause(Element("a href=\"#ring-" + number + "\"", number), mark,
+               classes, isolated, table);
+      explained.insert(mark.links.begin(), mark.links.end());
+    }
+    Link slowest = {-1, -1};
+    for (const LinkClass& members : classes.classes()) {
+      for (const Link& link : members.links) {
+        const bool is_first = slowest.first < 0;
+        if (!explained.contains(link) &&
+            (is_first || classes.Ratio(link.first, link.second) <
+                             classes.Ratio(slowest.first, slowest.second))) {
+          slowest = link;
+        }
       }
     }
+    if (const auto [from, to] = slowest; from >= 0) {
+      AddCause("",
+               {0,
+                false,
+                names_[from] + " → " + names_[to] + ": the slowest " +
+                    (marks.empty() ? "link" : "other link"),
+                {slowest}},
+               classes, isolated, table);
+    }
     html_ += table.End();
+  }
+
+  static void AddCause(const std::string& first, const Mark& mark,
+                       const LinkClasses& classes,
+                       const IsolatedRatios& isolated, Table& table) {
+    std::vector<double> values, ratios, alone;
+    for (const auto& [from, to] : mark.links) {
+      values.push_back(classes.Value(from, to));
+      ratios.push_back(classes.Ratio(from, to));
+      if (const double value = isolated.Value({from, to}); !std::isnan(value)) {
+        alone.push_back(value);
+      }
+    }
+    table.Add({first, Escape(mark.name), WithCommas(mark.links.size()),
+               FormatRate(Median(values)), FormatPercent(Median(ratios)),
+               alone.empty() ? "–" : FormatRate(Median(alone))},
+              mark.number == 0 ? "" : "cause-" + std::to_string(mark.number));
   }
 
   // A rank's own figures: medians over its links.
@@ -433,9 +394,13 @@ class Page {
             std::isnan(time) ? NAN : usual[hosts[a] != hosts[b]] / time);
       }
     }
-    AddMap("latency", values, slowness, "s",
-           "Rows and columns by rank; dark is slow, twice the usual time is "
-           "50 %.");
+    html_ += FormatLinkMap(measured_, {"latency",
+                                       values,
+                                       slowness,
+                                       "s",
+                                       "Rows and columns by rank; dark is "
+                                       "slow, twice the usual time is 50 %.",
+                                       {}});
   }
 
   void AddPatterns() {
@@ -466,21 +431,6 @@ class Page {
               (stress.wrong.empty()
                    ? "none wrong."
                    : "wrong on " + Count(stress.wrong.size(), "link") + "."));
-  }
-
-  void AddCollectives() {
-    if (measured_.collectives.empty()) {
-      return;
-    }
-    Heading("Allreduce");
-    Table table("Beside what the slowest link allows",
-                {"bytes", "time", "predicted", "by"}, 0);
-    for (const CollectiveTime& time : measured_.collectives) {
-      table.Add({WithCommas(time.bytes), FormatTime(time.seconds),
-                 FormatTime(time.predicted_s),
-                 time.simulated ? "simulator" : "formula"});
-    }
-    html_ += table.End();
   }
 
   void AddPorts() {

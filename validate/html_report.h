@@ -10,8 +10,8 @@
 namespace ringpipe::validate {
 
 // Loads nothing from elsewhere. All that it says it says without its script,
-// which adds the value under the pointer; colours go from orange to blue, and
-// what they mean is also written.
+// which adds the value under the pointer and enlarges by a click; colours go
+// from orange to blue, and what they mean is also written.
 std::string FormatHtmlReport(const Measurements& measurements,
                              const Analysis& analysis);
 

@@ -1,4 +1,7 @@
 // For tests: the reports of a simulated cluster. html_sample HOSTS HTML [JSON]
+// README.md's picture is of its page for 32 hosts:
+//   chromium --headless --hide-scrollbars --window-size=1000,1170
+//     --screenshot=docs/interconnect.png file://HTML
 #include <cstdlib>
 #include <fstream>
 #include <iostream>
@@ -48,7 +51,6 @@ Measurements Sample(int hosts) {
   measured.patterns.push_back(
       {"bisection", "lower and upper half", hosts * 8e9, hosts * 12e9});
   measured.stress = Stress{600, 123'456, 1'234'567'890, {{0, 2, 1, 3}}};
-  measured.collectives.push_back({1 << 24, 2.9e-3, 2.7e-3, true});
   // Names must not become markup.
   measured.ranks[0].device = "<script>alert(1)</script> & \"more\"";
   return measured;
@@ -56,7 +58,7 @@ Measurements Sample(int hosts) {
 
 int Main(int argc, char** argv) {
   if (argc < 3) {
-    std::cerr << "html_sample HOSTS HTML\n";
+    std::cerr << "html_sample HOSTS HTML [JSON]\n";
     return 2;
   }
   const Measurements measured = Sample(std::atoi(argv[1]));

@@ -106,7 +106,6 @@ void FindSlowPairs(const Measurements& measured, Times times,
       Finding finding =
           Slow(measured.NameOf(a) + " ↔ " + measured.NameOf(b) + " takes ",
                time, usual, times.where);
-      finding.text += ": a longer path?";
       finding.from = a;
       finding.to = b;
       findings.push_back(std::move(finding));

@@ -3,41 +3,108 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <tuple>
 
 #include "validate/partners.h"
 
 namespace ringpipe::validate {
 namespace {
 
-// The larger of the two in the middle.
-double UpperMedian(std::vector<double> values) {
-  const auto middle = values.begin() + values.size() / 2;
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
+// The fastest links of a class may be a few by chance, but not a twentieth; and
+// are at least that many where three hosts of four are slow.
+constexpr std::size_t kFastest = 20;
+// As fast as the fastest: by this part, or so many standard errors.
+constexpr double kAlike = 0.1;
+constexpr double kAlikeErrors = 4;
 
-// The mean range of n normal samples, in standard deviations.
-double MeanRange(int samples) {
-  constexpr double kRanges[] = {0,     0,     1.128, 1.693, 2.059,
-                                2.326, 2.534, 2.704, 2.847};
-  return kRanges[std::min<std::size_t>(samples, std::size(kRanges) - 1)];
-}
+// Latencies tell switches apart from so many hosts on; a host has two
+// neighbours then. What is far takes so much longer, and so many pairs fit.
+constexpr int kHostsOfSwitches = 8;
+constexpr std::size_t kHostsOfSwitch = 3;
+constexpr double kFar = 1.25;
+constexpr double kFit = 0.95;
 
-// The standard error of the median of a link's samples, as a part of it.
-double OwnError(const LinkSamples& samples, int from, int to) {
-  double least = INFINITY, most = 0;
-  int taken = 0;
-  for (int repeat = 0; repeat < samples.repeats(); ++repeat) {
-    const double sample = samples.at(from, to, repeat);
-    if (!std::isnan(sample)) {
-      least = std::min(least, sample);
-      most = std::max(most, sample);
-      ++taken;
+// By pair of hosts the shortest latency of their ranks; NaN: none.
+using HostTimes = std::vector<std::vector<double>>;
+
+HostTimes TimesBetweenHosts(const Measurements& measurements,
+                            const std::vector<int>& hosts) {
+  const int count = *std::max_element(hosts.begin(), hosts.end()) + 1;
+  HostTimes times(count, std::vector<double>(count, NAN));
+  for (std::size_t a = 0; a < hosts.size(); ++a) {
+    for (std::size_t b = a + 1; b < hosts.size(); ++b) {
+      const double time = measurements.latencies->median_s.at(
+          static_cast<int>(a), static_cast<int>(b), 0);
+      if (hosts[a] != hosts[b]) {
+        double& least = times[hosts[a]][hosts[b]];
+        least = std::fmin(least, time);
+        times[hosts[b]][hosts[a]] = least;
+      }
     }
   }
-  return taken < 2 ? 0
-                   : (most - least) / MeanRange(taken) * kErrorOfMedian /
-                         std::sqrt(taken) / samples.MedianOf(from, to);
+  return times;
+}
+
+// Between what is near and what is far (two means, of logarithms); 0: all are
+// alike.
+double FarFrom(const HostTimes& times) {
+  std::vector<double> all;
+  for (std::size_t a = 0; a < times.size(); ++a) {
+    for (std::size_t b = a + 1; b < times.size(); ++b) {
+      if (times[a][b] > 0) {
+        all.push_back(std::log(times[a][b]));
+      }
+    }
+  }
+  if (all.empty()) {
+    return 0;
+  }
+  std::sort(all.begin(), all.end());
+  double near = all[all.size() / 100], far = all[all.size() * 9 / 10];
+  for (int turn = 0; turn < 20; ++turn) {
+    const auto border =
+        std::lower_bound(all.begin(), all.end(), (near + far) / 2);
+    if (border == all.begin() || border == all.end()) {
+      return 0;
+    }
+    near = Median({all.begin(), border});
+    far = Median({border, all.end()});
+  }
+  return far - near > std::log(kFar) ? std::exp((near + far) / 2) : 0;
+}
+
+// Each host joins the first switch that is near by most of its hosts.
+std::vector<int> SwitchesOfHosts(const HostTimes& times, double border) {
+  std::vector<std::vector<int>> groups;
+  std::vector<int> switches;
+  for (int host = 0; host < static_cast<int>(times.size()); ++host) {
+    const auto joined = std::find_if(
+        groups.begin(), groups.end(), [&](const std::vector<int>& group) {
+          const auto near = std::count_if(
+              group.begin(), group.end(),
+              [&](int other) { return times[host][other] < border; });
+          return 2 * near > static_cast<long>(group.size());
+        });
+    switches.push_back(static_cast<int>(joined - groups.begin()));
+    if (joined == groups.end()) {
+      groups.push_back({host});
+    } else {
+      joined->push_back(host);
+    }
+  }
+  std::size_t fit = 0, pairs = 0;
+  for (std::size_t a = 0; a < times.size(); ++a) {
+    for (std::size_t b = 0; b < a; ++b) {
+      ++pairs;
+      fit += (times[a][b] < border) == (switches[a] == switches[b]) ? 1 : 0;
+    }
+  }
+  const bool small = std::any_of(
+      groups.begin(), groups.end(),
+      [](const auto& group) { return group.size() < kHostsOfSwitch; });
+  return small || static_cast<double>(fit) < kFit * static_cast<double>(pairs)
+             ? std::vector<int>(times.size(), 0)
+             : switches;
 }
 
 }  // namespace
@@ -52,6 +119,24 @@ std::vector<int> HostNumbers(const Measurements& measurements) {
   return hosts;
 }
 
+std::vector<int> SwitchNumbers(const Measurements& measurements) {
+  const std::vector<int> hosts = HostNumbers(measurements);
+  std::vector<int> switches(hosts.size(), 0);
+  if (!measurements.latencies || hosts.empty() ||
+      *std::max_element(hosts.begin(), hosts.end()) + 1 < kHostsOfSwitches) {
+    return switches;
+  }
+  const HostTimes times = TimesBetweenHosts(measurements, hosts);
+  const double border = FarFrom(times);
+  if (border > 0) {
+    const std::vector<int> of_host = SwitchesOfHosts(times, border);
+    for (std::size_t rank = 0; rank < hosts.size(); ++rank) {
+      switches[rank] = of_host[hosts[rank]];
+    }
+  }
+  return switches;
+}
+
 double WorstOf(std::size_t count) {
   const double chance =
       1e-3 / static_cast<double>(std::max<std::size_t>(count, 1));
@@ -63,19 +148,24 @@ double WorstOf(std::size_t count) {
   return high;
 }
 
+double ErrorOfMedian(double spread, std::size_t count) {
+  return kErrorOfMedian * spread / std::sqrt(static_cast<double>(count));
+}
+
 double LinkClass::Resolution(double tolerance) const {
-  return std::max(tolerance, WorstOf(links.size()) * spread);
+  return std::min(1.0, std::max(tolerance, WorstOf(links.size()) * spread));
 }
 
 LinkClasses::LinkClasses(const Measurements& measurements, const Plane& plane)
     : ranks_(measurements.size()),
       hosts_(HostNumbers(measurements)),
+      switches_(SwitchNumbers(measurements)),
       values_(static_cast<std::size_t>(ranks_) * ranks_, NAN),
       class_of_(values_.size(), -1) {
   for (int from = 0; from < ranks_; ++from) {
     for (int to = 0; to < ranks_; ++to) {
       if (from != to) {
-        values_[Index(from, to)] = plane.bytes_per_s.MedianOf(from, to);
+        values_[Index(from, to)] = plane.bytes_per_s.RateOf(from, to);
       }
     }
   }
@@ -88,7 +178,7 @@ LinkClasses::LinkClasses(const Measurements& measurements, const Plane& plane)
 void LinkClasses::Sort(const Measurements& measurements) {
   const LinkLoads loads(hosts_);
   const bool plain = measurements.OnOneHost();
-  std::map<std::pair<bool, int>, int> numbers;
+  std::map<std::tuple<bool, bool, int>, int> numbers;
   for (int from = 0; from < ranks_; ++from) {
     for (int to = 0; to < ranks_; ++to) {
       if (std::isnan(Value(from, to))) {
@@ -98,13 +188,16 @@ void LinkClasses::Sort(const Measurements& measurements) {
       // Inside one host all share the same memory: what else is going on there
       // differs little from step to step.
       const int load = plain ? 1 : loads.Of(from, to);
+      const bool across = switches_[from] != switches_[to];
       const auto [at, is_new] = numbers.emplace(
-          std::pair(between, load), static_cast<int>(classes_.size()));
+          std::tuple(between, across, load), static_cast<int>(classes_.size()));
       if (is_new) {
         LinkClass members;
         members.between = between;
         members.load = load;
-        members.name = between ? "between hosts" : "inside a host";
+        members.name = across    ? "between switches"
+                       : between ? "between hosts"
+                                 : "inside a host";
         members.name +=
             load > 1 ? ", " + std::to_string(load) + " at once" : "";
         classes_.push_back(std::move(members));
@@ -116,28 +209,26 @@ void LinkClasses::Sort(const Measurements& measurements) {
 }
 
 void LinkClasses::Describe(const Plane& plane, LinkClass& members) const {
-  std::map<int, std::vector<double>> by_sender;
   std::vector<double> values, errors;
   for (const auto& [from, to] : members.links) {
     values.push_back(Value(from, to));
-    by_sender[from].push_back(values.back());
-    errors.push_back(OwnError(plane.bytes_per_s, from, to));
+    errors.push_back(plane.bytes_per_s.ErrorOf(from, to));
   }
-  std::vector<double> rows;
-  for (auto& [from, row] : by_sender) {
-    rows.push_back(UpperMedian(row));
-  }
-  members.min = *std::min_element(values.begin(), values.end());
-  members.max = *std::max_element(values.begin(), values.end());
+  std::sort(values.rbegin(), values.rend());
+  members.max = values.front();
+  members.min = values.back();
   members.median = Median(values);
-  members.reference = UpperMedian(rows);
-  std::vector<double> above;
-  for (const double value : values) {
-    if (value >= members.reference) {
-      above.push_back(value / members.reference - 1);
-    }
+  const double error = Median(errors);
+  const double fast = values[members.few() ? 0
+                                           : std::max<std::size_t>(
+                                                 1, values.size() / kFastest)];
+  const double least = fast * (1 - std::max(kAlike, kAlikeErrors * error));
+  std::erase_if(values, [least](double value) { return value < least; });
+  members.reference = Median(values);
+  for (double& value : values) {
+    value = std::fabs(value / members.reference - 1);
   }
-  members.spread = std::max(kDeviationOfMad * Median(above), Median(errors));
+  members.spread = std::max(kDeviationOfMad * Median(values), error);
 }
 
 }  // namespace ringpipe::validate

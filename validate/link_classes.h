@@ -10,8 +10,16 @@
 
 namespace ringpipe::validate {
 
+// Of a link, one after another; whatever disturbs one often disturbs them all.
+// A pass over all links has so many of each.
+inline constexpr int kPassMessages = 3;
+
 // By rank, which host it is on: 0, 1, ... in the order of the ranks.
 std::vector<int> HostNumbers(const Measurements& measurements);
+
+// By rank, which switch its host is on, as latencies tell it: hosts whose pairs
+// answer faster than the rest. All 0 where they do not tell switches apart.
+std::vector<int> SwitchNumbers(const Measurements& measurements);
 
 // How many standard deviations the worst of `count` healthy values stays
 // within, but for one run in a thousand, if they are normal.
@@ -22,6 +30,8 @@ inline constexpr double kDeviationOfMad = 1.4826;
 
 // The standard error of a median, beside that of a mean: sqrt(pi / 2).
 inline constexpr double kErrorOfMedian = 1.2533;
+
+double ErrorOfMedian(double spread, std::size_t count);
 
 // With fewer links, those of three ranks, a class cannot say which one is
 // wrong.
@@ -35,29 +45,31 @@ struct LinkClass {
   double min = 0;
   double median = 0;
   double max = 0;
-  // What a healthy link of the class carries. One slow host of four makes half
-  // of all links slow, so that the plain median would not do: it is the median
-  // over senders of the median over their links.
+  // What a healthy link of the class carries: the median of those that are as
+  // fast as its fastest. Two slow hosts of four make five links of six slow, so
+  // that the plain median would not do.
   double reference = 0;
-  // The standard deviation of healthy links, as a part of the reference: from
-  // those above it, for a fault only ever lowers (1.4826 times the median
-  // absolute deviation); at least what a link's own samples differ by.
+  // The standard deviation of healthy links, as a part of the reference: what a
+  // link's own samples say, and how far those that are as fast as the fastest
+  // are from each other (1.4826 times the median absolute deviation).
   double spread = 0;
 
   bool few() const { return links.size() < kFewLinks; }
   // The part of the reference that a single link must lack to be told from
-  // chance.
+  // chance, at most 1.
   double Resolution(double tolerance) const;
 };
 
-// The classes of one plane. A link's class: inside a host or between hosts, and
-// how many others shared its host's cable in the same step.
+// The classes of one plane. A link's class: inside a host, between hosts of one
+// switch, or between switches; and how many others shared its host's cable in
+// the same step.
 class LinkClasses {
  public:
   LinkClasses(const Measurements& measurements, const Plane& plane);
 
   int ranks() const { return ranks_; }
   const std::vector<int>& hosts() const { return hosts_; }
+  const std::vector<int>& switches() const { return switches_; }
   const std::vector<LinkClass>& classes() const { return classes_; }
   // Of a link that was measured.
   const LinkClass& Of(int from, int to) const {
@@ -87,6 +99,7 @@ class LinkClasses {
 
   int ranks_;
   std::vector<int> hosts_;
+  std::vector<int> switches_;
   std::vector<double> values_;
   std::vector<int> class_of_;
   std::vector<LinkClass> classes_;

@@ -1,8 +1,11 @@
 #include "validate/measure.h"
 
+#include <algorithm>
 #include <string>
+#include <vector>
 
 #include "validate/identity.h"
+#include "validate/link_classes.h"
 #include "validate/measure_phases.h"
 #include "validate/measure_run.h"
 #include "validate/port_findings.h"
@@ -10,17 +13,37 @@
 namespace ringpipe::validate {
 namespace {
 
+Status AddPlane(MeasureRun& run, const std::string& name, std::uint64_t bytes,
+                bool both_ways = false) {
+  run.into.planes.push_back({name, run.rail, bytes, LinkSamples(run.size, 0)});
+  return MeasureShifts(run, static_cast<int>(run.into.planes.size()) - 1,
+                       both_ways);
+}
+
 // The links of one plane: all in use, then those that stand out by themselves.
 Status MeasurePlane(MeasureRun& run) {
   const int plane = static_cast<int>(run.into.planes.size());
-  run.into.planes.push_back(
-      {run.rail < 0 ? "all rails" : "rail " + std::to_string(run.rail),
-       run.rail, run.plan.message_bytes,
-       LinkSamples(run.size, run.plan.repeats)});
   run.Enter(Phase::kBandwidth);
-  RINGPIPE_RETURN_IF_ERROR(MeasureShifts(run, run.into.planes.back()));
+  RINGPIPE_RETURN_IF_ERROR(AddPlane(
+      run, run.rail < 0 ? "all rails" : "rail " + std::to_string(run.rail),
+      run.plan.message_bytes));
   run.Enter(Phase::kIsolated);
   return MeasureIsolated(run, plane);
+}
+
+// What a link does otherwise: with short messages; both ways at once, where
+// each host has one rank, so that links share nothing else.
+Status MeasureOtherWays(MeasureRun& run) {
+  constexpr std::uint64_t kShorter = 16;
+  run.Enter(Phase::kBandwidth);
+  RINGPIPE_RETURN_IF_ERROR(
+      AddPlane(run, "short messages", run.plan.message_bytes / kShorter));
+  const std::vector<int> hosts = HostNumbers(run.into);
+  if (*std::max_element(hosts.begin(), hosts.end()) + 1 < run.size) {
+    return Status::Ok();
+  }
+  return AddPlane(run, "both ways at once", run.plan.message_bytes,
+                  /*both_ways=*/true);
 }
 
 Status RunPhases(MeasureRun& run) {
@@ -40,18 +63,18 @@ Status RunPhases(MeasureRun& run) {
   if (run.options.announce) {
     run.options.announce(DescribeCost(run.plan));
   }
-  RINGPIPE_RETURN_IF_ERROR(MeasurePlane(run));
+  // Latencies first: they tell which hosts share a switch.
   if (wanted.latency) {
     run.Enter(Phase::kLatency);
     RINGPIPE_RETURN_IF_ERROR(MeasureLatencies(run));
   }
-  if (wanted.patterns) {
+  if (wanted.links) {
+    RINGPIPE_RETURN_IF_ERROR(MeasurePlane(run));
+    RINGPIPE_RETURN_IF_ERROR(MeasureOtherWays(run));
+  }
+  if (wanted.links && wanted.patterns) {
     run.Enter(Phase::kPatterns);
     RINGPIPE_RETURN_IF_ERROR(MeasurePatterns(run));
-  }
-  if (wanted.collectives) {
-    run.Enter(Phase::kCollectives);
-    RINGPIPE_RETURN_IF_ERROR(MeasureAllReduces(run));
   }
   if (run.plan.stress_seconds > 0) {
     run.Enter(Phase::kStress);
@@ -91,7 +114,6 @@ Status MeasureRail(Communicator& communicator, int rail,
   MeasureOptions links = options;
   links.run.latency = false;
   links.run.patterns = false;
-  links.run.collectives = false;
   links.run.stress_seconds = 0;
   MeasureRun run(communicator, links, *into);
   run.rail = rail;

@@ -21,8 +21,9 @@ inline constexpr std::uint64_t kSeed = 20'260'101;
 Status Meet(MeasureRun& run);
 // A first look at the network, by which all ranks make the same plan.
 Status Prepare(MeasureRun& run);
-// The bandwidth of each link: in a step each rank sends or receives.
-Status MeasureShifts(MeasureRun& run, Plane& plane);
+// The bandwidth of each link: in a step each rank sends or receives; or, where
+// `both_ways`, pairs exchange.
+Status MeasureShifts(MeasureRun& run, int plane, bool both_ways);
 // The bandwidth of the links of this plane that stand out, and of some others,
 // with nobody else sending.
 Status MeasureIsolated(MeasureRun& run, int plane);
@@ -30,7 +31,6 @@ Status MeasureIsolated(MeasureRun& run, int plane);
 Status MeasureLatencies(MeasureRun& run);
 // Bisections and rings.
 Status MeasurePatterns(MeasureRun& run);
-Status MeasureAllReduces(MeasureRun& run);
 // Messages everywhere, every byte checked.
 Status RunStress(MeasureRun& run);
 // What the ports have counted since Meet.

@@ -58,10 +58,8 @@ Status Prepare(MeasureRun& run) {
   probe.rails = run.rail < 0 ? run.into.CommonRails() : 1;
   RINGPIPE_RETURN_IF_ERROR(ProbeLinks(run, probe));
   run.plan = MakePlan(probe, run.options.run);
-  return run.buffers.Allocate(std::max(
-      {run.plan.message_bytes, kStressMessageBytes,
-       run.plan.allreduce_bytes.empty() ? std::uint64_t{0}
-                                        : run.plan.allreduce_bytes.back()}));
+  return run.buffers.Allocate(
+      std::max(run.plan.message_bytes, kStressMessageBytes));
 }
 
 }  // namespace ringpipe::validate

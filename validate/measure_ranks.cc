@@ -10,6 +10,7 @@
 #include "validate/identity.h"
 #include "validate/measure_phases.h"
 #include "validate/measure_run.h"
+#include "validate/network.h"
 #include "validate/ports.h"
 
 namespace ringpipe::validate {
@@ -60,6 +61,32 @@ Status SharePorts(MeasureRun& run, const std::vector<Port>& own) {
   return Status::Ok();
 }
 
+Status ShareNetworks(MeasureRun& run) {
+  const std::string& host = run.into.ranks[run.rank].host;
+  const HostNetwork now = ReadNetwork(run.options.sysfs, "/proc", host);
+  std::vector<double> own;
+  if (IsFirstOfHost(run)) {
+    own = {now.megabits_per_s,
+           static_cast<double>(now.segments - run.network_before.segments),
+           static_cast<double>(now.retransmitted -
+                               run.network_before.retransmitted),
+           static_cast<double>(run.steps),
+           static_cast<double>(run.lossy_steps)};
+  }
+  RINGPIPE_ASSIGN_OR_RETURN(const auto all, run.Share(own));
+  run.into.networks.clear();
+  for (int rank = 0; rank < run.size; ++rank) {
+    if (all[rank].size() == 5) {
+      run.into.networks.push_back({run.into.ranks[rank].host, all[rank][0],
+                                   static_cast<std::uint64_t>(all[rank][1]),
+                                   static_cast<std::uint64_t>(all[rank][2]),
+                                   static_cast<std::uint64_t>(all[rank][3]),
+                                   static_cast<std::uint64_t>(all[rank][4])});
+    }
+  }
+  return Status::Ok();
+}
+
 }  // namespace
 
 Status Meet(MeasureRun& run) {
@@ -85,11 +112,15 @@ Status Meet(MeasureRun& run) {
   run.into.date = Date();
   run.into.way = run.size < 2 ? "" : WayOf(own.device);
   run.into.ranks = NameRanks(identities);
+  run.network_before = ReadNetwork(run.options.sysfs, "/proc", "");
   return SharePorts(
       run, ReadPorts(run.options.sysfs, run.into.ranks[run.rank].host));
 }
 
 Status ShareCountersAfter(MeasureRun& run) {
+  if (run.rail < 0) {
+    RINGPIPE_RETURN_IF_ERROR(ShareNetworks(run));
+  }
   return SharePorts(run, OwnPortsNow(run));
 }
 

@@ -78,6 +78,10 @@ struct MeasureRun {
   const int size;
   Buffers buffers;
   RunPlan plan;
+  HostNetwork network_before;
+  // HostNetwork's.
+  std::uint64_t steps = 0;
+  std::uint64_t lossy_steps = 0;
   Phase phase = Phase::kBandwidth;
   int rail = -1;      // that is measured by itself; -1: all together
   std::string doing;  // what is being measured

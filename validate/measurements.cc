@@ -179,14 +179,25 @@ Json OfPort(const Port& port) {
           {"counters_after", port.after}};
 }
 
-Json OfCollectives(const std::vector<CollectiveTime>& times) {
+Json OfLost(const std::vector<Lost>& hosts) {
   Json list = Json::array();
-  for (const CollectiveTime& time : times) {
-    list.push_back({{"collective", "allreduce"},
-                    {"bytes", time.bytes},
-                    {"seconds", time.seconds},
-                    {"predicted_s", time.predicted_s},
-                    {"simulated", time.simulated}});
+  for (const Lost& lost : hosts) {
+    list.push_back({{"host", lost.host},
+                    {"phase", lost.phase},
+                    {"message", lost.message}});
+  }
+  return list;
+}
+
+Json OfNetworks(const std::vector<HostNetwork>& networks) {
+  Json list = Json::array();
+  for (const HostNetwork& network : networks) {
+    list.push_back({{"host", network.host},
+                    {"megabits_per_s", network.megabits_per_s},
+                    {"segments", network.segments},
+                    {"retransmitted", network.retransmitted},
+                    {"steps", network.steps},
+                    {"lossy_steps", network.lossy_steps}});
   }
   return list;
 }
@@ -300,9 +311,17 @@ void ReadRest(const Json& json, Measurements& into) {
   for (const Json& port : json.at("ports")) {
     into.ports.push_back(PortFrom(port));
   }
-  for (const Json& time : json.at("collectives")) {
-    into.collectives.push_back({time.at("bytes"), time.at("seconds"),
-                                time.at("predicted_s"), time.at("simulated")});
+  // Older reports lack them.
+  for (const Json& network : json.value("networks", Json::array())) {
+    into.networks.push_back({network.at("host"), network.at("megabits_per_s"),
+                             network.at("segments"),
+                             network.at("retransmitted"),
+                             network.value("steps", std::uint64_t{0}),
+                             network.value("lossy_steps", std::uint64_t{0})});
+  }
+  for (const Json& lost : json.value("lost", Json::array())) {
+    into.lost.push_back(
+        {lost.at("host"), lost.at("phase"), lost.at("message")});
   }
   if (const Json& ending = json.at("ending"); !ending.is_null()) {
     into.ending = Ending{ending.at("phase"), ending.at("message"),
@@ -371,14 +390,50 @@ LinkSamples::LinkSamples(int ranks, int repeats)
       repeats_(repeats),
       values_(static_cast<std::size_t>(ranks) * ranks * repeats, kNone) {}
 
-double LinkSamples::MedianOf(int from, int to) const {
+std::vector<double> LinkSamples::SamplesOf(int from, int to) const {
   std::vector<double> taken;
   for (int repeat = 0; repeat < repeats_; ++repeat) {
     if (!std::isnan(at(from, to, repeat))) {
       taken.push_back(at(from, to, repeat));
     }
   }
-  return Median(std::move(taken));
+  return taken;
+}
+
+double LinkSamples::RateOf(int from, int to) const {
+  return validate::RateOf(SamplesOf(from, to));
+}
+
+double LinkSamples::ErrorOf(int from, int to) const {
+  return validate::ErrorOf(SamplesOf(from, to));
+}
+
+void LinkSamples::AddRepeats(int more) {
+  LinkSamples larger(ranks_, repeats_ + more);
+  for (int from = 0; from < ranks_; ++from) {
+    for (int to = 0; to < ranks_; ++to) {
+      for (int repeat = 0; repeat < repeats_; ++repeat) {
+        larger.at(from, to, repeat) = at(from, to, repeat);
+      }
+    }
+  }
+  *this = std::move(larger);
+}
+
+double RateOf(std::vector<double> samples) {
+  std::sort(samples.rbegin(), samples.rend());
+  return samples.empty() ? kNone : samples[samples.size() > 2 ? 1 : 0];
+}
+
+double ErrorOf(std::vector<double> samples) {
+  // Of the second largest of 3 to 12 normal samples, by that distance.
+  constexpr double kErrorOfDistance = 0.45;
+  std::sort(samples.rbegin(), samples.rend());
+  return samples.size() < 2
+             ? 0
+             : kErrorOfDistance *
+                   (samples[0] - samples[samples.size() > 2 ? 2 : 1]) /
+                   samples[samples.size() > 2 ? 1 : 0];
 }
 
 std::string Measurements::NameOf(int rank) const {
@@ -402,6 +457,57 @@ bool Measurements::IsOversubscribed(int rank) const {
   return ranks[rank].cores > 0 && here > ranks[rank].cores;
 }
 
+bool Measurements::HasAllLinks() const {
+  if (planes.empty() || patterns.empty()) {
+    return false;
+  }
+  for (int from = 0; from < size(); ++from) {
+    for (int to = 0; to < size(); ++to) {
+      if (from != to &&
+          planes.front().bytes_per_s.SamplesOf(from, to).empty()) {
+        return false;
+      }
+    }
+  }
+  return true;
+}
+
+void Measurements::NameHostsLike(const Measurements& earlier,
+                                 const std::vector<int>& ranks_of) {
+  std::map<std::string, std::string> names;
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+    names[ranks[rank].host] = earlier.ranks[ranks_of[rank]].host;
+  }
+  const auto rename = [&names](std::string& host) {
+    const auto name = names.find(host);
+    host = name == names.end() ? host : name->second;
+  };
+  for (Rank& rank : ranks) {
+    rename(rank.host);
+  }
+  for (Port& port : ports) {
+    rename(port.host);
+  }
+  for (HostNetwork& network : networks) {
+    rename(network.host);
+  }
+}
+
+void Measurements::TakeStress(const Measurements& later,
+                              const std::vector<int>& ranks_of) {
+  stress = later.stress;
+  ending = later.ending;
+  networks = later.networks;
+  for (Stress::Wrong& wrong :
+       stress ? stress->wrong : std::vector<Stress::Wrong>()) {
+    wrong.from = ranks_of[wrong.from];
+    wrong.to = ranks_of[wrong.to];
+  }
+  if (ending && ending->lost_rank >= 0) {
+    ending->lost_rank = ranks_of[ending->lost_rank];
+  }
+}
+
 std::string ToJson(const Measurements& of) {
   Json json = {{"ringpipe_interconnect", kFormat},
                {"version", of.version},
@@ -415,7 +521,8 @@ std::string ToJson(const Measurements& of) {
                {"patterns", OfPatterns(of.patterns)},
                {"stress", nullptr},
                {"ports", Json::array()},
-               {"collectives", OfCollectives(of.collectives)},
+               {"networks", OfNetworks(of.networks)},
+               {"lost", OfLost(of.lost)},
                {"ending", nullptr}};
   if (of.latencies) {
     json["latencies"] = {

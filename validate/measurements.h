@@ -14,6 +14,10 @@
 
 namespace ringpipe::validate {
 
+// Of any samples of one link: LinkSamples::RateOf and ErrorOf.
+double RateOf(std::vector<double> samples);
+double ErrorOf(std::vector<double> samples);
+
 // The median of `values`; of an even number the mean of the two in the middle.
 // NaN for none.
 double Median(std::vector<double> values);
@@ -33,8 +37,17 @@ class LinkSamples {
   float at(int from, int to, int repeat) const {
     return values_[Index(from, to, repeat)];
   }
-  // Of the samples that were taken; NaN for none.
-  double MedianOf(int from, int to) const;
+  // What the link carries: the second fastest sample (of two, the faster). What
+  // disturbs a message slows it down, and a bad cable is never fast; one sample
+  // may look fast because its receiver was late. NaN: no sample was taken.
+  double RateOf(int from, int to) const;
+  // Its standard error, as a part of it: from how far the fastest is from the
+  // third fastest.
+  double ErrorOf(int from, int to) const;
+  // Of the samples that were taken.
+  std::vector<double> SamplesOf(int from, int to) const;
+  // Makes place for so many more of each link.
+  void AddRepeats(int more);
 
  private:
   std::size_t Index(int from, int to, int repeat) const {
@@ -134,12 +147,17 @@ struct Port {
   std::string Name() const { return device + ":" + std::to_string(number); }
 };
 
-// A collective beside what the links promise.
-struct CollectiveTime {
-  std::uint64_t bytes = 0;
-  double seconds = 0;
-  double predicted_s = 0;  // at the pace of the slowest link
-  bool simulated = false;  // by the simulator; else by the ring's formula
+// What a host's network stack has seen, while it was measured.
+struct HostNetwork {
+  std::string host;
+  double megabits_per_s = 0;  // of its fastest Ethernet card; 0: not known
+  // By TCP, and of those sent again.
+  std::uint64_t segments = 0;
+  std::uint64_t retransmitted = 0;
+  // Of the measurement's steps in which its first rank sent many; and of them,
+  // those in which some were sent again.
+  std::uint64_t steps = 0;
+  std::uint64_t lossy_steps = 0;
 };
 
 // Why a run ended early.
@@ -148,6 +166,13 @@ struct Ending {
   std::string message;         // empty: it was interrupted
   int lost_rank = -1;          // the rank that is gone, where one is
   std::string interrupted_by;  // "SIGINT"
+};
+
+// A host that went away, and what was measured then; it went on without it.
+struct Lost {
+  std::string host;
+  std::string phase;
+  std::string message;
 };
 
 struct Measurements {
@@ -162,7 +187,8 @@ struct Measurements {
   std::vector<Pattern> patterns;
   std::optional<Stress> stress;
   std::vector<Port> ports;
-  std::vector<CollectiveTime> collectives;
+  std::vector<HostNetwork> networks;  // by host
+  std::vector<Lost> lost;
   std::optional<Ending> ending;
 
   int size() const { return static_cast<int>(ranks.size()); }
@@ -175,6 +201,19 @@ struct Measurements {
   // they measure there is also how they take turns.
   bool IsOversubscribed(int rank) const;
 
+  // Whether this plane has the links of all rails once more, in another way
+  // than the first plane: with short messages, or both ways at once.
+  bool IsOtherWay(int plane) const {
+    return plane > 0 && planes[plane].rail < 0;
+  }
+  // Whether each link of the first plane was measured.
+  bool HasAllLinks() const;
+  // As in an earlier run with more ranks, whose numbers there are `ranks`:
+  // where hosts have one name, their numbers depend on who takes part.
+  void NameHostsLike(const Measurements& earlier,
+                     const std::vector<int>& ranks);
+  // From a later run with fewer ranks: `ranks`, by their numbers here.
+  void TakeStress(const Measurements& later, const std::vector<int>& ranks);
   // Sets `ending`. lost_rank: -1 where none is lost.
   void EndBy(const Status& failure, const std::string& phase, int lost_rank);
 };

@@ -1,6 +1,8 @@
 #include "validate/part_sentences.h"
 
+#include <algorithm>
 #include <cmath>
+#include <set>
 #include <string>
 
 #include "validate/format.h"
@@ -11,6 +13,11 @@ namespace ringpipe::validate {
 namespace {
 
 using Kind = SlowPart::Kind;
+using Level = SlowPart::Level;
+
+constexpr std::size_t kNamedUnits = 8;
+// Of what others carry: nothing is said against it.
+constexpr double kFine = 0.9;
 
 class Sentence {
  public:
@@ -18,7 +25,7 @@ class Sentence {
       : measurements_(measurements), plane_(plane), part_(part) {}
 
   std::string RailPrefix() const {
-    return rail() < 0 ? "" : measurements_.planes[plane_].name + ": ";
+    return plane_ == 0 ? "" : measurements_.planes[plane_].name + ": ";
   }
 
   std::string Subject() const {
@@ -29,12 +36,15 @@ class Sentence {
         return "what " + UnitName() + " sends" + Inside();
       case Kind::kReceives:
         return "what " + UnitName() + " receives" + Inside();
-      case Kind::kHostPair:
-        return HostPair();
+      case Kind::kPair:
+        return Name(part_.unit) + " → " + Name(part_.peer);
+      case Kind::kUplink:
+        return Uplink();
       case Kind::kLinkBoth:
       case Kind::kLink:
         return LinkEnds();
       case Kind::kContention:
+      case Kind::kUnverified:
         break;
     }
     return "";
@@ -51,7 +61,8 @@ class Sentence {
     if (part_.kind == Kind::kLink || part_.kind == Kind::kLinkBoth) {
       finding.from = from;
       finding.to = to;
-    } else if (part_.unit >= 0) {
+    } else if (part_.unit >= 0 && part_.units.empty() &&
+               part_.level != Level::kSwitch) {
       finding.host = HostName();
     }
     finding.subject = Subject();
@@ -68,13 +79,16 @@ class Sentence {
         return Finding::Kind::kSlowSender;
       case Kind::kReceives:
         return Finding::Kind::kSlowReceiver;
-      case Kind::kHostPair:
+      case Kind::kPair:
+      case Kind::kUplink:
       case Kind::kLink:
         return Finding::Kind::kSlowDirection;
       case Kind::kLinkBoth:
         return Finding::Kind::kSlowPath;
       case Kind::kContention:
         return Finding::Kind::kContention;
+      case Kind::kUnverified:
+        return Finding::Kind::kUnverified;
     }
     return Finding::Kind::kOther;
   }
@@ -89,31 +103,78 @@ class Sentence {
   bool IsFault() const {
     const bool single =
         part_.kind == Kind::kLink || part_.kind == Kind::kLinkBoth;
-    return part_.kind != Kind::kContention && !IsOversubscribed() &&
+    return part_.kind < Kind::kContention && !IsOversubscribed() &&
            !(part_.inside && single);
   }
 
-  // A rank of the unit.
-  int RankOfUnit() const {
-    if (!part_.host) {
-      return part_.unit;
-    }
-    const std::vector<int> hosts = HostNumbers(measurements_);
-    for (int rank = 0; rank < measurements_.size(); ++rank) {
-      if (hosts[rank] == part_.unit) {
-        return rank;
-      }
-    }
-    return 0;
+  std::vector<int> UnitNumbers() const {
+    return part_.level == Level::kSwitch ? SwitchNumbers(measurements_)
+                                         : HostNumbers(measurements_);
   }
+
+  // The first rank of the unit.
+  int RankOf(int unit) const {
+    if (part_.level == Level::kRank) {
+      return unit;
+    }
+    const std::vector<int> numbers = UnitNumbers();
+    return static_cast<int>(std::find(numbers.begin(), numbers.end(), unit) -
+                            numbers.begin());
+  }
+  int RankOfUnit() const { return RankOf(part_.unit); }
 
   std::string HostName() const {
     return measurements_.ranks[RankOfUnit()].host;
   }
 
+  // "c07", "c07 rank 3", "the switch of c16 … c31 (16 hosts)"
+  std::string Name(int unit) const {
+    const int first = RankOf(unit);
+    if (part_.level != Level::kSwitch) {
+      return part_.level == Level::kHost ? measurements_.ranks[first].host
+                                         : measurements_.NameOf(first);
+    }
+    const std::vector<int> switches = UnitNumbers();
+    std::set<std::string> hosts;
+    int last = first;
+    for (int rank = first; rank < measurements_.size(); ++rank) {
+      if (switches[rank] == unit) {
+        hosts.insert(measurements_.ranks[rank].host);
+        last = rank;
+      }
+    }
+    return "the switch of " + measurements_.ranks[first].host + " … " +
+           measurements_.ranks[last].host + " (" + Count(hosts.size(), "host") +
+           ")";
+  }
+
+  // "host c07"; "5 of 8 hosts"
   std::string UnitName() const {
-    return "host " +
-           (part_.host ? HostName() : measurements_.NameOf(part_.unit));
+    if (part_.units.empty()) {
+      return (part_.level == Level::kSwitch ? "" : "host ") + Name(part_.unit);
+    }
+    const bool ranks = part_.level == Level::kRank;
+    std::set<int> all;
+    for (const int host : HostNumbers(measurements_)) {
+      all.insert(host);
+    }
+    const bool one_each = static_cast<int>(all.size()) == measurements_.size();
+    return std::to_string(part_.units.size()) + " of " +
+           Count(ranks ? measurements_.size() : all.size(),
+                 ranks && !one_each ? "rank" : "host");
+  }
+
+  // ": two kinds, or one cause: c00, c01 and 3 more"
+  std::string Units() const {
+    std::string names;
+    for (std::size_t i = 0; i < std::min(part_.units.size(), kNamedUnits);
+         ++i) {
+      names += (i == 0 ? "" : ", ") + Name(part_.units[i]);
+    }
+    const std::size_t more =
+        part_.units.size() - std::min(part_.units.size(), kNamedUnits);
+    return "two kinds of ports or cards, or one cause: " + names +
+           (more > 0 ? " and " + std::to_string(more) + " more" : "");
   }
 
   int rail() const { return measurements_.planes[plane_].rail; }
@@ -126,13 +187,19 @@ class Sentence {
       case Kind::kSends:
       case Kind::kReceives:
         return UnitText();
-      case Kind::kHostPair:
-        return HostPairText();
+      case Kind::kPair:
+        return PairText();
+      case Kind::kUplink:
+        return Uplink() + " are slow: " + FormatRate(part_.bytes_per_s) +
+               " where others carry " + FormatRate(part_.reference) + Alone() +
+               ": one of its uplinks; the worst is " + LinkEnds();
       case Kind::kLinkBoth:
       case Kind::kLink:
         return LinkText();
       case Kind::kContention:
         return ContentionText();
+      case Kind::kUnverified:
+        return UnverifiedText();
     }
     return "";
   }
@@ -140,18 +207,27 @@ class Sentence {
   std::string UnitText() const {
     const bool sends = part_.kind == Kind::kSends;
     const bool both = part_.kind == Kind::kBoth;
-    const std::string verb = both    ? "sends and receives"
-                             : sends ? "sends"
-                                     : "receives";
+    const bool many = !part_.units.empty();
+    const std::string verb =
+        both    ? many ? "send and receive" : "sends and receives"
+        : sends ? many ? "send" : "sends"
+        : many  ? "receive"
+                : "receives";
     const std::string others = both    ? "others do so"
                                : sends ? "the others send"
                                        : "the others receive";
+    if (part_.level == Level::kSwitch) {
+      return SwitchText();
+    }
     std::string text = UnitName() + " " + verb + " at " +
                        FormatRate(part_.bytes_per_s) + " where " + others +
                        " at " + FormatRate(part_.reference) + ": " +
                        SlowLinks();
     text += Inside() + (part_.slow_links == 1 ? " is slow" : " are slow");
-    if (!both && part_.other_way_ratio > 0.9) {
+    if (!part_.units.empty()) {
+      return text + Alone() + ": " + Units();
+    }
+    if (!both && part_.other_way_ratio > kFine) {
       text += sends ? ", receiving is fine" : ", sending is fine";
     }
     return text + Alone() + SharedCores() + PortText();
@@ -160,15 +236,10 @@ class Sentence {
   // "all its 7 links", "5 of its 7 links"
   std::string SlowLinks() const {
     const std::string all = Count(part_.links.size(), "link");
+    const std::string its = part_.units.empty() ? "its " : "their ";
     return part_.slow_links == part_.links.size()
-               ? "all its " + all
-               : std::to_string(part_.slow_links) + " of its " + all;
-  }
-
-  std::string HostPair() const {
-    const auto [from, to] = part_.links.front();
-    return measurements_.ranks[from].host + " → " +
-           measurements_.ranks[to].host;
+               ? "all " + its + all
+               : std::to_string(part_.slow_links) + " of " + its + all;
   }
 
   std::string LinkEnds() const {
@@ -178,13 +249,26 @@ class Sentence {
            measurements_.NameOf(to);
   }
 
-  std::string HostPairText() const {
-    return HostPair() + " is slow: " + FormatRate(part_.bytes_per_s) +
+  std::string PairText() const {
+    return Subject() + " is slow: " + FormatRate(part_.bytes_per_s) +
            " on each of " + Count(part_.links.size(), "link") +
            ", where others carry " + FormatRate(part_.reference) +
-           ": a path in the fabric, or one of the two "
-           "hosts, if there are no others" +
-           Alone();
+           ": a path in the fabric" + Alone();
+  }
+
+  std::string SwitchText() const {
+    const bool alone_too = part_.isolated_ratio < kFine;
+    return UnitName() + ": its links to other switches carry " +
+           FormatRate(part_.bytes_per_s) + " while others are in use, where " +
+           "those of other switches carry " + FormatRate(part_.reference) +
+           Alone() +
+           (alone_too ? ": its uplinks are slow"
+                      : ": it has fewer uplinks than others, or some are down");
+  }
+
+  std::string Uplink() const {
+    return Count(part_.links.size(), "path") +
+           (part_.peer == 0 ? " from " : " to ") + Name(part_.unit);
   }
 
   std::string LinkText() const {
@@ -197,9 +281,16 @@ class Sentence {
              "end or the path between them" +
              Alone();
     }
+    const bool other_way = part_.other_way_ratio > kFine;
+    const bool others = part_.others_ratio > kFine;
     text += part_.kind == Kind::kLinkBoth
-                ? ", both ways, and both are fine with others"
-                : ", the other way and both with others are fine";
+                ? std::string(", both ways") +
+                      (others ? ", and both are fine with others" : "")
+            : other_way && others
+                ? ", the other way and both with others are fine"
+            : other_way ? ", the other way is fine"
+            : others    ? ", both with others are fine"
+                        : "";
     return text +
            (part_.inside ? ": two cores or memories that are far apart"
                          : ": a path in the fabric") +
@@ -224,10 +315,16 @@ class Sentence {
            " alone: contention, not a cable" + Worst();
   }
 
-  std::string Worst() const {
-    const auto [from, to] = part_.links.front();
-    return "; one of them is " + measurements_.NameOf(from) + " → " +
-           measurements_.NameOf(to);
+  std::string Worst() const { return "; the slowest is " + LinkEnds(); }
+
+  std::string UnverifiedText() const {
+    return Count(part_.links.size(), "link") +
+           (part_.links.size() == 1 ? " is" : " are") + " slow, " +
+           FormatRate(part_.bytes_per_s) + " of " +
+           FormatRate(part_.reference) +
+           ", and noise may be why: measured alone they were disturbed too, or "
+           "they were too many for that" +
+           Worst();
   }
 
   std::string Alone() const {

@@ -147,13 +147,6 @@ std::vector<int> InOrder(int ranks) {
   return order;
 }
 
-std::vector<int> EvenThenOdd(int ranks) {
-  std::vector<int> order = InOrder(ranks);
-  std::stable_partition(order.begin(), order.end(),
-                        [](int rank) { return rank % 2 == 0; });
-  return order;
-}
-
 // Fisher and Yates' shuffle.
 std::vector<int> RandomOrder(int ranks, std::uint64_t seed) {
   std::vector<int> order = InOrder(ranks);

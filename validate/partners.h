@@ -67,7 +67,6 @@ std::vector<Pairing> NaturalRing(int ranks);
 // i + ranks / 2.
 std::vector<Pairing> Bisection(const std::vector<int>& order);
 std::vector<int> InOrder(int ranks);
-std::vector<int> EvenThenOdd(int ranks);
 std::vector<int> RandomOrder(int ranks, std::uint64_t seed);
 
 // Everybody sends to somebody else and receives from somebody else: a random

@@ -21,7 +21,8 @@ constexpr std::uint64_t kStep = 4096;
 
 constexpr int kLatencyMessages = 200;
 constexpr double kLatencySeconds = 20;
-constexpr int kPatterns = 7;
+constexpr int kPatterns = 3;
+constexpr double kAloneSeconds = 10;
 constexpr int kMostExchanges = 40;
 
 int ShiftStepsOfAll(int ranks) {
@@ -37,9 +38,8 @@ std::uint64_t MessageBytes(const Probe& probe, const RunOptions& options,
   if (options.message_bytes) {
     return *options.message_bytes;
   }
-  const double each =
-      std::clamp(kMatrixSeconds / (steps * (options.repeats + 1)),
-                 kLeastMessageSeconds, kMessageSeconds);
+  const double each = std::clamp(kMatrixSeconds / (steps * (kPassMessages + 1)),
+                                 kLeastMessageSeconds, kMessageSeconds);
   const auto bytes = static_cast<std::uint64_t>(each * probe.bytes_per_s);
   return std::clamp(bytes / kStep * kStep, kLeastMessageBytes,
                     kMostMessageBytes);
@@ -57,8 +57,6 @@ const char* PhaseName(Phase phase) {
       return "latencies";
     case Phase::kPatterns:
       return "bisection and rings";
-    case Phase::kCollectives:
-      return "allreduce";
     case Phase::kStress:
       return "stress";
     case Phase::kRails:
@@ -79,22 +77,26 @@ RunPlan MakePlan(const Probe& probe, const RunOptions& options) {
   const int steps = std::max(1, ShiftStepsOfAll(probe.ranks));
   const double links = static_cast<double>(probe.ranks) * (probe.ranks - 1);
   RunPlan plan;
-  plan.repeats = options.repeats;
   plan.isolate_all = options.isolate_all;
   plan.stress_seconds = options.stress_seconds;
   plan.message_bytes = MessageBytes(probe, options, steps);
   plan.exchange_every = steps / kMostExchanges + 1;
   const double message =
       static_cast<double>(plan.message_bytes) / probe.bytes_per_s;
-  const double step = (plan.repeats + 1) * message + probe.barrier_s;
-  const double alone =
-      kAlonePasses * ((plan.alone_repeats + 1) * message + probe.barrier_s);
-  plan.phases.push_back({Phase::kBandwidth, steps * step});
+  const double step = (kPassMessages + 1) * message + probe.barrier_s;
+  // As many suspects as there is time for.
+  plan.most_suspects = static_cast<std::size_t>(std::min(
+      links,
+      std::max<double>(kMostSuspects, kAloneSeconds / (kAlonePasses * step))));
+  // In three ways, once each, unless links are noisy.
+  plan.phases.push_back({Phase::kBandwidth, 2 * kMostPasses * steps * step});
   plan.phases.push_back(
       {Phase::kIsolated,
-       alone * (options.isolate_all
-                    ? links
-                    : std::min<double>(links, kMostSuspects + kMostControls))});
+       step * (options.isolate_all
+                   ? kAlonePasses * links
+                   : 2 * kAlonePasses *
+                         (std::min<double>(links, kMostSuspects) +
+                          kMostControls))});
   if (options.latency) {
     const int rounds = std::max(1, TournamentRounds(probe.ranks));
     plan.latency_messages =
@@ -110,34 +112,17 @@ RunPlan MakePlan(const Probe& probe, const RunOptions& options) {
         {Phase::kPatterns,
          kPatterns * ((1 + kPatternMessages) * 2 * message + probe.barrier_s)});
   }
-  if (options.collectives) {
-    double seconds = 0;
-    for (const std::uint64_t bytes :
-         {std::uint64_t{64} << 10, std::uint64_t{1} << 20,
-          std::uint64_t{16} << 20}) {
-      const double each = 2 * static_cast<double>(bytes) / probe.bytes_per_s +
-                          2 * probe.ranks * probe.latency_s;
-      // Not on a network where one of them takes seconds.
-      if (each < 1) {
-        plan.allreduce_bytes.push_back(bytes);
-        seconds += (1 + kAllReduces) * each;
-      }
-    }
-    plan.phases.push_back({Phase::kCollectives, seconds});
-  }
   if (options.stress_seconds > 0) {
     plan.phases.push_back({Phase::kStress, options.stress_seconds});
   }
   if (probe.rails > 1) {
     plan.phases.push_back({Phase::kRails, probe.rails * steps * step});
   }
-  const std::uint64_t largest =
-      std::max(plan.message_bytes,
-               plan.allreduce_bytes.empty() ? 0 : plan.allreduce_bytes.back());
   // Both buffers; all samples of all links and what is made of them.
   plan.memory_bytes =
-      2 * largest + static_cast<std::uint64_t>(links) *
-                        (sizeof(float) * (plan.repeats + 2) + 64);
+      2 * plan.message_bytes +
+      static_cast<std::uint64_t>(links) *
+          (sizeof(float) * (kMostPasses * kPassMessages + 2) + 64);
   return plan;
 }
 
@@ -148,8 +133,10 @@ std::string DescribeCost(const RunPlan& plan) {
   for (const PhaseCost& cost : plan.phases) {
     text += (text.ends_with(':') ? " " : ", ") +
             std::string(PhaseName(cost.phase)) + " " +
-            (cost.phase == Phase::kIsolated && !plan.isolate_all ? "at most "
-                                                                 : "") +
+            (cost.phase == Phase::kBandwidth ||
+                     (cost.phase == Phase::kIsolated && !plan.isolate_all)
+                 ? "at most "
+                 : "") +
             FormatTime(cost.seconds);
   }
   return text;

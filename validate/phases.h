@@ -9,21 +9,16 @@
 
 namespace ringpipe::validate {
 
-// What disturbs a link in one pass is over in the next.
-inline constexpr int kAlonePasses = 2;
-
-// Timed, of each pattern and of each allreduce; one goes before them.
+// Timed, of each pattern; one goes before them.
 inline constexpr int kPatternMessages = 4;
-inline constexpr int kAllReduces = 5;
 
 // What somebody asked for.
 struct RunOptions {
   bool isolate_all = false;
+  bool links = true;  // their bandwidths, and those of patterns
   bool latency = true;
   bool patterns = true;
-  bool collectives = true;
   double stress_seconds = 2;  // 0: none
-  int repeats = 3;            // timed messages on each link
   std::optional<std::uint64_t> message_bytes;
   double tolerance = 0.10;
 };
@@ -42,7 +37,6 @@ enum class Phase {
   kIsolated,
   kLatency,
   kPatterns,
-  kCollectives,
   kStress,
   kRails,
 };
@@ -56,11 +50,9 @@ struct PhaseCost {
 
 struct RunPlan {
   std::uint64_t message_bytes = 0;
-  int repeats = 3;
-  int alone_repeats = 3;     // and that in two passes, some time apart
-  int latency_messages = 0;  // timed, of each pair
-  int exchange_every = 1;    // steps: then all ranks learn what was measured
-  std::vector<std::uint64_t> allreduce_bytes;
+  std::size_t most_suspects = 0;  // links that are measured alone
+  int latency_messages = 0;       // timed, of each pair
+  int exchange_every = 1;  // steps: then all ranks learn what was measured
   double stress_seconds = 0;
   bool isolate_all = false;
   std::vector<PhaseCost> phases;   // in their order

@@ -27,7 +27,7 @@ TEST(PhasesTest, ASlowNetworkGetsShorterMessages) {
   probe.barrier_s = 1e-3;
   const RunPlan plan = MakePlan(probe, {});
   EXPECT_LE(plan.message_bytes, 1U << 20);
-  EXPECT_LT(plan.seconds(), 60) << DescribeCost(plan);
+  EXPECT_LT(plan.seconds(), 90) << DescribeCost(plan);
 }
 
 TEST(PhasesTest, EachLinkAloneIsToldToTakeItsTime) {
@@ -36,7 +36,7 @@ TEST(PhasesTest, EachLinkAloneIsToldToTakeItsTime) {
   RunOptions options;
   options.isolate_all = true;
   EXPECT_GT(MakePlan(probe, options).seconds(),
-            10 * MakePlan(probe, {}).seconds());
+            5 * MakePlan(probe, {}).seconds());
 }
 
 TEST(PhasesTest, ProgressGoesFromNothingToAll) {

@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 #include <string_view>
+#include <utility>
 
 #include "validate/format.h"
 
@@ -267,6 +268,7 @@ void AddCounters(const Port& port, std::vector<Finding>& findings) {
     finding.kind = Finding::Kind::kErrorCounter;
     finding.fault = error;
     finding.host = port.host;
+    finding.port = port.Name();
     finding.weight = static_cast<double>(growth.by);
     finding.text = "host " + port.host + ": " + growth.name + " of port " +
                    port.Name() + " grew by " + WithCommas(growth.by) +
@@ -275,6 +277,30 @@ void AddCounters(const Port& port, std::vector<Finding>& findings) {
                             "were full, not broken");
     findings.push_back(std::move(finding));
   }
+}
+
+// Whether the finding says that its host, or a rank of it, is slow to other
+// hosts by rails of which the port is one.
+bool IsSlowBy(const Measurements& measured, const Finding& finding,
+              const std::string& port) {
+  if (finding.kind < Finding::Kind::kSlowHost ||
+      finding.kind > Finding::Kind::kSlowReceiver) {
+    return false;
+  }
+  const int rail = measured.planes[finding.plane].rail;
+  const auto uses_port = [&](int number) {
+    const Rank& rank = measured.ranks[number];
+    const auto at = std::find(rank.rails.begin(), rank.rails.end(), port);
+    return rank.host == finding.host && at != rank.rails.end() &&
+           (rail < 0 || at - rank.rails.begin() == rail);
+  };
+  return std::any_of(finding.links.begin(), finding.links.end(),
+                     [&](const std::pair<int, int>& link) {
+                       const auto [from, to] = link;
+                       return measured.ranks[from].host !=
+                                  measured.ranks[to].host &&
+                              (uses_port(from) || uses_port(to));
+                     });
 }
 
 }  // namespace
@@ -288,6 +314,7 @@ std::vector<Finding> FindPortFaults(const std::vector<Port>& ports) {
       finding.kind = Finding::Kind::kPort;
       finding.fault = fault.fault;
       finding.host = port.host;
+      finding.port = port.Name();
       finding.text =
           "host " + port.host + ": port " + port.Name() + " " + fault.text;
       findings.push_back(std::move(finding));
@@ -295,6 +322,24 @@ std::vector<Finding> FindPortFaults(const std::vector<Port>& ports) {
     AddCounters(port, findings);
   }
   return findings;
+}
+
+void MergeByPort(const Measurements& measured, std::vector<Finding>& findings) {
+  std::vector<Finding> merged;
+  for (Finding& finding : findings) {
+    const auto first =
+        std::find_if(merged.begin(), merged.end(), [&](const Finding& other) {
+          return !finding.port.empty() && other.host == finding.host &&
+                 (other.port == finding.port ||
+                  IsSlowBy(measured, other, finding.port));
+        });
+    if (first == merged.end()) {
+      merged.push_back(std::move(finding));
+    } else {
+      first->also.push_back(std::move(finding.text));
+    }
+  }
+  findings = std::move(merged);
 }
 
 std::string BriefPortFault(const std::vector<Port>& ports, const Port& port) {

@@ -19,6 +19,11 @@ namespace ringpipe::validate {
 // before and after.
 std::vector<Finding> FindPortFaults(const std::vector<Port>& ports);
 
+// What is of one port becomes one finding: the first of `findings`, which are
+// sorted, has the sentences of the others in Finding::also. The first may be
+// that a host is slow by that port.
+void MergeByPort(const Measurements& measured, std::vector<Finding>& findings);
+
 // What is wrong with a port in a few words, for a sentence about its host:
 // "width 1X of 4X"; empty: nothing is.
 std::string BriefPortFault(const std::vector<Port>& ports, const Port& port);

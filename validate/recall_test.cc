@@ -1,8 +1,9 @@
-// Over a thousand random clusters: what is planted is found and named, and
-// nothing else is.
+// Over thousands of random clusters, few of them kind: what is planted is
+// found and named, nothing else is, and no cluster is called healthy because
+// its noise hides what is wrong.
 #include <algorithm>
 #include <cstdio>
-#include <map>
+#include <cstdlib>
 #include <random>
 #include <string>
 
@@ -17,186 +18,236 @@ using testing::ClusterOptions;
 using testing::Fault;
 using testing::HostName;
 using testing::MeasureCluster;
+using Kind = Fault::Kind;
 
+// A cluster, and what else is going on in it.
 struct Shape {
-  int hosts;
-  int ranks_per_host;
-  int rails;
+  const char* name;
   int cases;
+  ClusterOptions options;
+  bool switches = false;  // faults of switches too
 };
-constexpr Shape kShapes[] = {{8, 1, 1, 300},   {64, 1, 1, 700}, {16, 4, 1, 100},
-                             {256, 1, 1, 140}, {512, 1, 1, 40}, {8, 1, 2, 100},
-                             {64, 1, 4, 30}};
 
-constexpr std::pair<Fault::Kind, const char*> kFaults[] = {
-    {Fault::Kind::kHost, "host"},
-    {Fault::Kind::kSender, "sender"},
-    {Fault::Kind::kReceiver, "receiver"},
-    {Fault::Kind::kPath, "path"},
-    {Fault::Kind::kDirection, "direction"}};
+const Shape kShapes[] = {
+    {"quiet 4", 120, {.hosts = 4}},
+    {"quiet 8", 120, {.hosts = 8}},
+    {"quiet 64", 60, {.hosts = 64}},
+    {"quiet 256", 8, {.hosts = 256}},
+    {"16 hosts of 4 ranks", 24, {.hosts = 16, .ranks_per_host = 4}},
+    {"8 hosts of 2 rails", 60, {.hosts = 8, .rails = 2}},
+    {"16 hosts of 2 ranks and 4 rails",
+     24,
+     {.hosts = 16, .ranks_per_host = 2, .rails = 4}},
+    {"10 % disturbed, 4", 120, {.hosts = 4, .disturbed = 0.1}},
+    {"30 % disturbed, 4", 120, {.hosts = 4, .disturbed = 0.3}},
+    {"30 % disturbed, 16", 120, {.hosts = 16, .disturbed = 0.3}},
+    {"30 % disturbed, 64", 40, {.hosts = 64, .disturbed = 0.3}},
+    {"all hosts busy 5 %, 8", 120, {.hosts = 8, .busy = 0.05}},
+    {"all hosts busy 15 %, 16", 60, {.hosts = 16, .busy = 0.15}},
+    {"2 hosts of 16 busy 40 %", 60, {.hosts = 16, .busy_hosts = 2}},
+    {"fat tree 2:1, 4 leaves",
+     120,
+     {.hosts = 64, .leaf_hosts = 16, .oversubscribed = 2},
+     true},
+    {"dragonfly, 8 groups",
+     120,
+     {.hosts = 64, .leaf_hosts = 8, .oversubscribed = 1.3},
+     true},
+    {"ECMP collisions, 32", 60, {.hosts = 32, .collisions = 0.02}},
+};
+
+constexpr std::pair<Kind, const char*> kFaults[] = {
+    {Kind::kHost, "host"},
+    {Kind::kSender, "sender"},
+    {Kind::kReceiver, "receiver"},
+    {Kind::kPath, "path"},
+    {Kind::kDirection, "direction"},
+    {Kind::kHosts, "two kinds of NICs"},
+    {Kind::kLeaf, "uplinks of a leaf"},
+    {Kind::kUplink, "one uplink"},
+    {Kind::kGroups, "switch to switch"},
+    {Kind::kRail, "rail of all"}};
 
 struct Tally {
   int cases = 0;
-  int found = 0;  // of those with a fault
-  int with_faults = 0;
+  int found = 0;
+  int uncertain = 0;
+  int healthy = 0;  // though something is wrong
+  int due = 0;      // the loss is twice what the report could tell
+  int due_found = 0;
   int false_alarms = 0;  // runs with a fault that was not planted
 };
 
 // Whether the finding is what was planted.
 bool Names(const Finding& finding, const Fault& fault,
-           const Measurements& measured) {
+           const ClusterOptions& options, const Measurements& measured) {
+  const auto says = [&finding](const std::string& words) {
+    return finding.text.find(words) != std::string::npos;
+  };
   const auto host_of = [&measured](int rank) {
     return rank < 0 ? std::string() : measured.ranks[rank].host;
   };
-  const bool link = host_of(finding.from) == HostName(fault.a) &&
-                    host_of(finding.to) == HostName(fault.b);
-  const bool back = host_of(finding.from) == HostName(fault.b) &&
-                    host_of(finding.to) == HostName(fault.a);
-  const bool path = finding.text.find(HostName(fault.a) + " → " +
-                                      HostName(fault.b)) != std::string::npos;
-  const bool path_back =
-      finding.text.find(HostName(fault.b) + " → " + HostName(fault.a)) !=
-      std::string::npos;
-  const bool host = finding.host == HostName(fault.a);
+  const std::string a = HostName(fault.a), b = HostName(fault.b);
+  const bool link = (host_of(finding.from) == a && host_of(finding.to) == b) ||
+                    says(a + " → " + b);
+  const bool back = (host_of(finding.from) == b && host_of(finding.to) == a) ||
+                    says(b + " → " + a);
   const int rail = finding.plane < 0 ? -1 : measured.planes[finding.plane].rail;
+  const int leaf = options.leaf_hosts == 0
+                       ? 0
+                       : fault.a / options.leaf_hosts * options.leaf_hosts;
   if (rail != fault.rail) {
     return false;
   }
   switch (fault.kind) {
-    case Fault::Kind::kHost:
-      return finding.kind == Finding::Kind::kSlowHost && host;
-    case Fault::Kind::kSender:
-      return finding.kind == Finding::Kind::kSlowSender && host;
-    case Fault::Kind::kReceiver:
-      return finding.kind == Finding::Kind::kSlowReceiver && host;
-    case Fault::Kind::kPath:
-      return (finding.kind == Finding::Kind::kSlowPath && (link || back)) ||
-             (finding.kind == Finding::Kind::kSlowDirection &&
-              (path || path_back));
-    case Fault::Kind::kDirection:
-      return finding.kind == Finding::Kind::kSlowDirection && (link || path);
-    case Fault::Kind::kRail:
+    case Kind::kHost:
+      return finding.kind == Finding::Kind::kSlowHost && finding.host == a;
+    case Kind::kSender:
+      return finding.kind == Finding::Kind::kSlowSender && finding.host == a;
+    case Kind::kReceiver:
+      return finding.kind == Finding::Kind::kSlowReceiver && finding.host == a;
+    case Kind::kPath:
+      return (finding.kind == Finding::Kind::kSlowPath ||
+              finding.kind == Finding::Kind::kSlowDirection) &&
+             (link || back);
+    case Kind::kDirection:
+      return finding.kind == Finding::Kind::kSlowDirection && link;
+    case Kind::kRail:
       return finding.kind == Finding::Kind::kSlowRail;
-    case Fault::Kind::kContention:
+    case Kind::kHosts:
+      // By itself, where it is also slow in another way.
+      for (int host = 0; host < fault.a; ++host) {
+        if (finding.host == HostName(host)) {
+          return finding.kind == Finding::Kind::kSlowHost;
+        }
+      }
+      return finding.kind == Finding::Kind::kSlowHost &&
+             says(std::to_string(fault.a) + " of " +
+                  std::to_string(options.hosts) + " hosts");
+    case Kind::kLeaf:
+    case Kind::kUplink:
+    case Kind::kGroups:
+      return says("switch of " + HostName(leaf));
+    case Kind::kContention:
       return finding.kind == Finding::Kind::kContention;
+  }
+  return false;
+}
+
+// A host that is often busy may be said to be.
+bool IsOfBusyHost(const Finding& finding, const ClusterOptions& options) {
+  for (int host = 0; host < options.busy_hosts; ++host) {
+    if (finding.host == HostName(host)) {
+      return true;
+    }
   }
   return false;
 }
 
 class RecallTest : public ::testing::TestWithParam<Shape> {
  protected:
-  void Run(ClusterOptions options, const std::string& name) {
+  void Run(const ClusterOptions& options, Tally& tally) {
     const Measurements measured = MeasureCluster(options);
     const Analysis analysis = Analyze(measured, {});
-    Tally& tally = tallies_[name];
-    ++tally.cases;
+    const Fault* const fault =
+        options.faults.empty() ? nullptr : &options.faults.front();
     bool found = false, alarm = false;
-    std::string texts;
+    std::string texts = analysis.summary + "\n";
     for (const Finding& finding : analysis.findings) {
-      const bool planted = !options.faults.empty() &&
-                           Names(finding, options.faults.front(), measured);
-      found |= planted;
-      alarm |= finding.fault && !planted;
+      const bool planted =
+          fault != nullptr && Names(finding, *fault, options, measured);
+      found |= planted && finding.fault;
+      alarm |= finding.fault && !planted && !IsOfBusyHost(finding, options);
       texts.resize(std::min<std::size_t>(texts.size(), 2000));
       texts += (finding.fault ? "  fault: " : "  note: ") + finding.text + "\n";
     }
-    tally.with_faults += options.faults.empty() ? 0 : 1;
+    ++tally.cases;
     tally.found += found ? 1 : 0;
+    tally.uncertain += analysis.verdict == Verdict::kUncertain ? 1 : 0;
     tally.false_alarms += alarm ? 1 : 0;
     const bool healthy =
-        options.faults.empty() ||
-        options.faults.front().kind == Fault::Kind::kContention;
-    if ((alarm || found == options.faults.empty()) && shown_++ < 5) {
-      std::printf(
-          "%s, seed %llu, noise %.3f%s:\n%s", name.c_str(),
-          static_cast<unsigned long long>(options.seed), options.noise,
-          options.faults.empty()
-              ? ""
-              : (", loss " + std::to_string(options.faults.front().loss) +
-                 ", " + HostName(options.faults.front().a) + ", " +
-                 HostName(options.faults.front().b))
-                    .c_str(),
-          texts.c_str());
-    }
-    if (!alarm && (healthy || found)) {
-      EXPECT_EQ(analysis.verdict,
-                healthy ? Verdict::kHealthy : Verdict::kFaulty);
+        fault != nullptr && analysis.verdict == Verdict::kHealthy;
+    tally.healthy += healthy ? 1 : 0;
+    const bool due = fault != nullptr && fault->loss >= 2 * analysis.could_tell;
+    tally.due += due ? 1 : 0;
+    tally.due_found += due && found ? 1 : 0;
+    if ((alarm || (due && !found)) && shown_++ < 4) {
+      std::printf("seed %llu, noise %.3f%s: %s",
+                  static_cast<unsigned long long>(options.seed), options.noise,
+                  fault == nullptr
+                      ? ""
+                      : (", kind " + std::to_string(int(fault->kind)) +
+                         ", loss " + std::to_string(fault->loss) + ", " +
+                         HostName(fault->a) + ", " + HostName(fault->b))
+                            .c_str(),
+                  texts.c_str());
     }
   }
 
-  void Print() const {
-    std::printf("%4d hosts x %d, %d rails   cases   found   false alarms\n",
-                GetParam().hosts, GetParam().ranks_per_host, GetParam().rails);
-    for (const auto& [name, tally] : tallies_) {
-      std::printf(
-          "  %-21s %8d %7s %14d\n", name.c_str(), tally.cases,
-          tally.with_faults == 0 ? "-" : std::to_string(tally.found).c_str(),
-          tally.false_alarms);
-    }
-  }
-
-  std::map<std::string, Tally> tallies_;
   int shown_ = 0;
 };
 
+Fault RandomFault(const Shape& shape, int turn, std::mt19937_64& random) {
+  const int hosts = shape.options.hosts;
+  std::vector<std::pair<Kind, const char*>> kinds(kFaults, kFaults + 5);
+  Fault fault;
+  fault.kind = kFaults[turn % 5].first;
+  if (turn % 6 == 5) {
+    fault.kind = shape.options.rails > 1 ? Kind::kRail : Kind::kHosts;
+  }
+  if (shape.switches && turn % 2 == 0) {
+    fault.kind = kFaults[6 + turn / 2 % 3].first;
+  }
+  fault.a = static_cast<int>(random() % hosts);
+  fault.b = static_cast<int>((fault.a + 1 + random() % (hosts - 1)) % hosts);
+  if (fault.kind == Kind::kHosts) {
+    fault.a = std::max(2, random() % 2 == 0 ? hosts / 5 : hosts / 2);
+  }
+  if (fault.kind == Kind::kGroups) {
+    fault.b = (fault.a + shape.options.leaf_hosts) % hosts;
+  }
+  if (shape.options.rails > 1) {
+    fault.rail = static_cast<int>(random() % shape.options.rails);
+  }
+  fault.loss = std::uniform_real_distribution<double>(0.1, 0.75)(random);
+  return fault;
+}
+
 TEST_P(RecallTest, PlantedFaultsAreFoundAndNothingElseIs) {
-  const Shape shape = GetParam();
-  std::mt19937_64 random(shape.hosts * 7919 + shape.ranks_per_host);
-  const auto uniform = [&random](double low, double high) {
-    return std::uniform_real_distribution<double>(low, high)(random);
-  };
-  for (int number = 0; number < shape.cases; ++number) {
-    ClusterOptions options;
-    options.hosts = shape.hosts;
-    options.ranks_per_host = shape.ranks_per_host;
-    options.rails = shape.rails;
+  const Shape& shape = GetParam();
+  std::mt19937_64 random(20'261'127);
+  // So many times as many in //tests:long.
+  const char* const more = std::getenv("TEST_RUNS");
+  const int cases = shape.cases * (more == nullptr ? 1 : std::atoi(more));
+  Tally without, with;
+  for (int number = 0; number < cases; ++number) {
+    ClusterOptions options = shape.options;
     options.seed = random();
-    options.noise = uniform(0.005, 0.04);
-    // Half of the runs are without fault, one in ten with contention alone;
-    // where there are rails, one in ten has a slow one on all hosts.
-    const int turn = number % 10;
-    if (turn < 3 || (turn == 3 && shape.rails == 1)) {
-      Run(options, "none");
-      continue;
+    options.noise = std::uniform_real_distribution<double>(0.005, 0.04)(random);
+    // A third of the runs are without a fault.
+    if (number % 3 == 0) {
+      Run(options, without);
+    } else {
+      options.faults = {RandomFault(shape, number - number / 3 - 1, random)};
+      Run(options, with);
     }
-    Fault fault;
-    fault.a = static_cast<int>(random() % shape.hosts);
-    fault.b = static_cast<int>((fault.a + 1 + random() % (shape.hosts - 1)) %
-                               shape.hosts);
-    if (turn == 4) {
-      fault.kind = Fault::Kind::kContention;
-      fault.loss = 0.4;
-      options.faults = {fault};
-      Run(options, "contention");
-      continue;
-    }
-    const auto& [kind, name] =
-        turn == 3 ? std::pair(Fault::Kind::kRail, "rail of all")
-                  : kFaults[turn - 5];
-    fault.kind = kind;
-    fault.loss = uniform(0.25, 0.7);
-    fault.rail =
-        shape.rails == 1 ? -1 : static_cast<int>(random() % shape.rails);
-    options.faults = {fault};
-    Run(options, name);
   }
-  Print();
-  Tally all;
-  for (const auto& [name, tally] : tallies_) {
-    all.cases += tally.cases;
-    all.with_faults += tally.with_faults;
-    all.found += tally.found;
-    all.false_alarms += tally.false_alarms;
-  }
-  EXPECT_LT(all.false_alarms, std::max(1.0, 0.01 * all.cases));
-  EXPECT_GT(all.found, std::min(all.with_faults - 1.0, 0.99 * all.with_faults));
+  std::printf("| %s | %d | %d | %d | %d | %d of %d | %d | %d | %d |\n",
+              shape.name, without.cases, without.false_alarms,
+              without.uncertain, with.cases, with.due_found, with.due,
+              with.uncertain, with.healthy, with.false_alarms);
+  const int alarms = without.false_alarms + with.false_alarms;
+  EXPECT_LE(alarms, std::max(1.0, 0.01 * cases));
+  EXPECT_GE(with.due_found, std::min(with.due - 1.0, 0.99 * with.due));
 }
 
 INSTANTIATE_TEST_SUITE_P(Clusters, RecallTest, ::testing::ValuesIn(kShapes),
                          [](const auto& info) {
-                           return std::to_string(info.param.hosts) + "x" +
-                                  std::to_string(info.param.ranks_per_host) +
-                                  "x" + std::to_string(info.param.rails);
+                           std::string name = info.param.name;
+                           std::erase_if(name, [](unsigned char c) {
+                             return !std::isalnum(c);
+                           });
+                           return name;
                          });
 
 }  // namespace

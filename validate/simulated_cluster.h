@@ -19,6 +19,10 @@ struct Fault {
     kDirection,   // from host `a` to host `b`
     kRail,        // one rail of all hosts
     kContention,  // the lower half of the hosts to the upper one, in company
+    kHosts,       // both directions of hosts 0 to `a` - 1: a kind of NIC
+    kLeaf,        // uplinks of the switch of host `a`: in company alone
+    kUplink,      // one path in four from that switch to others
+    kGroups,      // from the switch of host `a` to the one of host `b`
   };
   Kind kind = Kind::kHost;
   int a = 0;
@@ -37,7 +41,16 @@ struct ClusterOptions {
   double unlike = 0.005;
   // How many samples are disturbed: halved or worse.
   double disturbed = 0.005;
-  int repeats = 3;
+  // How often a host is busy for as long as a link is measured once: all its
+  // samples are disturbed then. The first `busy_hosts` are busy 40 % of it.
+  double busy = 0;
+  int busy_hosts = 0;
+  // So many hosts on one switch, of which latencies tell; 0: all are on one.
+  // It has uplinks for 1 / `oversubscribed` of them.
+  int leaf_hosts = 0;
+  double oversubscribed = 1;
+  // How many paths share a cable with another one in company, by their hashes.
+  double collisions = 0;
   std::uint64_t seed = 1;
   std::vector<Fault> faults = {};
 };
@@ -45,8 +58,8 @@ struct ClusterOptions {
 // "c00", "c01", ...
 std::string HostName(int host);
 
-// All links in company, then suspects and controls alone; by all rails and,
-// where there are several, by each.
+// Latencies, all links in company, then suspects and controls alone; by all
+// rails and, where there are several, by each.
 Measurements MeasureCluster(const ClusterOptions& options,
                             double tolerance = 0.10);
 

@@ -8,20 +8,22 @@
 #include <set>
 #include <span>
 
+#include "validate/partners.h"
+
 namespace ringpipe::validate {
 namespace {
 
 using Kind = SlowPart::Kind;
+using Level = SlowPart::Level;
 
-// A link is suspect from so many deviations on: cheap to measure again.
-constexpr double kSuspectDeviations = 2.5;
-// A rank or host is to blame if so many of its links are slow.
+// A unit is to blame if so many of its links are slow.
 constexpr double kMostOfThem = 0.7;
-constexpr int kSuspectsOfARank = 3;
-
-double SuspectBelow(const LinkClass& members, double tolerance) {
-  return 1 - std::max(tolerance, kSuspectDeviations * members.spread);
-}
+// Where fewer are below the tolerance, but nearly all are slower than they
+// should: by these parts of the tolerance, the median and the upper quartile.
+constexpr double kNearly = 0.5;
+constexpr double kQuarter = 0.3;
+// From so many on, units that are slow alike, or paths, are one finding.
+constexpr std::size_t kAlike = 3;
 
 std::vector<Link> AllMeasured(const LinkClasses& classes) {
   std::vector<Link> links;
@@ -32,175 +34,59 @@ std::vector<Link> AllMeasured(const LinkClasses& classes) {
   return links;
 }
 
-}  // namespace
-
-// --- Alone -------------------------------------------------------------------
-
-IsolatedRatios::IsolatedRatios(const Measurements& measurements, int plane,
-                               const LinkClasses& classes) {
-  // Alone a link shares its cable with nobody: the kinds are two. What the
-  // controls carry is the measure; without any, what a class of links does that
-  // were not shared either.
-  std::map<bool, std::vector<double>> controls;
-  std::map<Link, double> values;
-  for (const Isolated& link : measurements.isolated) {
-    if (link.plane != plane) {
-      continue;
-    }
-    std::vector<double> taken;
-    for (const double sample : link.bytes_per_s) {
-      if (!std::isnan(sample)) {
-        taken.push_back(sample);
-      }
-    }
-    if (!taken.empty()) {
-      std::sort(taken.rbegin(), taken.rend());
-      const double value = taken[taken.size() > 2 ? 1 : 0];
-      values[{link.from, link.to}] = value;
-      if (link.control) {
-        controls[classes.Between(link.from, link.to)].push_back(value);
-      }
-    }
-  }
-  for (const auto& [link, value] : values) {
-    const bool between = classes.Between(link.first, link.second);
-    double reference = NAN;
-    if (const auto found = controls.find(between); found != controls.end()) {
-      reference = Median(found->second);
-    } else if (classes.Measured(link.first, link.second)) {
-      reference = classes.Of(link.first, link.second).reference;
-    }
-    values_.emplace_back(link, value);
-    ratios_.emplace_back(link, value / reference);
-  }
-  FindSpread(measurements, plane);
-}
-
-void IsolatedRatios::FindSpread(const Measurements& measurements, int plane) {
-  std::vector<double> distances;
-  for (const Isolated& link : measurements.isolated) {
-    const double ratio = Ratio({link.from, link.to});
-    if (link.plane == plane && link.control && !std::isnan(ratio)) {
-      distances.push_back(std::fabs(ratio - 1));
-    }
-  }
-  if (!distances.empty()) {
-    spread_ = kDeviationOfMad * Median(distances);
-  }
-}
-
-double IsolatedRatios::Find(const Table& table, Link link) {
-  const auto found =
-      std::lower_bound(table.begin(), table.end(), link,
-                       [](const auto& entry, const Link& wanted) {
-                         return entry.first < wanted;
-                       });
-  return found != table.end() && found->first == link ? found->second : NAN;
-}
-
-std::vector<Link> ChooseSuspects(const LinkClasses& classes, double tolerance,
-                                 std::size_t most) {
-  std::vector<Link> slow;
-  for (const Link& link : AllMeasured(classes)) {
-    if (classes.Ratio(link.first, link.second) <
-        SuspectBelow(classes.Of(link.first, link.second), tolerance)) {
-      slow.push_back(link);
-    }
-  }
-  std::stable_sort(slow.begin(), slow.end(),
-                   [&classes](const Link& a, const Link& b) {
-                     return classes.Ratio(a.first, a.second) <
-                            classes.Ratio(b.first, b.second);
-                   });
-  std::vector<int> sends(classes.ranks()), receives(classes.ranks());
-  std::vector<Link> chosen;
-  for (const Link& link : slow) {
-    if (chosen.size() < most && sends[link.first] < kSuspectsOfARank &&
-        receives[link.second] < kSuspectsOfARank) {
-      ++sends[link.first];
-      ++receives[link.second];
-      chosen.push_back(link);
-    }
-  }
-  return chosen;
-}
-
-std::vector<Link> ChooseControls(const LinkClasses& classes,
-                                 const std::vector<Link>& suspects,
-                                 std::size_t most) {
-  std::vector<Link> controls;
-  for (const bool between : {true, false}) {
-    const bool asked =
-        std::any_of(suspects.begin(), suspects.end(), [&](const Link& link) {
-          return classes.Between(link.first, link.second) == between;
-        });
-    std::vector<std::pair<double, Link>> healthy;
-    for (const Link& link : AllMeasured(classes)) {
-      if (asked && classes.Between(link.first, link.second) == between &&
-          std::find(suspects.begin(), suspects.end(), link) == suspects.end()) {
-        healthy.emplace_back(
-            std::fabs(classes.Ratio(link.first, link.second) - 1), link);
-      }
-    }
-    std::sort(healthy.begin(), healthy.end());
-    std::set<int> senders;
-    // Of different senders first.
-    for (const bool any : {false, true}) {
-      for (const auto& [distance, link] : healthy) {
-        const std::size_t here = std::count_if(
-            controls.begin(), controls.end(), [&](const Link& other) {
-              return classes.Between(other.first, other.second) == between;
-            });
-        if (here < most &&
-            std::find(controls.begin(), controls.end(), link) ==
-                controls.end() &&
-            (any || senders.insert(link.first).second)) {
-          controls.push_back(link);
-        }
-      }
-    }
-  }
-  return controls;
-}
-
-ToIsolate ChooseToIsolate(const Measurements& measurements, int plane,
-                          double tolerance) {
-  const LinkClasses classes(measurements, measurements.planes[plane]);
-  ToIsolate chosen;
-  chosen.suspects = ChooseSuspects(classes, tolerance, kMostSuspects);
-  chosen.controls = ChooseControls(classes, chosen.suspects, kMostControls);
-  return chosen;
-}
-
-// --- What explains them ---
-
-namespace {
-
 class Explainer {
  public:
-  Explainer(const LinkClasses& classes, const IsolatedRatios& isolated,
+  // Without `isolated` by the tolerance alone: what is worth a look.
+  Explainer(const LinkClasses& classes, const IsolatedRatios* isolated,
             double tolerance)
       : classes_(classes), isolated_(isolated), tolerance_(tolerance) {
     contention_.kind = Kind::kContention;
+    unverified_.kind = Kind::kUnverified;
     for (const Link& link : AllMeasured(classes)) {
-      State state = {link, Below(link, 1 - tolerance_)};
-      state_.push_back(state);
+      state_.push_back({link, Below(link, 1 - tolerance_)});
     }
-    hosts_ =
-        std::set<int>(classes.hosts().begin(), classes.hosts().end()).size();
-    unshared_hosts_ = hosts_ == classes.hosts().size();
+    units_[0] = Numbers(classes.ranks());
+    units_[1] = classes.hosts();
+    units_[2] = classes.switches();
+    for (std::size_t level = 0; level < units_.size(); ++level) {
+      counts_[level] =
+          *std::max_element(units_[level].begin(), units_[level].end()) + 1;
+    }
   }
 
   std::vector<SlowPart> Run() {
+    FindSlowSwitches();
     for (const bool inside : {false, true}) {
-      while (std::optional<SlowPart> part = NextUnit(inside)) {
-        Take(*part);
+      for (const bool nearly : {false, true}) {
+        // Most hosts of a switch may be slow.
+        for (const bool switches : {false, true}) {
+          while (auto part = NextUnit(inside, nearly, switches)) {
+            Take(*part);
+          }
+        }
       }
     }
+    FindSlowSteps();
     AddSingles();
-    if (!contention_.links.empty()) {
-      Fill(contention_);
-      parts_.push_back(contention_);
+    if (isolated_ == nullptr) {
+      // Single links come last.
+      std::stable_sort(parts_.begin(), parts_.end(),
+                       [](const SlowPart& a, const SlowPart& b) {
+                         const auto key = [](const SlowPart& part) {
+                           const bool single = part.kind == Kind::kLink ||
+                                               part.kind == Kind::kLinkBoth;
+                           return single ? part.ratio : -1;
+                         };
+                         return key(a) < key(b);
+                       });
+    } else {
+      MergeAlike();
+    }
+    for (SlowPart* part : {&contention_, &unverified_}) {
+      if (!part->links.empty()) {
+        Fill(*part);
+        parts_.push_back(*part);
+      }
     }
     return std::move(parts_);
   }
@@ -212,122 +98,155 @@ class Explainer {
     bool explained = false;  // by a part that was found
   };
 
-  // All links that one part would explain.
-  struct Group {
-    std::vector<const State*> links;
-    std::size_t slow = 0;
-    std::set<int> others;  // hosts at the other end
-    std::set<int> other_ranks;
-  };
-
-  bool Below(Link link, double ratio) const {
-    return classes_.Ratio(link.first, link.second) < ratio;
-  }
-
-  void Add(Group& group, const State& state, bool receives) const {
-    const int other = receives ? state.link.first : state.link.second;
-    group.links.push_back(&state);
-    group.slow += state.slow ? 1 : 0;
-    group.others.insert(classes_.hosts()[other]);
-    group.other_ranks.insert(other);
-  }
-
-  // Whether the group is slow as a whole, and not by chance: `groups` were
-  // looked at.
-  bool IsSlow(const Group& group, std::size_t groups) const {
-    if (group.links.size() < 2 || group.slow == 0 ||
-        static_cast<double>(group.slow) <
-            kMostOfThem * static_cast<double>(group.links.size())) {
-      return false;
-    }
-    std::vector<double> ratios;
-    double spread = 0;
-    for (const State* state : group.links) {
-      ratios.push_back(classes_.Ratio(state->link.first, state->link.second));
-      spread = std::max(
-          spread, classes_.Of(state->link.first, state->link.second).spread);
-    }
-    const double error =
-        kErrorOfMedian * spread / std::sqrt(static_cast<double>(ratios.size()));
-    return Median(ratios) < 1 - std::max(tolerance_, WorstOf(groups) * error);
-  }
-
-  // Whether it is so in isolation; nullopt: none of its links was measured so.
-  std::optional<bool> SlowAlone(const std::vector<Link>& links) const {
-    std::vector<double> ratios;
-    double spread = 0;
-    for (const Link& link : links) {
-      if (const double ratio = isolated_.Ratio(link); !std::isnan(ratio)) {
-        ratios.push_back(ratio);
-        spread = std::max({spread, isolated_.spread(),
-                           classes_.Of(link.first, link.second).spread});
-      }
-    }
-    if (ratios.empty()) {
-      return std::nullopt;
-    }
-    const double error =
-        kErrorOfMedian * spread / std::sqrt(static_cast<double>(ratios.size()));
-    return Median(ratios) <
-           1 - std::max(tolerance_, WorstOf(isolated_.count()) * error);
-  }
-
-  // The ways to blame a whole host or rank, or a path between hosts.
+  // The ways to blame a whole unit, or the path between two.
   struct Candidate {
     Kind kind;
-    bool host;
+    Level level;
     int unit;
     int peer;
     auto operator<=>(const Candidate&) const = default;
   };
 
+  // All links that one part would explain.
+  struct Group {
+    std::vector<const State*> links;
+    std::size_t slow = 0;
+    std::set<int> others;  // units at the other end
+  };
+
+  static std::vector<int> Numbers(int count) {
+    std::vector<int> numbers(count);
+    for (int i = 0; i < count; ++i) {
+      numbers[i] = i;
+    }
+    return numbers;
+  }
+
+  double Ratio(Link link) const {
+    return classes_.Ratio(link.first, link.second);
+  }
+  bool Below(Link link, double ratio) const { return Ratio(link) < ratio; }
+  const LinkClass& ClassOf(Link link) const {
+    return classes_.Of(link.first, link.second);
+  }
+  bool IsInside(Link link) const {
+    return !classes_.Between(link.first, link.second);
+  }
+  int UnitOf(Level level, int rank) const {
+    return units_[static_cast<std::size_t>(level)][rank];
+  }
+  int CountOf(Level level) const {
+    return counts_[static_cast<std::size_t>(level)];
+  }
+  bool Crosses(Link link) const {
+    return UnitOf(Level::kSwitch, link.first) !=
+           UnitOf(Level::kSwitch, link.second);
+  }
+
+  // --- Groups of links ---
+
+  // Whether the group is slow as a whole in company; beyond chance where
+  // `groups` were looked at.
+  bool IsSlow(const Group& group, std::size_t groups, bool nearly) const {
+    if (group.links.size() < 2 || group.slow == 0 ||
+        (!nearly &&
+         static_cast<double>(group.slow) <
+             kMostOfThem * static_cast<double>(group.links.size())) ||
+        (nearly && group.slow < 2)) {
+      return false;
+    }
+    std::vector<double> ratios;
+    std::vector<Link> links;
+    double spread = 0;
+    for (const State* state : group.links) {
+      ratios.push_back(Ratio(state->link));
+      links.push_back(state->link);
+      spread = std::max(spread, ClassOf(state->link).spread);
+    }
+    std::sort(ratios.begin(), ratios.end());
+    if (nearly && (ratios[ratios.size() * 3 / 4] > 1 - kQuarter * tolerance_ ||
+                   ratios.size() < 3)) {
+      return false;
+    }
+    const double least = nearly ? kNearly * tolerance_ : tolerance_;
+    // What was measured alone decides, where it was.
+    const bool decides_alone =
+        isolated_ == nullptr || isolated_->CountOf(links) >= 2;
+    return Median(ratios) <
+           1 - (decides_alone && !nearly
+                    ? least
+                    : std::max(least,
+                               WorstOf(groups) *
+                                   ErrorOfMedian(spread, ratios.size())));
+  }
+
   // Those that the link would be part of.
-  std::span<const Candidate> CandidatesOf(Link link, bool inside) const {
+  std::span<const Candidate> CandidatesOf(Link link, bool switches) const {
     const auto [from, to] = link;
-    const int from_host = classes_.hosts()[from];
-    const int to_host = classes_.hosts()[to];
-    candidates_ = {{{Kind::kSends, false, from, -1},
-                    {Kind::kReceives, false, to, -1},
-                    {Kind::kSends, true, from_host, -1},
-                    {Kind::kReceives, true, to_host, -1},
-                    {Kind::kHostPair, true, from_host, to_host}}};
-    return std::span<const Candidate>(candidates_)
-        .first(inside || unshared_hosts_ ? 2 : 5);
+    std::size_t count = 0;
+    for (const Level level : {Level::kRank, Level::kHost, Level::kSwitch}) {
+      if (switches != (level == Level::kSwitch)) {
+        continue;
+      }
+      const int a = UnitOf(level, from), b = UnitOf(level, to);
+      const bool is_own = level == Level::kHost
+                              ? CountOf(level) < classes_.ranks()
+                              : CountOf(level) > 1;
+      if (!is_own || a == b) {
+        continue;
+      }
+      if (level != Level::kSwitch) {
+        candidates_[count++] = {Kind::kSends, level, a, -1};
+        candidates_[count++] = {Kind::kReceives, level, b, -1};
+      }
+      if (level != Level::kRank) {
+        candidates_[count++] = {Kind::kPair, level, a, b};
+      }
+    }
+    return std::span<const Candidate>(candidates_).first(count);
   }
 
   template <typename F>
   void ForEachLeft(bool inside, F f) const {
     for (const State& state : state_) {
-      if (!state.explained &&
-          classes_.Between(state.link.first, state.link.second) != inside) {
+      if (!state.explained && IsInside(state.link) == inside) {
         f(state);
       }
     }
   }
 
+  struct Tally {
+    int slow = 0;
+    int all = 0;
+  };
+
   std::size_t NumberOf(const Candidate& candidate) const {
-    const std::size_t ranks = classes_.ranks();
-    const std::size_t second = candidate.kind == Kind::kReceives ? 1 : 0;
-    return candidate.kind == Kind::kHostPair
-               ? 2 * (ranks + hosts_) + candidate.unit * hosts_ + candidate.peer
-           : candidate.host ? 2 * ranks + second * hosts_ + candidate.unit
-                            : second * ranks + candidate.unit;
+    const auto count = static_cast<std::size_t>(CountOf(candidate.level));
+    std::size_t first = 0;
+    for (int level = 0; level < static_cast<int>(candidate.level); ++level) {
+      first += counts_[level] * (2 + static_cast<std::size_t>(counts_[level]));
+    }
+    return first + (candidate.kind == Kind::kPair
+                        ? (2 + candidate.unit) * count + candidate.peer
+                    : candidate.kind == Kind::kSends ? candidate.unit
+                                                     : count + candidate.unit);
   }
 
   // Of the candidates that have enough slow links; `looked_at`: how many there
   // are in all.
-  std::map<Candidate, Group> CollectGroups(bool inside,
+  std::map<Candidate, Group> CollectGroups(bool inside, bool nearly,
+                                           bool switches,
                                            std::size_t* looked_at) const {
     // Most have next to no slow links, and need no list of them.
-    struct Tally {
-      int slow = 0;
-      int all = 0;
-      bool promising() const { return slow >= 2 && slow >= kMostOfThem * all; }
+    const auto promising = [nearly](const Tally& tally) {
+      return tally.slow >= 2 &&
+             (nearly || tally.slow >= kMostOfThem * tally.all);
     };
-    std::vector<Tally> tallies(2 * (classes_.ranks() + hosts_) +
-                               hosts_ * hosts_);
+    const int last = CountOf(Level::kSwitch) - 1;
+    std::vector<Tally> tallies(
+        NumberOf({Kind::kPair, Level::kSwitch, last, last}) + 1);
     ForEachLeft(inside, [&](const State& state) {
-      for (const Candidate& candidate : CandidatesOf(state.link, inside)) {
+      for (const Candidate& candidate : CandidatesOf(state.link, switches)) {
         Tally& tally = tallies[NumberOf(candidate)];
         ++tally.all;
         tally.slow += state.slow ? 1 : 0;
@@ -337,14 +256,19 @@ class Explainer {
         std::count_if(tallies.begin(), tallies.end(),
                       [](const Tally& tally) { return tally.all > 0; });
     std::map<Candidate, Group> groups;
-    if (std::none_of(tallies.begin(), tallies.end(),
-                     [](const Tally& tally) { return tally.promising(); })) {
+    if (std::none_of(tallies.begin(), tallies.end(), promising)) {
       return groups;
     }
     ForEachLeft(inside, [&](const State& state) {
-      for (const Candidate& candidate : CandidatesOf(state.link, inside)) {
-        if (tallies[NumberOf(candidate)].promising()) {
-          Add(groups[candidate], state, candidate.kind == Kind::kReceives);
+      for (const Candidate& candidate : CandidatesOf(state.link, switches)) {
+        if (promising(tallies[NumberOf(candidate)])) {
+          Group& group = groups[candidate];
+          const bool receives = candidate.kind == Kind::kReceives;
+          group.links.push_back(&state);
+          group.slow += state.slow ? 1 : 0;
+          group.others.insert(UnitOf(candidate.level, receives
+                                                          ? state.link.first
+                                                          : state.link.second));
         }
       }
     });
@@ -353,24 +277,24 @@ class Explainer {
 
   // What it takes to blame the one end: two others that see the same.
   static bool HasWitnesses(const Candidate& candidate, const Group& group) {
-    return candidate.kind == Kind::kHostPair ? group.links.size() >= 2
-           : candidate.host                  ? group.others.size() >= 2
-                                             : group.other_ranks.size() >= 2;
+    return candidate.kind == Kind::kPair || group.others.size() >= 2;
   }
 
   // The unit, direction or path that explains the most slow links.
-  std::optional<SlowPart> NextUnit(bool inside) const {
+  std::optional<SlowPart> NextUnit(bool inside, bool nearly,
+                                   bool switches) const {
     std::size_t looked_at = 0;
-    const std::map<Candidate, Group> groups = CollectGroups(inside, &looked_at);
+    const std::map<Candidate, Group> groups =
+        CollectGroups(inside, nearly, switches, &looked_at);
     std::map<Candidate, std::vector<const Group*>> slow;
     for (const auto& [candidate, group] : groups) {
-      if (HasWitnesses(candidate, group) && IsSlow(group, looked_at)) {
+      if (HasWitnesses(candidate, group) && IsSlow(group, looked_at, nearly)) {
         slow[candidate].push_back(&group);
         if (candidate.kind == Kind::kReceives) {
-          const Candidate sends = {Kind::kSends, candidate.host, candidate.unit,
-                                   -1};
+          const Candidate sends = {Kind::kSends, candidate.level,
+                                   candidate.unit, -1};
           if (const auto other = slow.find(sends); other != slow.end()) {
-            slow[{Kind::kBoth, candidate.host, candidate.unit, -1}] = {
+            slow[{Kind::kBoth, candidate.level, candidate.unit, -1}] = {
                 other->second.front(), &group};
           }
         }
@@ -393,11 +317,11 @@ class Explainer {
                : std::optional(PartOf(best->first, best->second, inside));
   }
 
-  SlowPart PartOf(const Candidate& candidate,
-                  const std::vector<const Group*>& groups, bool inside) const {
+  static SlowPart PartOf(const Candidate& candidate,
+                         const std::vector<const Group*>& groups, bool inside) {
     SlowPart part;
     part.kind = candidate.kind;
-    part.host = candidate.host;
+    part.level = candidate.level;
     part.inside = inside;
     part.unit = candidate.unit;
     part.peer = candidate.peer;
@@ -410,101 +334,337 @@ class Explainer {
     return part;
   }
 
+  // A part that is slow in company: a fault, contention, or maybe noise.
   void Take(SlowPart part) {
-    const std::set<Link> links(part.links.begin(), part.links.end());
-    const bool slow_alone =
-        SlowAlone(part.links).value_or(!MostAreContention(true));
-    for (State& state : state_) {
-      state.explained |= links.contains(state.link);
-    }
-    if (!slow_alone) {
-      contention_.links.insert(contention_.links.end(), links.begin(),
-                               links.end());
-      return;
-    }
     Fill(part);
+    if (isolated_ != nullptr) {
+      const double least =
+          std::min(tolerance_, std::max(kNearly * tolerance_, 1 - part.ratio));
+      const std::optional<bool> alone = isolated_->AreSlow(part.links, least);
+      SlowPart* const no_fault = !alone.has_value() ? nullptr
+                                 : !*alone          ? &contention_
+                                 : isolated_->MayBeNoise(part.links)
+                                     ? &unverified_
+                                     : nullptr;
+      if (no_fault == &contention_) {
+        return TakeContention(part.links);
+      }
+      if (no_fault != nullptr) {
+        AddTo(*no_fault, part.links);
+        return Explain(part.links);
+      }
+    }
+    Explain(part.links);
     part.other_way_ratio = OtherWay(part);
     parts_.push_back(std::move(part));
   }
 
-  // Single links, which have to be beyond chance one by one.
-  bool IsSlowAlone(const State& state) const {
-    const LinkClass& members = classes_.Of(state.link.first, state.link.second);
-    const double alone = isolated_.Ratio(state.link);
-    return std::isnan(alone)
-               ? Below(state.link, 1 - members.Resolution(tolerance_))
-               : Below(state.link, 1 - tolerance_) &&
-                     alone < 1 - std::max(tolerance_,
-                                          WorstOf(isolated_.count()) *
-                                              std::max(members.spread,
-                                                       isolated_.spread()));
-  }
-
-  // Where there are more suspects than could be measured alone, the others are
-  // taken for what most of those are that were.
-  bool MostAreContention(bool explained_too) const {
-    int confirmed = 0, cleared = 0;
-    for (const State& state : state_) {
-      if ((explained_too || !state.explained) &&
-          !std::isnan(isolated_.Ratio(state.link)) &&
-          Below(state.link, 1 - classes_.Of(state.link.first, state.link.second)
-                                    .Resolution(tolerance_))) {
-        ++(IsSlowAlone(state) ? confirmed : cleared);
+  // One of them may be slow alone, too, beside the others; if they all are,
+  // noise is all that speaks for them.
+  void TakeContention(const std::vector<Link>& links) {
+    std::vector<double> alone;
+    for (const Link& link : links) {
+      if (isolated_->CountOf({link}) > 0) {
+        alone.push_back(isolated_->Ratio(link));
       }
     }
-    return cleared > confirmed;
+    const double usual = std::min(1.0, Median(alone));
+    std::vector<Link> fast = links;
+    std::erase_if(fast, [&](const Link& link) {
+      return usual >= 1 - tolerance_ &&
+             isolated_->Ratio(link) < (1 - tolerance_) * usual;
+    });
+    Explain(fast);
+    AddTo(usual < 1 - tolerance_ ? unverified_ : contention_, fast);
   }
+
+  void Explain(const std::vector<Link>& links) {
+    for (const Link& link : links) {
+      std::lower_bound(state_.begin(), state_.end(), link,
+                       [](const State& state, const Link& wanted) {
+                         return state.link < wanted;
+                       })
+          ->explained = true;
+    }
+  }
+
+  // Those that are slow.
+  void AddTo(SlowPart& part, const std::vector<Link>& links) const {
+    for (const Link& link : links) {
+      if (Below(link, 1 - tolerance_)) {
+        part.links.push_back(link);
+      }
+    }
+  }
+
+  // --- Switches, which are slow in company alone ---
+
+  // Where paths between switches contend, those of all switches do so alike:
+  // one whose links carry less than those of the others lacks uplinks.
+  void FindSlowSwitches() {
+    const int count = CountOf(Level::kSwitch);
+    if (count < 3) {
+      return;
+    }
+    std::vector<std::vector<Link>> across(count);
+    std::vector<std::vector<double>> ratios(count), inside(count);
+    for (const State& state : state_) {
+      for (const int rank : {state.link.first, state.link.second}) {
+        const int unit = UnitOf(Level::kSwitch, rank);
+        if (Crosses(state.link)) {
+          across[unit].push_back(state.link);
+          ratios[unit].push_back(Ratio(state.link));
+        } else if (!IsInside(state.link)) {
+          inside[unit].push_back(Ratio(state.link));
+        }
+      }
+    }
+    std::vector<double> medians;
+    for (const std::vector<double>& of_switch : ratios) {
+      medians.push_back(Median(of_switch));
+    }
+    const double usual = Median(medians);
+    for (int unit = 0; unit < count; ++unit) {
+      if (across[unit].empty()) {
+        continue;
+      }
+      const double below = (1 - tolerance_) * usual;
+      const auto slow = static_cast<double>(
+          std::count_if(ratios[unit].begin(), ratios[unit].end(),
+                        [below](double ratio) { return ratio < below; }));
+      const double error = ErrorOfMedian(ClassOf(across[unit].front()).spread,
+                                         ratios[unit].size());
+      if (medians[unit] <
+              usual * (1 - std::max(tolerance_, WorstOf(count) * error)) &&
+          slow >= kMostOfThem * static_cast<double>(ratios[unit].size()) &&
+          Median(inside[unit]) > 1 - tolerance_) {
+        AddSwitch(unit, across[unit], usual);
+      }
+    }
+  }
+
+  void AddSwitch(int unit, const std::vector<Link>& links, double usual) {
+    SlowPart part;
+    part.kind = Kind::kBoth;
+    part.level = Level::kSwitch;
+    part.unit = unit;
+    part.links = links;
+    part.slow_links = std::count_if(
+        links.begin(), links.end(),
+        [this](const Link& link) { return Below(link, 1 - tolerance_); });
+    Fill(part);
+    part.reference *= usual;
+    Explain(links);
+    parts_.push_back(std::move(part));
+  }
+
+  // --- Steps of the measurement in which all links are slow: contention ---
+
+  void FindSlowSteps() {
+    std::map<std::pair<int, int>, Group> steps;
+    for (const State& state : state_) {
+      const auto [from, to] = state.link;
+      if (!state.explained && !IsInside(state.link)) {
+        Group& group = steps[{(to + classes_.ranks() - from) % classes_.ranks(),
+                              StepOfLink(classes_.ranks(), from, to)}];
+        group.links.push_back(&state);
+        group.slow += state.slow ? 1 : 0;
+      }
+    }
+    for (auto& [step, group] : steps) {
+      if (group.links.size() < kFewLinks ||
+          !IsSlow(group, steps.size(), false)) {
+        continue;
+      }
+      // But for those that are slower than the others there.
+      std::vector<double> ratios;
+      for (const State* state : group.links) {
+        ratios.push_back(Ratio(state->link));
+      }
+      const double least = (1 - tolerance_) * Median(ratios);
+      std::erase_if(group.links, [this, least](const State* state) {
+        return Below(state->link, least);
+      });
+      const SlowPart part = PartOf({Kind::kContention, Level::kRank, -1, -1},
+                                   {&group}, /*inside=*/false);
+      if (isolated_ == nullptr) {
+        Take(part);
+      } else if (isolated_->AreSlow(part.links, tolerance_) == false) {
+        TakeContention(part.links);
+      }
+    }
+  }
+
+  // --- Single links, which have to be beyond chance one by one ---
 
   void AddSingles() {
     std::set<Link> singles;
-    const bool contention = MostAreContention(false);
     for (const State& state : state_) {
-      if (state.explained) {
+      if (state.explained || !state.slow) {
         continue;
       }
-      const LinkClass& members =
-          classes_.Of(state.link.first, state.link.second);
-      const bool was_alone = !std::isnan(isolated_.Ratio(state.link));
-      if (IsSlowAlone(state) && (was_alone || !contention)) {
+      const double alone =
+          isolated_ == nullptr ? NAN : isolated_->Ratio(state.link);
+      const bool beyond_chance =
+          Below(state.link, 1 - ClassOf(state.link).Resolution(tolerance_));
+      if (isolated_ == nullptr || (isolated_->IsSlow(state.link, tolerance_) &&
+                                   !isolated_->MayBeNoise({state.link}))) {
         singles.insert(state.link);
-      } else if (Below(state.link, 1 - members.Resolution(tolerance_)) &&
-                 (was_alone || contention)) {
+      } else if (alone < 1 - tolerance_ ||
+                 (std::isnan(alone) && beyond_chance)) {
+        unverified_.links.push_back(state.link);
+      } else if (beyond_chance) {
         contention_.links.push_back(state.link);
       }
+    }
+    if (isolated_ != nullptr) {
+      TakeUplinks(singles);
     }
     for (const Link& link : singles) {
       const Link back = {link.second, link.first};
       const bool both = singles.contains(back);
-      if (both && back < link) {
-        continue;
+      if (!both || link < back) {
+        AddSingle(link, both);
       }
+    }
+  }
+
+  void AddSingle(Link link, bool both) {
+    const Link back = {link.second, link.first};
+    SlowPart part;
+    part.kind = both ? Kind::kLinkBoth : Kind::kLink;
+    part.inside = IsInside(link);
+    part.links.push_back(link);
+    if (both) {
+      part.links.push_back(back);
+    }
+    part.slow_links = part.links.size();
+    Fill(part);
+    part.other_way_ratio = Ratio(back);
+    std::vector<double> sent, received;
+    for (const State& state : state_) {
+      if (state.link != link && state.link != back) {
+        if (state.link.first == link.first) {
+          sent.push_back(Ratio(state.link));
+        }
+        if (state.link.second == link.second) {
+          received.push_back(Ratio(state.link));
+        }
+      }
+    }
+    part.others_ratio = std::fmin(Median(sent), Median(received));
+    parts_.push_back(std::move(part));
+  }
+
+  // Several paths of different hosts from one switch to others, or to it.
+  void TakeUplinks(std::set<Link>& singles) {
+    for (;;) {
+      std::map<std::pair<bool, int>, std::vector<Link>> of_switch;
+      for (const Link& link : singles) {
+        if (Crosses(link)) {
+          of_switch[{false, UnitOf(Level::kSwitch, link.first)}].push_back(
+              link);
+          of_switch[{true, UnitOf(Level::kSwitch, link.second)}].push_back(
+              link);
+        }
+      }
+      const auto most = std::max_element(
+          of_switch.begin(), of_switch.end(), [](const auto& a, const auto& b) {
+            return a.second.size() < b.second.size();
+          });
+      if (most == of_switch.end() || most->second.size() < kAlike) {
+        return;
+      }
+      const auto [receives, unit] = most->first;
       SlowPart part;
-      part.kind = both ? Kind::kLinkBoth : Kind::kLink;
-      part.inside = !classes_.Between(link.first, link.second);
-      part.links.push_back(link);
-      if (both) {
-        part.links.push_back(back);
+      part.kind = Kind::kUplink;
+      part.level = Level::kSwitch;
+      part.unit = unit;
+      part.peer = receives ? 1 : 0;
+      part.links = most->second;
+      std::erase_if(unverified_.links, [&, unit = unit,
+                                        receives = receives](const Link& link) {
+        const bool is_its =
+            Crosses(link) &&
+            UnitOf(Level::kSwitch, receives ? link.second : link.first) == unit;
+        if (is_its) {
+          part.links.push_back(link);
+        }
+        return is_its;
+      });
+      for (const Link& link : part.links) {
+        singles.erase(link);
       }
+      part.slow_links = part.links.size();
       Fill(part);
-      part.other_way_ratio = classes_.Ratio(back.first, back.second);
       parts_.push_back(std::move(part));
     }
   }
 
+  // --- What the parts have ---
+
+  // Units that are slow alike: two kinds of them, or one cause.
+  void MergeAlike() {
+    for (std::size_t i = 0; i < parts_.size(); ++i) {
+      std::vector<std::size_t> alike;
+      for (std::size_t j = i; j < parts_.size(); ++j) {
+        if (parts_[j].kind == parts_[i].kind &&
+            parts_[j].level == parts_[i].level &&
+            parts_[j].inside == parts_[i].inside && parts_[j].unit >= 0 &&
+            parts_[j].kind <= Kind::kReceives &&
+            AreAlike(parts_[i], parts_[j])) {
+          alike.push_back(j);
+        }
+      }
+      if (alike.size() < kAlike) {
+        continue;
+      }
+      SlowPart& first = parts_[i];
+      for (const std::size_t j : alike) {
+        first.units.push_back(parts_[j].unit);
+        if (j != i) {
+          first.links.insert(first.links.end(), parts_[j].links.begin(),
+                             parts_[j].links.end());
+          first.slow_links += parts_[j].slow_links;
+        }
+      }
+      std::sort(first.units.begin(), first.units.end());
+      Fill(first);
+      for (std::size_t j = alike.size(); j-- > 1;) {
+        parts_.erase(parts_.begin() + static_cast<long>(alike[j]));
+      }
+    }
+  }
+
+  bool AreAlike(const SlowPart& a, const SlowPart& b) const {
+    const auto differ = [](double one, double other) {
+      return std::fabs(one / other - 1);
+    };
+    return differ(a.ratio, b.ratio) < tolerance_ ||
+           differ(a.isolated_ratio, b.isolated_ratio) < tolerance_;
+  }
+
   void Fill(SlowPart& part) const {
-    std::vector<double> ratios, values, references, alone;
+    std::vector<double> ratios, values, references, alone, alone_ratios;
     for (const Link& link : part.links) {
-      ratios.push_back(classes_.Ratio(link.first, link.second));
+      ratios.push_back(Ratio(link));
       values.push_back(classes_.Value(link.first, link.second));
-      references.push_back(classes_.Of(link.first, link.second).reference);
-      if (const double value = isolated_.Value(link); !std::isnan(value)) {
-        alone.push_back(value);
+      references.push_back(ClassOf(link).reference);
+      if (isolated_ != nullptr && !std::isnan(isolated_->Value(link))) {
+        alone.push_back(isolated_->Value(link));
+        alone_ratios.push_back(isolated_->Ratio(link));
       }
     }
     part.ratio = Median(ratios);
     part.bytes_per_s = Median(values);
     part.reference = Median(references);
     part.isolated_bytes_per_s = Median(alone);
+    part.isolated_ratio = Median(alone_ratios);
+    if (part.kind >= Kind::kContention || part.kind == Kind::kUplink) {
+      std::stable_sort(
+          part.links.begin(), part.links.end(),
+          [this](const Link& a, const Link& b) { return Ratio(a) < Ratio(b); });
+    }
   }
 
   double OtherWay(const SlowPart& part) const {
@@ -518,14 +678,15 @@ class Explainer {
   }
 
   const LinkClasses& classes_;
-  const IsolatedRatios& isolated_;
+  const IsolatedRatios* const isolated_;
   const double tolerance_;
-  std::size_t hosts_ = 0;
-  bool unshared_hosts_ = false;                  // a rank a host
+  std::array<std::vector<int>, 3> units_;  // by level and rank
+  std::array<int, 3> counts_ = {};
   std::vector<State> state_;                     // by link
-  mutable std::array<Candidate, 5> candidates_;  // CandidatesOf's
+  mutable std::array<Candidate, 8> candidates_;  // CandidatesOf's
   std::vector<SlowPart> parts_;
   SlowPart contention_;
+  SlowPart unverified_;
 };
 
 }  // namespace
@@ -533,7 +694,12 @@ class Explainer {
 std::vector<SlowPart> ExplainSlowLinks(const LinkClasses& classes,
                                        const IsolatedRatios& isolated,
                                        double tolerance) {
-  return Explainer(classes, isolated, tolerance).Run();
+  return Explainer(classes, &isolated, tolerance).Run();
+}
+
+std::vector<SlowPart> SuspectParts(const LinkClasses& classes,
+                                   double tolerance) {
+  return Explainer(classes, nullptr, tolerance).Run();
 }
 
 }  // namespace ringpipe::validate

@@ -1,8 +1,10 @@
 // From a matrix in which some links are slow to what is wrong: a host, one
-// direction of a host, a path between two, a single link.
+// direction of a host, a switch, a path between two, a single link.
 #ifndef RINGPIPE_VALIDATE_SLOW_LINKS_H_
 #define RINGPIPE_VALIDATE_SLOW_LINKS_H_
 
+#include <cstddef>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -16,41 +18,62 @@ using Link = std::pair<int, int>;  // from, to
 // What of a plane has been measured while nothing else ran.
 class IsolatedRatios {
  public:
+  // `tolerance`: less is noise, where it is not always so.
   IsolatedRatios(const Measurements& measurements, int plane,
-                 const LinkClasses& classes);
+                 const LinkClasses& classes, double tolerance);
 
-  // Bytes a second, and as a part of what healthy links of that kind carry
-  // alone. NaN: not measured. The second largest of the samples: what disturbs
-  // a sample slows it down, and a bad cable is never fast.
-  double Value(Link link) const { return Find(values_, link); }
-  double Ratio(Link link) const { return Find(ratios_, link); }
-  std::size_t count() const { return values_.size(); }
-  // The standard deviation of healthy ones, as a part: by how much the controls
-  // differ.
-  double spread() const { return spread_; }
+  // Bytes a second (RateOf), and as a part of what healthy links of that kind
+  // carry alone. NaN: not measured.
+  double Value(Link link) const { return Of(link).value; }
+  double Ratio(Link link) const { return Of(link).ratio; }
+  std::size_t count() const { return links_.size(); }
+  std::size_t CountOf(const std::vector<Link>& links) const;
+
+  // Whether the link lacks more than `least`, beyond chance.
+  bool IsSlow(Link link, double least) const;
+  // Whether links that have one cause do; nullopt: fewer than two of them were
+  // measured.
+  std::optional<bool> AreSlow(const std::vector<Link>& links,
+                              double least) const;
+  // Whether noise alone may have made these slow in each pass: by how often
+  // those of their hosts are disturbed on links that are not slow, or not even
+  // one message of a pass is faster than the fastest of the link's.
+  bool MayBeNoise(const std::vector<Link>& links) const;
 
  private:
-  using Table = std::vector<std::pair<Link, double>>;  // sorted by link
-  static double Find(const Table& table, Link link);
+  struct Alone {
+    Link link;
+    double value;
+    double ratio;
+    double error;
+    double fastest;  // of its messages, as a part likewise
+    int passes;
+    bool control;
+  };
+  // Passes over links of a host that are not slow.
+  struct Passes {
+    int disturbed = 0;
+    std::vector<double> fastest;  // of each: of its messages
+  };
+  const Alone& Of(Link link) const;
+  void FindNoise(const Plane& plane, const LinkClasses& classes,
+                 double tolerance);
+  double Noise(const Alone& alone) const;
 
-  void FindSpread(const Measurements& measurements, int plane);
-
-  Table values_;
-  Table ratios_;
+  std::vector<Alone> links_;  // sorted by link
+  // The standard deviation of healthy ones, as a part: by how much the controls
+  // differ.
   double spread_ = 0;
+  std::vector<int> hosts_;
+  std::vector<Passes> passes_;  // by host
 };
 
-// Which links of a plane are worth being measured alone: the slowest, at most
-// three of any sender or receiver, at most `most` in all.
-std::vector<Link> ChooseSuspects(const LinkClasses& classes, double tolerance,
-                                 std::size_t most);
-// Healthy links to compare these with: of each kind those nearest to the
-// reference, `most` at most.
-std::vector<Link> ChooseControls(const LinkClasses& classes,
-                                 const std::vector<Link>& suspects,
-                                 std::size_t most);
+// --- What to measure, and what again ---
 
-// Both for one plane of what was measured, to be measured alone.
+// Links of one plane to be measured alone: of all that looks slow in company,
+// the tolerance alone decides, a few links; then single ones, the slowest
+// first. And healthy ones to compare these with: of each kind those nearest to
+// the reference.
 struct ToIsolate {
   std::vector<Link> suspects;
   std::vector<Link> controls;
@@ -58,40 +81,65 @@ struct ToIsolate {
 inline constexpr std::size_t kMostSuspects = 64;
 inline constexpr std::size_t kMostControls = 6;
 ToIsolate ChooseToIsolate(const Measurements& measurements, int plane,
-                          double tolerance);
+                          double tolerance, std::size_t most = kMostSuspects);
+
+// Whether noise hides so much that all links are to be measured once more.
+inline constexpr int kMostPasses = 4;
+bool NeedsAnotherPass(const Measurements& measurements, int plane,
+                      double tolerance);
+// What disturbs a link in one pass alone is over in the next.
+inline constexpr int kAlonePasses = 2;
+// Which of measurements.isolated are slow by what may be noise: to be measured
+// once more, with the controls, up to so many times in all.
+inline constexpr int kMostAlonePasses = 8;
+std::vector<std::size_t> ChooseAgain(const Measurements& measurements,
+                                     int plane, double tolerance);
+
+// --- What is wrong ---
 
 // One thing that is wrong, and the links that show it.
 struct SlowPart {
   enum class Kind {
-    kBoth,        // all that a host (or rank) sends and receives
+    kBoth,        // all that a unit sends and receives
     kSends,       // all that it sends
     kReceives,    // all that it receives
-    kHostPair,    // all from one host to another
+    kPair,        // all from one unit to another
+    kUplink,      // some paths from, or to, one switch
     kLinkBoth,    // one pair of ranks, both ways
     kLink,        // one link
     kContention,  // slow in company, as fast as others alone
+    kUnverified,  // slow in company; alone nothing, or noise
   };
+  enum class Level { kRank, kHost, kSwitch };
   Kind kind = Kind::kLink;
-  bool host = false;    // `unit` is a host, with several ranks; else a rank
-  bool inside = false;  // links inside a host
-  int unit = -1;        // of the first three, and kHostPair's sender
-  int peer = -1;        // kHostPair's receiver
-  std::vector<Link> links;
+  Level level = Level::kRank;  // of `unit` and `peer`
+  bool inside = false;         // links inside a host
+  int unit = -1;               // of the first five; of kPair the sender
+  int peer = -1;               // of kPair the receiver
+  std::vector<int> units;      // all that are so, where they are several
+  std::vector<Link> links;     // of single ones the slowest first
   std::size_t slow_links = 0;  // of these
   // Of the links, medians.
   double ratio = 1;
   double bytes_per_s = 0;
   double reference = 0;
   double isolated_bytes_per_s = 0;  // NaN: not measured
-  // Of kSends and kReceives: how the other direction is.
+  double isolated_ratio = 0;        // likewise
+  // How the other direction is; of single links, how the other links of the
+  // two ranks are. NaN: not measured.
   double other_way_ratio = 1;
+  double others_ratio = 1;
 };
 
 // The parts that explain the most slow links come first, and each link belongs
-// to one part. Last kContention, if there is any, as one part.
+// to one part. Last kContention and kUnverified, if there are any, one each.
 std::vector<SlowPart> ExplainSlowLinks(const LinkClasses& classes,
                                        const IsolatedRatios& isolated,
                                        double tolerance);
+// The same by what was measured in company, and by the tolerance: what is worth
+// measuring alone.
+std::vector<SlowPart> SuspectParts(const LinkClasses& classes,
+                                   double tolerance);
 
 }  // namespace ringpipe::validate
 

@@ -83,7 +83,6 @@ class Report {
     AddLatencies();
     AddPatterns();
     AddStress();
-    AddCollectives();
     AddPorts();
     return std::move(text_);
   }
@@ -109,8 +108,9 @@ class Report {
       Line(Wrap(warning, options_.columns, 0));
     }
     Line("");
-    const char* const names[] = {"HEALTHY", "FAULTY", "NOT MEASURED"};
-    const char* const colours[] = {"1;34", "1;33", "1;35"};
+    const char* const names[] = {"HEALTHY", "FAULTY", "NOT MEASURED",
+                                 "UNCERTAIN"};
+    const char* const colours[] = {"1;34", "1;33", "1;35", "1;35"};
     const auto verdict = static_cast<std::size_t>(analysis_.verdict);
     Line(Coloured(names[verdict], colours[verdict]) + ": " + analysis_.summary);
     if (measured_.ending && !measured_.ending->interrupted_by.empty()) {
@@ -136,6 +136,9 @@ class Report {
           finding.fault ? Coloured("fault", "1;33") : "note ";
       Line("  " + PadLeft(std::to_string(number), 2) + " " + mark + "  " +
            Wrap(finding.text, options_.columns, 12));
+      for (const std::string& also : finding.also) {
+        Line(std::string(12, ' ') + Wrap(also, options_.columns, 12));
+      }
     }
   }
 
@@ -179,15 +182,10 @@ class Report {
   // What could not have been seen.
   void AddResolution(const std::vector<LinkClass>& classes) {
     for (const LinkClass& members : classes) {
-      const double seen = members.Resolution(0);
-      if (seen > 0.25) {
-        Line(Wrap("  Links " + members.name +
-                      " differ by chance so much that "
-                      "a single one would have to lose " +
-                      FormatPercent(std::min(seen, 1.0)) +
-                      " to be told from the others.",
-                  options_.columns, 2));
-      }
+      Line(Wrap("  A single link " + members.name + " that loses " +
+                    FormatPercent(members.Resolution(analysis_.tolerance)) +
+                    " can be told from the others.",
+                options_.columns, 2));
     }
   }
 
@@ -195,13 +193,11 @@ class Report {
     const LinkClasses classes(measured_, plane);
     const int ranks = measured_.size();
     std::vector<std::pair<double, int>> rows;
-    double largest = 0;
     for (int rank = 0; rank < ranks; ++rank) {
       std::vector<double> ratios;
       for (int to = 0; to < ranks; ++to) {
         if (classes.Measured(rank, to)) {
           ratios.push_back(classes.Ratio(rank, to));
-          largest = std::max(largest, classes.Value(rank, to));
         }
       }
       if (!ratios.empty()) {
@@ -215,13 +211,12 @@ class Report {
           return std::lround(a.first * 100) < std::lround(b.first * 100);
         });
     if (!rows.empty()) {
-      DrawMatrix(classes, rows, largest);
+      DrawMatrix(classes, rows);
     }
   }
 
   void DrawMatrix(const LinkClasses& classes,
-                  const std::vector<std::pair<double, int>>& rows,
-                  double largest) {
+                  const std::vector<std::pair<double, int>>& rows) {
     int label = 6;
     for (int rank = 0; rank < measured_.size(); ++rank) {
       label = std::max(label, Width(measured_.NameOf(rank)));
@@ -240,7 +235,12 @@ class Report {
         columns.push_back(rank);
       }
     }
-    const double unit = largest >= 1e9 ? 1e9 : largest >= 1e6 ? 1e6 : 1e3;
+    // Of the slowest class, whose cells would all be 0.00 otherwise.
+    double usual = INFINITY;
+    for (const LinkClass& members : classes.classes()) {
+      usual = std::min(usual, members.reference);
+    }
+    const double unit = usual >= 1e9 ? 1e9 : usual >= 1e6 ? 1e6 : 1e3;
     Line("");
     WrappedLine(std::string(unit == 1e9   ? "GB/s"
                             : unit == 1e6 ? "MB/s"
@@ -376,20 +376,6 @@ class Report {
          (stress.wrong.empty()
               ? "none wrong"
               : "wrong on " + Count(stress.wrong.size(), "link")));
-  }
-
-  void AddCollectives() {
-    if (measured_.collectives.empty()) {
-      return;
-    }
-    Line("");
-    Line("Allreduce, beside what the slowest link allows");
-    for (const CollectiveTime& time : measured_.collectives) {
-      Line("  " + PadLeft(WithCommas(time.bytes), 14) + " bytes " +
-           PadLeft(FormatTime(time.seconds), 12) + "   predicted " +
-           FormatTime(time.predicted_s) +
-           (time.simulated ? " (simulated)" : " (formula)"));
-    }
   }
 
   void AddPorts() {

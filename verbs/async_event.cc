@@ -160,6 +160,9 @@ Status CheckGid(const Library& library, ibv_context* context,
 // Ok, or why communication cannot go on after `event`.
 Status Judge(const Library& library, ibv_context* context,
              const DeviceInfo& info, const ibv_async_event& event) {
+  if (info.software && MeaningOf(event.event_type).subject == Subject::kPort) {
+    return Status::Ok();  // its connections outlast a link that comes back
+  }
   if (IsFatal(event, info.port)) {
     return {StatusCode::kDeviceError,
             info.name + ": " + DescribeAsyncEvent(event)};

@@ -124,6 +124,16 @@ TEST_F(TakeAsyncEventsTest, ThatThePortWentDownIsAnErrorThatSaysWhereToLook) {
   EXPECT_EQ(machine_.events_acknowledged, 1);
 }
 
+// TCP goes on when the link, or the address, comes back.
+TEST_F(TakeAsyncEventsTest, WhatHappensToTheSoftwareDevicesPortIsANotice) {
+  info_.software = true;
+  port().gids = {};
+  machine_.Raise(PortEvent(IBV_EVENT_PORT_ERR, 1));
+  machine_.Raise(PortEvent(IBV_EVENT_GID_CHANGE, 1));
+  EXPECT_TRUE(Take().ok());
+  EXPECT_EQ(notices_.size(), 2u);
+}
+
 TEST_F(TakeAsyncEventsTest, ThatItCameUpOrAnotherWentDownIsANotice) {
   machine_.Raise(PortEvent(IBV_EVENT_PORT_ACTIVE, 1));
   machine_.Raise(PortEvent(IBV_EVENT_PORT_ERR, 2));

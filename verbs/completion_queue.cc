@@ -28,38 +28,44 @@ Status CheckEntries(const Device& device, int entries) {
 Result<std::shared_ptr<CompletionQueue>> CompletionQueue::Create(
     std::shared_ptr<Device> device, int entries) {
   RINGPIPE_RETURN_IF_ERROR(CheckEntries(*device, entries));
-  const Library& library = device->library();
+  // From here on the destructor gives back.
+  std::shared_ptr<CompletionQueue> queue(
+      new CompletionQueue(std::move(device)));
+  RINGPIPE_RETURN_IF_ERROR(queue->Open(entries));
+  return queue;
+}
+
+Status CompletionQueue::Open(int entries) {
+  const Library& library = device_->library();
   errno = 0;
-  ibv_comp_channel* channel = library.create_comp_channel(device->context());
-  if (channel == nullptr) {
-    return device->CallFailed("ibv_create_comp_channel", errno);
+  channel_ = library.create_comp_channel(device_->context());
+  if (channel_ == nullptr) {
+    return device_->CallFailed("ibv_create_comp_channel", errno);
   }
-  const int flags = fcntl(channel->fd, F_GETFL);
-  if (flags < 0 || fcntl(channel->fd, F_SETFL, flags | O_NONBLOCK) < 0) {
-    const Status status =
-        device->CallFailed("O_NONBLOCK on the completion channel", errno);
-    library.destroy_comp_channel(channel);
-    return status;
+  const int flags = fcntl(channel_->fd, F_GETFL);
+  if (flags < 0 || fcntl(channel_->fd, F_SETFL, flags | O_NONBLOCK) < 0) {
+    return device_->CallFailed("O_NONBLOCK on the completion channel", errno);
   }
   errno = 0;
-  ibv_cq* cq =
-      library.create_cq(device->context(), entries, nullptr, channel, 0);
-  if (cq == nullptr) {
-    const Status status = CreationFailed(
-        *device, LimitedObject::kCompletionQueue,
+  cq_ = library.create_cq(device_->context(), entries, nullptr, channel_, 0);
+  if (cq_ == nullptr) {
+    return CreationFailed(
+        *device_, LimitedObject::kCompletionQueue,
         "ibv_create_cq of " + std::to_string(entries) + " entries", errno);
-    library.destroy_comp_channel(channel);
-    return status;
   }
-  return std::shared_ptr<CompletionQueue>(
-      new CompletionQueue(std::move(device), channel, cq));
+  return Status::Ok();
 }
 
 CompletionQueue::~CompletionQueue() {
+  const Library& library = device_->library();
   // ibv_destroy_cq waits until every event that was taken is acknowledged:
   // ConsumeEvents leaves none open.
-  device_->library().destroy_cq(cq_);
-  device_->library().destroy_comp_channel(channel_);
+  if (cq_ != nullptr) {
+    library.destroy_cq(cq_);
+  }
+  if (channel_ != nullptr) {
+    library.destroy_comp_channel(channel_);
+  }
 }
 
 Status CompletionQueue::Arm() {

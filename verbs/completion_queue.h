@@ -43,13 +43,13 @@ class CompletionQueue {
   ibv_cq* get() const { return cq_; }
 
  private:
-  CompletionQueue(std::shared_ptr<Device> device, ibv_comp_channel* channel,
-                  ibv_cq* cq)
-      : device_(std::move(device)), channel_(channel), cq_(cq) {}
+  explicit CompletionQueue(std::shared_ptr<Device> device)
+      : device_(std::move(device)) {}
+  Status Open(int entries);
 
   std::shared_ptr<Device> device_;
-  ibv_comp_channel* channel_;
-  ibv_cq* cq_;
+  ibv_comp_channel* channel_ = nullptr;
+  ibv_cq* cq_ = nullptr;
 };
 
 // A completion status in words, both parts short clauses.

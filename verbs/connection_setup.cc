@@ -9,6 +9,8 @@
 #include <optional>
 #include <utility>
 
+#include "base/file_descriptor.h"
+
 namespace ringpipe::verbs {
 
 namespace {
@@ -249,6 +251,9 @@ Status ConnectionSetup::Wait(Deadline deadline, int abort_fd) const {
   const int count = poll(fds, 2, deadline.PollTimeoutMs(most_ms));
   if (count < 0 && errno != EINTR) {
     return resources_.device.CallFailed("poll for connection events", errno);
+  }
+  if (count > 0 && ((fds[0].revents | fds[1].revents) & POLLNVAL) != 0) {
+    return DescriptorsClosed();
   }
   if (count > 0 && fds[1].revents != 0) {
     return {StatusCode::kAborted,

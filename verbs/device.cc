@@ -1,6 +1,7 @@
 #include "verbs/device.h"
 
 #include <fcntl.h>
+#include <ifaddrs.h>
 #include <sys/mman.h>
 
 #include <cerrno>
@@ -73,6 +74,15 @@ Status QueryAddress(const Library& library, ibv_context* context,
 
 Status NotActive(const DeviceInfo& info) {
   if (info.software) {
+    ifaddrs* list = nullptr;
+    if (getifaddrs(&list) != 0) {
+      return ErrnoStatus(StatusCode::kResourceExhausted,
+                         "the software device has no address: the system does "
+                         "not list its network interfaces (getifaddrs, by a "
+                         "netlink socket)",
+                         errno);
+    }
+    freeifaddrs(list);
     return {StatusCode::kUnavailable,
             "the software device has no address: no network interface of this "
             "host (of those that RINGPIPE_SOCKET_IFNAME admits, if it is set) "
@@ -119,6 +129,15 @@ double SpeedOf(const std::vector<PortView>& ports, const PortReason& chosen) {
   return 0;
 }
 
+// NCCL's variable counts entries of an adapter's table, which this device does
+// not have.
+AddressRequest ForSoftware(AddressRequest request) {
+  if (request.variable != AddressRequest().variable) {
+    request.gid_index.reset();
+  }
+  return request;
+}
+
 // Events are taken until there are none, by whichever thread: no call may
 // block.
 Status MakeNonBlocking(int fd, const std::string& device) {
@@ -143,7 +162,8 @@ Result<std::vector<std::shared_ptr<Device>>> Device::Open(
     // Who asks for it gets it without a look at the hardware.
     RINGPIPE_ASSIGN_OR_RETURN(
         std::shared_ptr<Device> device,
-        OpenSoftware(soft, request.ToString() + " asks for it"));
+        OpenSoftware(soft, request.ToString() + " asks for it",
+                     ForSoftware(address)));
     devices.push_back(std::move(device));
     return devices;
   }
@@ -152,8 +172,9 @@ Result<std::vector<std::shared_ptr<Device>>> Device::Open(
   RINGPIPE_ASSIGN_OR_RETURN(const DeviceChoice choice,
                             ChooseDevices(request, ports, list.absence()));
   if (choice.software) {
-    RINGPIPE_ASSIGN_OR_RETURN(std::shared_ptr<Device> device,
-                              OpenSoftware(soft, choice.reason));
+    RINGPIPE_ASSIGN_OR_RETURN(
+        std::shared_ptr<Device> device,
+        OpenSoftware(soft, choice.reason, ForSoftware(address)));
     device->info_.left_out = choice.LeftOutText();
     devices.push_back(std::move(device));
     return devices;
@@ -174,7 +195,8 @@ Result<std::vector<std::shared_ptr<Device>>> Device::Open(
 }
 
 Result<std::shared_ptr<Device>> Device::OpenSoftware(
-    const std::shared_ptr<const Library>& soft, std::string reason) {
+    const std::shared_ptr<const Library>& soft, std::string reason,
+    const AddressRequest& address) {
   const DeviceList list{Result<std::shared_ptr<const Library>>(soft)};
   if (list.first() == nullptr) {
     return ErrnoStatus(StatusCode::kUnavailable,
@@ -186,7 +208,7 @@ Result<std::shared_ptr<Device>> Device::OpenSoftware(
   info.pins_memory = false;
   info.name = soft->get_device_name(list.first());
   info.reason = std::move(reason);
-  return OpenPort(soft, list.first(), info, AddressRequest(), "");
+  return OpenPort(soft, list.first(), info, address, "");
 }
 
 namespace {
@@ -214,6 +236,10 @@ Status SoftwareOpenFailure(int error) {
     case EADDRINUSE:
       return exhausted(
           "no TCP port is free; free some, or set RINGPIPE_SOFT_PORTS");
+    case EPERM:
+    case ENOSYS:
+      // The log has the name of the call.
+      return exhausted("a system call that it needs");
     default:
       return ErrnoStatus(StatusCode::kUnavailable, "the software device",
                          error);

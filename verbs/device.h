@@ -61,10 +61,10 @@ class Device final : public MemorySource {
   // that are physically down: the software device (info().reason names them).
   // An active port that cannot be opened or used, or a device asked for by
   // name: kUnavailable, kPermissionDenied or kInvalidArgument, never a
-  // fallback. `address`: of each real port; the software device chooses its
-  // own. `soft` is the software device's table; `system` the system's, or the
-  // status of loading it. `sysfs_class` is where the kernel shows its RDMA
-  // devices (other than the default in tests only).
+  // fallback. `address`: of each port; an index that NCCL's variable gives does
+  // not count for the software device. `soft` is the software device's table;
+  // `system` the system's, or the status of loading it. `sysfs_class` is where
+  // the kernel shows its RDMA devices (other than the default in tests only).
   static Result<std::vector<std::shared_ptr<Device>>> Open(
       const DeviceRequest& request, const AddressRequest& address,
       const Result<std::shared_ptr<const Library>>& system,
@@ -73,9 +73,11 @@ class Device final : public MemorySource {
   static constexpr char kSysfsClass[] = "/sys/class/infiniband";
 
   // The software device, whatever the machine has; `reason` is info().reason.
-  // kUnavailable where no network interface that may be used is up.
+  // kUnavailable where no network interface that may be used is up;
+  // kInvalidArgument where `address` asks for an entry that is empty.
   static Result<std::shared_ptr<Device>> OpenSoftware(
-      const std::shared_ptr<const Library>& soft, std::string reason);
+      const std::shared_ptr<const Library>& soft, std::string reason,
+      const AddressRequest& address = {});
 
   ~Device() override;
   Device(const Device&) = delete;

@@ -261,6 +261,33 @@ TEST_F(DeviceTest, TheSoftwareDeviceOpensWithTheReasonThatIsGiven) {
   EXPECT_EQ(device.value()->info().reason, "same host");
 }
 
+TEST_F(DeviceTest, TheSoftwareDeviceTakesTheAddressByWhichTheRanksMet) {
+  machine_.soft_device.ports[0].ethernet = true;
+  machine_.soft_device.ports[0].gids = {"::ffff:10.88.0.1", "::ffff:10.77.0.1",
+                                        "fd00::1"};
+  EXPECT_EQ(Open("soft").value()->info().gid_index, 0);
+  address_.met_at = "10.77.0.1";
+  EXPECT_EQ(Open("soft").value()->info().gid_index, 1);
+  address_.met_at = "fd00::1";
+  EXPECT_EQ(Open("soft").value()->info().gid_index, 2);
+  address_.met_at = "127.0.0.1";
+  EXPECT_EQ(Open("soft").value()->info().gid_index, 0);
+}
+
+TEST_F(DeviceTest, TheSoftwareDeviceObeysTheIndexOfRingpipesOwnVariableAlone) {
+  machine_.soft_device.ports[0].ethernet = true;
+  machine_.soft_device.ports[0].gids = {"::ffff:10.88.0.1", "::ffff:10.77.0.1"};
+  address_ = {.gid_index = 1, .met_at = "10.88.0.1"};
+  EXPECT_EQ(Open("soft").value()->info().gid_index, 1);
+  address_.gid_index = 9;
+  const auto device = Open("soft");
+  ASSERT_FALSE(device.ok());
+  EXPECT_EQ(device.status().code(), StatusCode::kInvalidArgument);
+  EXPECT_TRUE(Has(device.status().message(), "RINGPIPE_GID_INDEX=9"));
+  address_.variable = "NCCL_IB_GID_INDEX";
+  EXPECT_EQ(Open("soft").value()->info().gid_index, 0);
+}
+
 TEST_F(DeviceTest, ASoftwareDeviceWithoutAnInterfaceThatIsUpSaysSo) {
   machine_.soft_device.ports[0].state = IBV_PORT_DOWN;
   const auto device = Open("");
@@ -465,7 +492,8 @@ TEST_F(DeviceTest, EachCallTakesAsyncEventsToTheFirstFatalOneAndNamesIt) {
 }
 
 TEST_F(DeviceTest, ThatAnotherPortWentDownIsNoError) {
-  const auto device = Open("soft");
+  machine_.Add(WithPort("mlx5_0", IBV_PORT_ACTIVE));
+  const auto device = Open("");
   ASSERT_TRUE(device.ok());
   machine_.Raise(
       {.element = {.port_num = 2}, .event_type = IBV_EVENT_PORT_ERR});

@@ -7,6 +7,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "verbs/ip_address.h"
+
 namespace ringpipe::verbs {
 namespace {
 
@@ -105,14 +107,19 @@ std::optional<std::vector<GidEntry>> ReadGidTable(
 Result<GidEntry> ChooseGid(const std::vector<GidEntry>& table,
                            const AddressRequest& request,
                            const std::string& port_name) {
+  const std::optional<IpAddress> met_at = IpAddress::Parse(request.met_at);
   const GidEntry* best = nullptr;
   int best_score = -1;
   for (const GidEntry& entry : table) {
     if (request.gid_index && *request.gid_index == entry.index) {
       return entry;
     }
-    const int score =
-        (entry.type == "RoCE v2" ? 2 : 0) + (IsIpv4Mapped(entry.gid) ? 1 : 0);
+    const int score = (met_at && std::memcmp(met_at->bytes, entry.gid.raw,
+                                             sizeof(entry.gid.raw)) == 0
+                           ? 4
+                           : 0) +
+                      (entry.type == "RoCE v2" ? 2 : 0) +
+                      (IsIpv4Mapped(entry.gid) ? 1 : 0);
     if (!IsLinkLocal(entry.gid) && score > best_score) {
       best = &entry;
       best_score = score;

@@ -16,6 +16,9 @@ struct AddressRequest {
   std::optional<int> gid_index;  // the entry; nullopt: the best one
   // Where gid_index came from, for messages.
   std::string variable = "RINGPIPE_GID_INDEX";
+  // Of the software device between hosts: this host's address by which the
+  // ranks have met, "10.77.0.1"; "" where that says nothing.
+  std::string met_at = "";
 };
 
 // An entry that is not empty.
@@ -40,9 +43,9 @@ std::optional<std::vector<GidEntry>> ReadGidTable(
 
 // The entry that suits RoCE best among those that are not link-local: RoCE v2
 // rather than v1 where the type is known; IPv4-mapped rather than IPv6; the
-// lower index. kUnavailable, with what is there, if there is none. With an
-// index, that entry, whatever it is; kInvalidArgument where it is empty.
-// `port_name` ("mlx5_0 port 1") is for messages.
+// lower index; before all, request.met_at. kUnavailable, with what is there, if
+// there is none. With an index, that entry, whatever it is; kInvalidArgument
+// where it is empty. `port_name` ("mlx5_0 port 1") is for messages.
 Result<GidEntry> ChooseGid(const std::vector<GidEntry>& table,
                            const AddressRequest& request,
                            const std::string& port_name);

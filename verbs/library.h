@@ -78,6 +78,10 @@ struct Library {
   void* (*allocate)(ibv_context* context, std::size_t bytes);
   void (*free)(ibv_context* context, void* address, std::size_t bytes);
 
+  // Why the queue pair has lost its peer, in words; empty where it has not. The
+  // software device knows; nullptr in the system's table.
+  std::string (*describe_loss)(ibv_qp* qp) = nullptr;
+
   // Older libraries lack the members below: nullptr there.
   ibv_mr* (*reg_mr_iova2)(ibv_pd* pd, void* address, std::size_t length,
                           std::uint64_t iova, unsigned int access) = nullptr;

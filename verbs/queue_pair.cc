@@ -259,6 +259,13 @@ std::string QueuePair::DescribeFailure(const ibv_wc& completion) const {
   const DeviceInfo& info = device().info();
   const bool silent = completion.status == IBV_WC_RETRY_EXC_ERR ||
                       completion.status == IBV_WC_RESP_TIMEOUT_ERR;
+  const auto describe_loss = device().library().describe_loss;
+  if (silent && describe_loss != nullptr) {
+    if (const std::string loss = describe_loss(qp_); !loss.empty()) {
+      return NameCompletion(completion.status, completion.vendor_err) + ": " +
+             loss;
+    }
+  }
   if (silent && has_peer()) {
     return NameCompletion(completion.status, completion.vendor_err) + ": " +
            DescribeSilence();
@@ -280,7 +287,10 @@ std::string QueuePair::DescribeSilence() const {
 
 std::string QueuePair::AdviceOnSilence() const {
   const DeviceInfo& info = device().info();
-  if (info.software || !remote_.has_value()) {
+  if (info.software) {
+    return "does its process run?";  // on this host
+  }
+  if (!remote_.has_value()) {
     return "does its process run, and can the two hosts ping each other?";
   }
   std::string advice =

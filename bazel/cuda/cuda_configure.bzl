@@ -1,9 +1,9 @@
-"""Finds the CUDA toolkit of this machine.
+"""Finds the CUDA toolkit of this machine, which only tests use.
 
 The repository holds
-  config.bzl          CUDA_FOUND, CUDA_PATH
-  //:cudart_static    the runtime's headers and static library
-  //:nvcc             the compiler, so that another one rebuilds
+  config.bzl     CUDA_FOUND
+  //:headers     cuda.h
+  //:nvcc        the compiler
 Where there is no toolkit, the targets are empty.
 
 The toolkit is looked for in $CUDA_HOME, then in /usr/local/cuda.
@@ -18,19 +18,13 @@ load("@rules_cc//cc:cc_library.bzl", "cc_library")
 package(default_visibility = ["//visibility:public"])
 
 cc_library(
-    name = "cudart_static",
-    srcs = ["lib/libcudart_static.a"],
+    name = "headers",
     hdrs = glob([
         "include/*.h",
         "include/*.hpp",
         "include/crt/**",
     ]),
     includes = ["include"],
-    linkopts = [
-        "-ldl",
-        "-lpthread",
-        "-lrt",
-    ],
 )
 
 filegroup(
@@ -44,27 +38,19 @@ load("@rules_cc//cc:cc_library.bzl", "cc_library")
 
 package(default_visibility = ["//visibility:public"])
 
-cc_library(name = "cudart_static")
+cc_library(name = "headers")
 
 filegroup(name = "nvcc")
 """
 
-def _find_toolkit(repository_ctx):
-    """Returns the toolkit's folder and its libcudart_static.a, or Nones."""
-    root = repository_ctx.os.environ.get("CUDA_HOME", "") or "/usr/local/cuda"
-    if repository_ctx.path(root + "/bin/nvcc").exists:
-        for lib in ["lib64", "lib", "targets/x86_64-linux/lib"]:
-            cudart = "%s/%s/libcudart_static.a" % (root, lib)
-            if repository_ctx.path(cudart).exists:
-                return root, cudart
-    return None, None
-
 def _cuda_configure_impl(repository_ctx):
-    root, cudart = _find_toolkit(repository_ctx)
-    if not root and repository_ctx.os.environ.get("CUDA_HOME"):
-        # buildifier: disable=print
-        print("no CUDA toolkit in $CUDA_HOME (%s): building without" %
-              repository_ctx.os.environ["CUDA_HOME"])
+    home = repository_ctx.os.environ.get("CUDA_HOME", "")
+    root = home or "/usr/local/cuda"
+    if not repository_ctx.path(root + "/bin/nvcc").exists:
+        root = None
+        if home:
+            # buildifier: disable=print
+            print("no CUDA toolkit in $CUDA_HOME (%s): building without" % home)
     if root:
         result = repository_ctx.execute([root + "/bin/nvcc", "--version"])
         if result.return_code != 0:
@@ -77,14 +63,12 @@ def _cuda_configure_impl(repository_ctx):
             root = None
     if root:
         repository_ctx.symlink(root + "/include", "include")
-        repository_ctx.symlink(cudart, "lib/libcudart_static.a")
         repository_ctx.symlink(root + "/bin/nvcc", "bin/nvcc")
     repository_ctx.file("BUILD", _FOUND if root else _NOT_FOUND, executable = False)
     repository_ctx.file("config.bzl", """\"\"\"What was found of CUDA on this machine.\"\"\"
 
 CUDA_FOUND = %s
-CUDA_PATH = "%s"
-""" % (bool(root), root or ""), executable = False)
+""" % bool(root), executable = False)
 
 cuda_configure = repository_rule(
     implementation = _cuda_configure_impl,

@@ -11,9 +11,9 @@
 // sleeps until there is a completion. Or allreduce_ring or allreduce_bcube,
 // gloo's newer interface, which cannot poll (nor use ibverbs).
 // DEVICE: of verbs, or "tcp", over the loopback interface, where GID_INDEX
-// means nothing. The words are those of mpi_allreduce.c: touch, pinned, huge.
-// Ranks are processes of this program, on this host. It prints a line, or two
-// with the newer interface:
+// means nothing. The words are those of mpi_allreduce.c: touch, pinned, huge,
+// align=BYTES. Ranks are processes of this program, on this host. It prints a
+// line, or two with the newer interface:
 //   in_place wrong 0 first 12.3 samples 4.5 4.6 ...     (microseconds)
 // "first" includes making the algorithm object, which registers memory. Exit
 // status: 0; 1 where an argument, a call or a value is wrong.
@@ -76,6 +76,7 @@ struct Arguments {
   bool touch = false;
   bool pinned = false;
   bool huge = false;
+  int align = kMallocAlign;
 };
 
 // What a rank has measured, out of place or in place.
@@ -99,7 +100,9 @@ bool ParseWords(int argc, char** argv, int first, Arguments& arguments) {
     arguments.touch = arguments.touch || word == "touch";
     arguments.pinned = arguments.pinned || word == "pinned";
     arguments.huge = arguments.huge || word == "huge";
-    if (word != "touch" && word != "pinned" && word != "huge") {
+    if (const int align = ParseAlign(argv[i]); align >= 0) {
+      arguments.align = align;
+    } else if (word != "touch" && word != "pinned" && word != "huge") {
       return false;
     }
   }
@@ -285,8 +288,10 @@ bool MeasureBoth(const Arguments& arguments, int rank,
                  const std::shared_ptr<gloo::Context>& context,
                  Shared& shared) {
   // gloo registers them; private, as everybody's, and never freed either.
-  float* const input = MapBuffer(arguments.bytes, arguments.huge);
-  float* const output = MapBuffer(arguments.bytes, arguments.huge);
+  float* const input =
+      MapBuffer(arguments.bytes, arguments.huge, arguments.align);
+  float* const output =
+      MapBuffer(arguments.bytes, arguments.huge, arguments.align);
   if (input == nullptr || output == nullptr) {
     throw std::bad_alloc();
   }
@@ -430,9 +435,10 @@ extern "C" int ibv_modify_qp(ibv_qp* qp, ibv_qp_attr* attr, int mask) {
 int main(int argc, char** argv) {
   Arguments arguments;
   if (!Parse(argc, argv, arguments)) {
-    std::fprintf(stderr,
-                 "usage: gloo_allreduce RANKS BYTES WARMUPS ITERATIONS "
-                 "ALGORITHM DEVICE GID_INDEX [touch|pinned|huge]...\n");
+    std::fprintf(
+        stderr,
+        "usage: gloo_allreduce RANKS BYTES WARMUPS ITERATIONS "
+        "ALGORITHM DEVICE GID_INDEX [touch|pinned|huge|align=BYTES]...\n");
     return 1;
   }
   std::string directory =

@@ -8,7 +8,8 @@
 // The words: "ring": in place of MPI_Allreduce the textbook's ring of
 // MPI_Send and MPI_Recv, whose messages are whole chunks; "touch": a call's
 // time includes writing its input and reading its output; "pinned": rank r runs
-// on core r modulo the number of cores; "huge": huge pages for the buffers.
+// on core r modulo the number of cores; "huge": huge pages for the buffers;
+// "align=BYTES": the buffers begin so many bytes past a page [16, as malloc's].
 //
 // Rank 0 prints two lines, out of place and then in place:
 //   out_of_place wrong 0 first 12.3 samples 4.5 4.6 ...     (microseconds)
@@ -26,11 +27,12 @@
 
 static int rank, size;
 static int ring, touch, pinned, huge;
+static int align = -1;  // -1: not given
 // For the ring: what comes in.
 static float* arrived;
 
 static float* Allocate(size_t bytes) {
-  float* data = MapBuffer(bytes, huge);
+  float* data = MapBuffer(bytes, huge, align);
   if (data == NULL) {
     perror("mpi_allreduce: mmap");
     MPI_Abort(MPI_COMM_WORLD, 1);
@@ -130,8 +132,11 @@ static int ParseWords(int argc, char** argv) {
     touch |= !strcmp(argv[i], "touch");
     pinned |= !strcmp(argv[i], "pinned");
     huge |= !strcmp(argv[i], "huge");
+    if (ParseAlign(argv[i]) >= 0) align = ParseAlign(argv[i]);
   }
-  return argc == 4 + ring + touch + pinned + huge;
+  const int words = ring + touch + pinned + huge + (align >= 0);
+  if (align < 0) align = kMallocAlign;
+  return argc == 4 + words;
 }
 
 // Before MPI_Init, whose threads and memory are to follow: what the launchers
@@ -157,7 +162,7 @@ int main(int argc, char** argv) {
   if (bytes < 4 || bytes / 4 > INT32_MAX || warmups < 0 || iterations < 1) {
     fprintf(stderr,
             "usage: mpi_allreduce BYTES WARMUPS ITERATIONS "
-            "[ring|touch|pinned|huge]...\n");
+            "[ring|touch|pinned|huge|align=BYTES]...\n");
     MPI_Abort(MPI_COMM_WORLD, 1);
   }
   const size_t count = bytes / sizeof(float);

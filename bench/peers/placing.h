@@ -6,6 +6,7 @@
 #include <sched.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <sys/mman.h>
 
 // Pins the calling thread, and those that it starts, to one core: of those that
@@ -24,24 +25,39 @@ static inline int PinToCore(int number) {
   return -1;
 }
 
+// Where malloc puts a large block in its page: after its own 16 bytes.
+static const int kMallocAlign = 16;
+
+// The number of "align=NUMBER", how many bytes past a page a buffer of floats
+// begins; -1 where `word` is something else or the number is not 0 to 4092 and
+// a multiple of 4.
+static inline int ParseAlign(const char* word) {
+  int align = -1, length = 0;
+  if (sscanf(word, "align=%d%n", &align, &length) != 1 || word[length] != 0) {
+    return -1;
+  }
+  return align >= 0 && align < 4096 && align % 4 == 0 ? align : -1;
+}
+
 // Memory that is never given back; private, or shared with the processes that
-// the caller forks. With `huge` it is aligned to huge pages and asks for them.
-// NULL where there is none.
-static inline float* MapMemory(size_t bytes, int huge, int sharing) {
+// the caller forks. It begins `align` bytes past a page; with `huge` past a
+// huge page, and asks for such. NULL where there is none.
+static inline float* MapMemory(size_t bytes, int huge, int align, int sharing) {
   const size_t huge_page = (size_t)2 << 20;
-  const size_t mapped = bytes + 1 + (huge ? huge_page : 0);
+  const size_t mapped = bytes + 1 + align + (huge ? huge_page : 0);
   void* const data = mmap(NULL, mapped, PROT_READ | PROT_WRITE,
                           sharing | MAP_ANONYMOUS, -1, 0);
   if (data == MAP_FAILED) return NULL;
-  if (!huge) return (float*)data;
-  void* const aligned =
-      (void*)(((uintptr_t)data + huge_page - 1) / huge_page * huge_page);
-  return madvise(aligned, bytes + 1, MADV_HUGEPAGE) == 0 ? (float*)aligned
-                                                         : NULL;
+  char* begin = (char*)data;
+  if (huge) {
+    begin = (char*)(((uintptr_t)data + huge_page - 1) / huge_page * huge_page);
+    if (madvise(begin, bytes + 1 + align, MADV_HUGEPAGE) != 0) return NULL;
+  }
+  return (float*)(void*)(begin + align);
 }
 
-static inline float* MapBuffer(size_t bytes, int huge) {
-  return MapMemory(bytes, huge, MAP_PRIVATE);
+static inline float* MapBuffer(size_t bytes, int huge, int align) {
+  return MapMemory(bytes, huge, align, MAP_PRIVATE);
 }
 
 #endif  // RINGPIPE_BENCH_PEERS_PLACING_H_

@@ -12,11 +12,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-// The buffers hold elements of other types.
-typedef uint64_t __attribute__((may_alias)) TouchedWord;
+// The buffers hold elements of other types, and begin anywhere.
+typedef uint64_t __attribute__((may_alias, aligned(1))) TouchedWord;
 
-// Writes every byte of `data`, each with the value that it has. `data` is
-// aligned for 64-bit words.
+// Writes every byte of `data`, each with the value that it has.
 static inline void RewriteInput(void* data, size_t bytes) {
   // 0, but the compiler must not know it: it would drop the stores.
   volatile uint64_t unknown = 0;
@@ -29,7 +28,7 @@ static inline void RewriteInput(void* data, size_t bytes) {
   }
 }
 
-// Reads every byte of `data`, aligned as above.
+// Reads every byte of `data`.
 static inline void ReadOutput(const void* data, size_t bytes) {
   const TouchedWord* const words = (const TouchedWord*)data;
   uint64_t sum = 0;

@@ -5,26 +5,10 @@
 
 #include <string_view>
 
+#include "pipeline/collective.h"
 #include "pipeline/schedule.h"
 
 namespace ringpipe {
-
-enum class Collective {
-  kAllReduce,
-  kReduceScatter,
-  kAllGather,
-  kBroadcast,
-  kBarrier,
-  kReduce,
-  kGather,
-  kScatter,
-  kAllToAll,
-  // Between pairs, each rank with its own: engine/send_receive.h.
-  kSendReceive,
-};
-// Those whose algorithms the registry lists; kSendReceive has one, which is not
-// in it.
-inline constexpr int kCollectives = 9;
 
 // What an algorithm costs between ranks that are all equally far from each
 // other, with links that can send and receive at the same time. Formulas, in

@@ -4,6 +4,8 @@
 #include <cstring>
 #include <utility>
 
+#include "reduction/host_copy.h"
+
 namespace ringpipe {
 
 void CallLines::GoTo(std::uint64_t sequence) {
@@ -51,11 +53,9 @@ void CallLines::Publish(const Memory* payload) {
   if (payload != nullptr && !has_payload_) {
     has_payload_ = true;
     word = payload->bytes + 1;
-    if (payload->bytes > 0) {
-      std::memcpy(payload->bytes <= kHostShortBytes ? line.short_payload.data()
-                                                    : line.long_payload.data(),
-                  payload->data, payload->bytes);
-    }
+    HostCopy(payload->bytes <= kHostShortBytes ? line.short_payload.data()
+                                               : line.long_payload.data(),
+             payload->data, payload->bytes);
     if (published_) {
       line.payload.store(word, kPublishes);
       Written(readers_);
@@ -67,8 +67,11 @@ void CallLines::Publish(const Memory* payload) {
   Place& place = places_[call_ % 2];
   place.call = call_;
   place.readers = readers_;
+  // Not seen by who has to read the line, but by a rank that makes other calls.
+  line.call.store(0, std::memory_order_relaxed);
+  std::atomic_thread_fence(std::memory_order_release);
   line.check.store(check_.word(), std::memory_order_relaxed);
-  line.digest = check_.running();
+  line.digest.Write(check_.running());
   line.payload.store(word, std::memory_order_relaxed);
   line.call.store(call_, kPublishes);
   Written(readers_);

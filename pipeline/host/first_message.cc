@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "pipeline/host/message_stream.h"
+#include "reduction/host_copy.h"
 
 namespace ringpipe {
 
@@ -79,7 +80,11 @@ Result<bool> FirstMessage::PollCall() {
             "same RINGPIPE_ variables");
   }
   if (line.check.load(std::memory_order_relaxed) != lines_.check().word()) {
-    const Digest theirs = line.digest;
+    const Digest theirs = line.digest.Read();
+    std::atomic_thread_fence(std::memory_order_acquire);
+    if (line.call.load(std::memory_order_relaxed) != call) {
+      return false;  // it goes on without this rank: the next look says so
+    }
     RINGPIPE_RETURN_IF_ERROR(
         lines_.check().Compare(peer_.rank(), theirs).status());
     return Status(StatusCode::kInternal,
@@ -112,7 +117,7 @@ Result<bool> FirstMessage::PollEager(Connection::Events& events) {
     if (bytes > target_.bytes) {
       return WrongLength(peer_.rank(), bytes, target_.bytes);
     }
-    std::memcpy(target_.data, data, bytes);
+    HostCopy(target_.data, data, bytes);
     data = target_.data;
     eager_ = Eager::kNone;
   }

@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
@@ -242,6 +243,35 @@ TEST_F(HostConnectionTest, AnotherCallIsAMismatchAtBothEnds) {
     EXPECT_NE(polled.status().message().find("call 10"), std::string::npos);
     EXPECT_NE(polled.status().message().find("call 11"), std::string::npos);
   }
+}
+
+// Two ranks go on with calls in which the third has no part, and do not wait
+// until it has read what they say of them.
+TEST_F(HostConnectionTest, WhoReadsWhatIsBeingOverwrittenSeesTheMismatch) {
+  Connect(3);
+  End& c = *ends_[2];
+  std::atomic<bool> done = false;
+  std::thread others([&] {
+    for (std::uint64_t call = 0; !done; ++call) {
+      b().Begin(call, {2}, 2 * call + 1);
+      c.Begin(call, {1}, 2 * call + 1);
+      while (!b().to(2).agreed() || !c.to(1).agreed()) {
+        EXPECT_TRUE(b().Poll().ok() && c.Poll().ok());
+      }
+    }
+  });
+  std::uint64_t last = 0;
+  const Deadline end = Deadline::After(std::chrono::seconds(2));
+  for (int tries = 0; tries < 20'000 && !end.expired();) {
+    if (const std::uint64_t begun = b().header().begun.load(); begun > last) {
+      last = begun;
+      ++tries;
+      a().error = Status::Ok();
+      a().Begin(begun - 1, {1}, 2);  // expects nothing but a mismatch
+    }
+  }
+  done = true;
+  others.join();
 }
 
 // Far more messages than places, some put into targets, some read where they
@@ -495,7 +525,15 @@ TEST_F(HostConnectionTest, AReasonWakesWhoeverSleeps) {
   EXPECT_TRUE(b().IsWoken());
   b().transport->ConsumeEvents();
   EXPECT_FALSE(b().IsWoken());
-  EXPECT_EQ(b().to(0).failure().message().size(), 500U);
+  // As much as the bootstrap tells.
+  EXPECT_EQ(b().to(0).failure().message().size(), 4096U);
+}
+
+TEST_F(HostConnectionTest, AReasonInAnyLanguageReachesThePeer) {
+  const std::string reason = "rank 0: \xC3\xBC\xE4\xB8\xAD";
+  BeginBoth(0);
+  a().transport->Tell({StatusCode::kAborted, reason}, 0);
+  EXPECT_EQ(b().to(0).failure().message(), reason);
 }
 
 TEST_F(HostConnectionTest, AfterFlushNobodyBeginsToWrite) {

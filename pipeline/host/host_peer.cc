@@ -47,7 +47,8 @@ Status HostPeer::CheckWhatWasRead(std::uint64_t call) const {
                                                                : HasEnded(call);
 }
 
-// A peer's text is of its choice.
+// A peer's text is of its choice: without what a terminal would take for a
+// command. Letters beyond ASCII stay.
 Status HostPeer::Reason(std::uint64_t call) const {
   const Failure& failure = header().failure;
   if (failure.state.load(std::memory_order_acquire) != Failure::kThere ||
@@ -60,7 +61,11 @@ Status HostPeer::Reason(std::uint64_t call) const {
   std::string text(failure.text.data(), bytes);
   std::replace_if(
       text.begin(), text.end(),
-      [](unsigned char c) { return c < ' ' || c > '~'; }, '?');
+      [](unsigned char c) {
+        constexpr unsigned char kDelete = 0x7f;
+        return c < ' ' || c == kDelete;
+      },
+      '?');
   const bool known =
       code > 0 && code <= static_cast<std::uint32_t>(StatusCode::kInternal);
   return {known ? static_cast<StatusCode>(code) : StatusCode::kAborted, text};
@@ -93,7 +98,7 @@ bool HostPeer::IsDead() const {
     return false;
   }
   pollfd process = {end_.pidfd->get(), POLLIN, 0};
-  return poll(&process, 1, 0) == 1;
+  return poll(&process, 1, 0) == 1 && (process.revents & POLLIN) != 0;
 }
 
 }  // namespace ringpipe

@@ -135,7 +135,7 @@ Status HostTransport::CheckAsyncEvents(std::vector<std::string>* /*notices*/) {
     return Status::Ok();
   }
   for (std::size_t i = 0; i < processes_.size(); ++i) {
-    if (descriptors_[i + 1].revents != 0) {
+    if ((descriptors_[i + 1].revents & POLLIN) != 0) {
       connections_[processes_[i]]->other().NoteDeath();
       descriptors_[i + 1] = {-1, 0, 0};  // which poll() passes over
     }
@@ -154,8 +154,7 @@ void HostTransport::Tell(const Status& reason, std::uint64_t first) {
 
 void HostTransport::ConsumeEvents() {
   GetUp(header_);
-  std::byte wake;
-  static_cast<void>(!recv(wakes_.own.get(), &wake, sizeof wake, MSG_DONTWAIT));
+  static_cast<void>(!recv(wakes_.own.get(), nullptr, 0, MSG_DONTWAIT));
 }
 
 void HostTransport::Stop() {

@@ -14,6 +14,7 @@
 
 #include <array>
 #include <atomic>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 
@@ -30,6 +31,28 @@ inline constexpr auto kPublishes = std::memory_order_relaxed;
 inline constexpr auto kPublishes = std::memory_order_release;
 #endif
 
+// A Digest of which each word may be written while it is read.
+class AtomicDigest {
+ public:
+  void Write(const Digest& digest) {
+    const auto words = std::bit_cast<Words>(digest);
+    for (std::size_t i = 0; i < words.size(); ++i) {
+      words_[i].store(words[i], std::memory_order_relaxed);
+    }
+  }
+  Digest Read() const {
+    Words words;
+    for (std::size_t i = 0; i < words.size(); ++i) {
+      words[i] = words_[i].load(std::memory_order_relaxed);
+    }
+    return std::bit_cast<Digest>(words);
+  }
+
+ private:
+  using Words = std::array<std::uint64_t, sizeof(Digest) / 8>;
+  std::array<std::atomic<std::uint64_t>, sizeof(Digest) / 8> words_;
+};
+
 // The owner's first message of a call, the same for all peers: which call this
 // is, and the eager message where there is one. There are two, by the parity of
 // the call's sequence number; one is overwritten when every peer that had to
@@ -41,8 +64,9 @@ struct alignas(64) CallLine {
   std::uint32_t unused;
   std::array<std::byte, kHostShortBytes>
       short_payload;  // in the same cache line
-  // Read where `check` differs.
-  Digest digest;
+  // Read where `check` differs: by a rank that makes another call, for which
+  // the owner may not wait before it overwrites this. `call` is 0 meanwhile.
+  AtomicDigest digest;
   std::array<std::byte, kHostEagerBytes> long_payload;
 };
 
@@ -84,7 +108,7 @@ struct Failure {
   std::atomic<std::uint32_t> state;
   std::atomic<std::uint32_t> code;
   std::atomic<std::uint32_t> bytes;
-  std::array<char, 500> text;
+  std::array<char, 4096> text;  // of the message, as the bootstrap takes it
 };
 
 // Followed by the inboxes, by rank.

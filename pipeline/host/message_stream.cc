@@ -9,7 +9,7 @@
 
 #include "pipeline/host/cache_lines.h"
 #include "pipeline/host/tuning.h"
-#include "reduction/non_temporal_copy.h"
+#include "reduction/host_copy.h"
 
 namespace ringpipe {
 namespace {
@@ -124,8 +124,8 @@ Result<bool> MessageStream::Write(const Inbox::Entry& target,
       written = peer_.HasEnded(call);
     } else if (source.bytes >= kNonTemporalBytes) {
       NonTemporalCopy(shared, source.data, source.bytes);
-    } else if (source.bytes > 0) {
-      std::memcpy(shared, source.data, source.bytes);
+    } else {
+      HostCopy(shared, source.data, source.bytes);
     }
   }
   RINGPIPE_RETURN_IF_ERROR(written);
@@ -241,9 +241,7 @@ Status MessageStream::TakeFromRegion(Connection::Events& events,
                                           : std::span<std::byte>();
     return events.Arrived(expected.instance, data, bytes);
   }
-  if (bytes > 0) {
-    std::memcpy(target.data, data, bytes);
-  }
+  HostCopy(target.data, data, bytes);
   RINGPIPE_RETURN_IF_ERROR(peer_.CheckWhatWasRead(call));
   Released(number);
   return events.Arrived(expected.instance, target.data, bytes);

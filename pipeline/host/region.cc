@@ -30,14 +30,16 @@ bool SetLength(const FileDescriptor& file, std::uint64_t bytes) {
 }
 
 Status NoMemory(const std::string& what, int error) {
-  const char* const advice =
-      error == EFBIG
-          ? "; raise 'ulimit -f'"
-          : "; give the host or the container more memory, or run fewer ranks "
-            "on it";
-  const Status status =
-      ErrnoStatus(StatusCode::kResourceExhausted, what, error);
-  return {status.code(), status.message() + advice};
+  Status status = ErrnoStatus(StatusCode::kResourceExhausted, what, error);
+  if (status.code() != StatusCode::kResourceExhausted || error == EMFILE ||
+      error == ENFILE) {
+    return status;  // memory would not help
+  }
+  return {status.code(),
+          status.message() +
+              (error == EFBIG ? "; raise 'ulimit -f'"
+                              : "; give the host or the container more memory, "
+                                "or run fewer ranks on it")};
 }
 
 void RaiseTo(std::atomic<std::uint64_t>& limit, std::uint64_t bytes) {
@@ -78,14 +80,24 @@ Result<std::shared_ptr<Region>> Region::Create(std::size_t header_bytes) {
                       std::to_string(header_bytes) + " bytes");
   }
   header_bytes = RoundUp(header_bytes, kPageBytes);
-  FileDescriptor file = CreateSharedFile("ringpipe-host", header_bytes);
-  // No other rank may add a seal, after which this one could not grow it.
-  if (!file || fcntl(file.get(), F_ADD_SEALS, F_SEAL_SEAL) != 0 ||
-      (header_bytes > 0 && !AllocatePages(file, 0, header_bytes)) ||
-      !SetLength(file, header_bytes + kMostBytes)) {
+  const char* failed = nullptr;
+  FileDescriptor file =
+      CreateSharedFile("ringpipe-host", header_bytes, &failed);
+  if (!file) {
+    // What failed has said so.
+  } else if (fcntl(file.get(), F_ADD_SEALS, F_SEAL_SEAL) != 0) {
+    // No other rank may add a seal, after which this one could not grow it.
+    failed = "fcntl, F_ADD_SEALS";
+  } else if (header_bytes > 0 && !AllocatePages(file, 0, header_bytes)) {
+    failed = "fallocate";
+  } else if (!SetLength(file, header_bytes + kMostBytes)) {
+    failed = "ftruncate";
+  }
+  if (failed != nullptr) {
     return NoMemory(
-        "cannot create the memory that this rank shares with "
-        "others of its host (memfd)",
+        "cannot create the memory that this rank shares with others of its "
+        "host (" +
+            std::string(failed) + ")",
         errno);
   }
   return Map(Role::kOwner, std::move(file), header_bytes);
@@ -167,7 +179,7 @@ Result<std::byte*> Region::Allocate(std::size_t bytes) {
       std::lock_guard lock(mutex_);
       Give(*offset, bytes);
     }
-    return NoMemory(what, error);
+    return NoMemory(what + " (fallocate)", error);
   }
   RaiseTo(*offset < near_.bytes() ? limit_ : far_limit_, *offset + length);
   ClearTakenBack(*offset, length);

@@ -137,6 +137,9 @@ Result<bool> RegionExchange::Step(Deadline deadline, int abort_fd) {
     }
     waits_.clear();
   }
+  if (!waits_.empty() && (waits_[0].revents & POLLNVAL) != 0) {
+    return DescriptorsClosed();
+  }
   if (!waits_.empty() && waits_[0].revents != 0) {
     return Status(StatusCode::kAborted,
                   "the exchange of host memory was ended by an abort");

@@ -64,7 +64,9 @@ class Pidfds {
     const auto known = pidfds_.find({getpid(), pid});
     Pidfd pidfd = known != pidfds_.end() ? known->second.lock() : nullptr;
     pollfd death = {pidfd != nullptr ? pidfd->get() : -1, POLLIN, 0};
-    return poll(&death, 1, 0) == 0 ? pidfd : nullptr;
+    return pidfd != nullptr && pidfd->IsOpen() && poll(&death, 1, 0) == 0
+               ? pidfd
+               : nullptr;
   }
 
   Pidfd Keep(pid_t pid, FileDescriptor opened) {
@@ -107,7 +109,11 @@ Result<std::unique_ptr<RegionTrade>> RegionTrade::Connect(
     if (errno == ECONNREFUSED || errno == EPROTOTYPE) {
       return trade->WithPeer(ErrnoStatus(
           StatusCode::kPeerLost,
-          "it does not listen any more for who shares its host", errno));
+          "nobody listens there for the ranks of this host. Either it has "
+          "ended, or it is on another host which has the same identity (the "
+          "same RINGPIPE_HOST_ID, or a copy of this machine made while it "
+          "ran): set RINGPIPE_HOST_ID to another text on each host",
+          errno));
     }
     if (errno != EAGAIN && errno != EINTR) {
       return trade->WithPeer(ErrnoStatus(errno == EACCES || errno == EPERM

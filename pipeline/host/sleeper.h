@@ -37,7 +37,9 @@ class Sleeper {
   void Notify() const {
     if (header_->asleep.load(std::memory_order_relaxed) != 0 &&
         header_->asleep.exchange(0) != 0) {
-      static_cast<void>(send(wake_, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL));
+      // A datagram of no bytes: were the number another file's by now, it would
+      // take nothing.
+      static_cast<void>(send(wake_, "", 0, MSG_DONTWAIT | MSG_NOSIGNAL));
     }
   }
 

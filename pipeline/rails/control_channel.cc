@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "pipeline/rails/work_id.h"
+#include "reduction/host_copy.h"
 
 namespace ringpipe {
 
@@ -97,7 +98,7 @@ Status ControlChannel::Send(const ControlHeader& header,
       next_eager_send_, (next_eager_send_ + 1) % ControlMemory::kEagerSends);
   std::byte* const buffer = memory_.buffers[kControlReceives + index].data();
   std::memcpy(buffer, &header, sizeof header);
-  std::memcpy(buffer + sizeof header, payload, payload_bytes);
+  HostCopy(buffer + sizeof header, payload, payload_bytes);
   buffer_piece_.addr = reinterpret_cast<std::uintptr_t>(buffer);
   buffer_piece_.length = static_cast<std::uint32_t>(bytes);
   used_by_[index] = posted_;

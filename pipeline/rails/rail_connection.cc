@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "pipeline/rails/striping.h"
+#include "reduction/host_copy.h"
 
 namespace ringpipe {
 namespace {
@@ -221,10 +222,8 @@ Result<bool> RailConnection::DeliverEager(Events& events) {
   if (message.payload_bytes > target.bytes) {
     return WrongLength(peer(), message.payload_bytes, target.bytes);
   }
-  if (message.payload_bytes > 0) {
-    std::memcpy(target.data, control_->payload(message.buffer),
-                message.payload_bytes);
-  }
+  HostCopy(target.data, control_->payload(message.buffer),
+           message.payload_bytes);
   RINGPIPE_RETURN_IF_ERROR(control_->PostReceive(message.buffer));
   RINGPIPE_RETURN_IF_ERROR(
       events.Arrived(instance, target.data, message.payload_bytes));

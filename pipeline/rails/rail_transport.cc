@@ -170,9 +170,7 @@ Result<std::unique_ptr<verbs::QueuePair>> RailTransport::CreateQueuePair(
     int rail, int sends, int receives, int pieces, int inline_bytes) {
   verbs::QueuePair::Options options;
   if (device(rail).info().software) {
-    // Over TCP, which repeats by itself: 1.07 s until a peer is given up, so
-    // that all ranks know of a dead link within 3 s, also those that learn it
-    // only by asking.
+    // 1.07 s for peers on this host; between hosts TCP decides.
     options.timeout = 16;
     options.retry_count = 3;
   }
@@ -535,7 +533,9 @@ Status RailTransport::FailureOf(const ibv_wc& completion) {
   const bool local = completion.status == IBV_WC_LOC_PROT_ERR ||
                      completion.status == IBV_WC_LOC_QP_OP_ERR ||
                      completion.status == IBV_WC_LOC_LEN_ERR;
-  found_silence_ = completion.status == IBV_WC_RETRY_EXC_ERR;
+  // The software device says so, too, where the peer went, for a reason.
+  found_silence_ = completion.status == IBV_WC_RETRY_EXC_ERR &&
+                   !device(rail).info().software;
   return {local && !closed ? StatusCode::kDeviceError : StatusCode::kPeerLost,
           "the connection of rank " + std::to_string(options_.rank) +
               " to rank " + std::to_string(id.peer) +

@@ -1,12 +1,10 @@
 #include "tests/gpu/test_memory.h"
 
-#ifdef RINGPIPE_WITH_CUDA
-#include <cuda_runtime_api.h>
-#endif
-
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+
+#include "cuda/test_device.h"
 
 namespace ringpipe::testing {
 namespace {
@@ -37,38 +35,25 @@ class HostMemory final : public TestMemory {
   }
 };
 
-#ifdef RINGPIPE_WITH_CUDA
-
-Status CudaStatus(const char* what, cudaError_t error) {
-  return error == cudaSuccess
-             ? Status::Ok()
-             : Status(StatusCode::kDeviceError,
-                      std::string(what) + ": " + cudaGetErrorString(error));
-}
-
 class CudaDeviceMemory final : public TestMemory {
  public:
+  explicit CudaDeviceMemory(std::unique_ptr<TestDevice> device)
+      : device_(std::move(device)) {}
+
   Result<void*> Allocate(std::size_t bytes) override {
-    void* memory = nullptr;
-    RINGPIPE_RETURN_IF_ERROR(CudaStatus(
-        "cudaMalloc", cudaMalloc(&memory, std::max<std::size_t>(bytes, 1))));
-    return memory;
+    return device_->Allocate(bytes);
   }
-  void Free(void* memory) override { static_cast<void>(cudaFree(memory)); }
+  void Free(void* memory) override { device_->Free(memory); }
   Status Write(void* memory, const void* host, std::size_t bytes) override {
-    RINGPIPE_RETURN_IF_ERROR(
-        CudaStatus("cudaMemcpy to the device",
-                   cudaMemcpy(memory, host, bytes, cudaMemcpyHostToDevice)));
-    // The copy of memory that is not pinned may still be on its way.
-    return CudaStatus("cudaDeviceSynchronize", cudaDeviceSynchronize());
+    return device_->Copy(memory, host, bytes);
   }
   Status Read(void* host, const void* memory, std::size_t bytes) override {
-    return CudaStatus("cudaMemcpy to the host",
-                      cudaMemcpy(host, memory, bytes, cudaMemcpyDeviceToHost));
+    return device_->Copy(host, memory, bytes);
   }
-};
 
-#endif  // RINGPIPE_WITH_CUDA
+ private:
+  const std::unique_ptr<TestDevice> device_;
+};
 
 }  // namespace
 
@@ -77,13 +62,12 @@ Result<std::unique_ptr<TestMemory>> TestMemory::Create(
   if (kind == "host") {
     return std::unique_ptr<TestMemory>(new HostMemory);
   }
-#ifdef RINGPIPE_WITH_CUDA
   if (kind == "cuda") {
-    return std::unique_ptr<TestMemory>(new CudaDeviceMemory);
+    RINGPIPE_ASSIGN_OR_RETURN(auto device, TestDevice::Open());
+    return std::unique_ptr<TestMemory>(new CudaDeviceMemory(std::move(device)));
   }
-#endif
   return Status(StatusCode::kInvalidArgument,
-                "no memory of kind \"" + kind + "\" in this build");
+                "no memory of kind \"" + kind + "\"");
 }
 
 }  // namespace ringpipe::testing

@@ -10,7 +10,7 @@
 
 namespace ringpipe::testing {
 
-// Where the buffers of a test are: the current CUDA device's memory, or, to try
+// Where the buffers of a test are: the first CUDA device's memory, or, to try
 // the test itself where there is none, the host's.
 class TestMemory {
  public:

@@ -9,11 +9,15 @@ with this one.
 
 import ctypes
 import json
+import os
 import signal
 import subprocess
 
-# Debian has it where only root's PATH looks.
+from tests.launch.job import Process
+
+# Debian has them where only root's PATH looks.
 TC = "/sbin/tc"
+NFT = "/usr/sbin/nft"
 PREFIX = "10.77.0."
 PR_SET_PDEATHSIG = 1
 
@@ -82,6 +86,15 @@ class Hosts:
         self._ip(pid, f"addr add {self.address(host)}/24 dev eth0")
         self._ip(pid, "link set eth0 up")
 
+    def add_interface(self, host, name, address):
+        """Connects a further interface of a host to the switch."""
+        pid, port = self._hosts[host], f"port{host}{name}"
+        self._ip(self._switch,
+                 f"link add {port} type veth peer name {name} netns {pid}")
+        self._ip(self._switch, f"link set {port} master bridge up")
+        self._ip(pid, f"addr add {address} dev {name}")
+        self._ip(pid, f"link set {name} up")
+
     def address(self, host):
         """The IPv4 address of a host."""
         return f"{PREFIX}{host + 1}"
@@ -130,6 +143,34 @@ class Hosts:
         """Lets the switch send to the host at most at `rate`."""
         self._shape(self._switch, f"port{host}", rate)
 
+    def lose(self, host, one_in):
+        """Lets the switch lose one in so many of the packets that the host sends,
+        at random."""
+        # Each by itself, and not what the host hands on for many of them.
+        self._ip(self._hosts[host], "link set eth0 gso_max_segs 1")
+        chain = f"netdev loss from{host}"
+        for command in (
+                "add table netdev loss",
+                f"add chain {chain} {{ type filter hook ingress device "
+                f"port{host} priority 0 ; }}",
+                f"add rule {chain} numgen random mod {one_in} 0 drop"):
+            self._run(self._switch, [NFT] + command.split())
+
+    def silence(self, host):
+        """Lets the switch lose all that comes from and goes to the host; the
+        host's link stays up."""
+        self._ip(self._switch, f"link set port{host} nomaster")
+
+    def end_silence(self, host):
+        """Lets the switch pass it on again."""
+        self._ip(self._switch, f"link set port{host} master bridge")
+
+    def drop_answers(self, host, first_port, last_port):
+        """Loses what the host would send from these TCP ports, as where a
+        firewall drops what is sent to them."""
+        self._ip(self._hosts[host], f"rule add ipproto tcp sport {first_port}-"
+                                    f"{last_port} blackhole")
+
     def cut(self, host):
         """Pulls the host's cable out of the switch."""
         self._ip(self._switch, f"link set port{host} down")
@@ -137,3 +178,47 @@ class Hosts:
     def restore(self, host):
         """Plugs it in again."""
         self._ip(self._switch, f"link set port{host} up")
+
+
+class Ranks:
+    """A job whose rank r is on host placement[r]; else one on each host. Its
+    ranks meet at rank 0's host, or at `root`, on `port`. Close it before the
+    hosts."""
+
+    def __init__(self, hosts, command, port, extra=None, root=None,
+                 placement=None):
+        placement = placement or range(hosts.count)
+        self.ranks = []
+        for rank, host in enumerate(placement):
+            environment = {
+                "PATH": os.environ["PATH"],
+                "RINGPIPE_RANK": str(rank),
+                "RINGPIPE_SIZE": str(len(placement)),
+                "RINGPIPE_ROOT": f"{root or hosts.address(placement[0])}:{port}",
+                "RINGPIPE_SECRET": "a secret of this test",
+                **(extra or {}),
+            }
+            # nsenter becomes the program: the process is the rank.
+            self.ranks.append(Process(hosts.command(host, command), environment,
+                                      patience_s=120))
+
+    def finish(self):
+        """Waits for all of them."""
+        for rank in self.ranks:
+            rank.finish()
+        return self
+
+    def exit_statuses(self):
+        return [rank.returncode for rank in self.ranks]
+
+    def text(self):
+        """What they have printed."""
+        return "".join(
+            f"--- rank {i}: {rank.returncode}\n{rank.stdout}{rank.stderr}"
+            for i, rank in enumerate(self.ranks))
+
+    def close(self):
+        for rank in self.ranks:
+            rank.kill()
+            rank.close()
+        self.ranks = []

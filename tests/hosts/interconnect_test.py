@@ -3,9 +3,11 @@
     python3 -m tests.hosts.interconnect_test PROGRAM [Class[.test]]...
 
 All links have the same rate, well below what this machine can move; a fault is
-half of it. INTERCONNECT_RUNS says how often each case is run.
+half of it. INTERCONNECT_RUNS says how often each case is run; Matrix says which
+cases there are besides.
 """
 
+import collections
 import json
 import os
 import signal
@@ -14,7 +16,7 @@ import tempfile
 import time
 import unittest
 
-from tests.hosts.hosts import Hosts
+from tests.hosts.hosts import Hosts, Ranks
 from tests.launch.job import Process, liveness_bound_s
 
 PROGRAM = os.path.abspath(sys.argv.pop(1))
@@ -25,48 +27,11 @@ RATE, HALF = "80mbit", "40mbit"
 SHORT = ["--duration", "0"]
 
 
-class Job:
-    """A rank on each host."""
-
-    def __init__(self, hosts, arguments, extra=None):
-        self.ranks = []
-        for rank in range(hosts.count):
-            environment = {
-                "PATH": os.environ["PATH"],
-                "RINGPIPE_RANK": str(rank),
-                "RINGPIPE_SIZE": str(hosts.count),
-                "RINGPIPE_ROOT": f"{hosts.address(0)}:{PORT}",
-                "RINGPIPE_SECRET": "a secret of this test",
-                **(extra or {}),
-            }
-            self.ranks.append(Process(
-                hosts.command(rank, [PROGRAM] + arguments), environment,
-                patience_s=120))
-
-    def finish(self):
-        for rank in self.ranks:
-            rank.finish()
-        return self
-
-    def exit_statuses(self):
-        return [rank.returncode for rank in self.ranks]
-
-    def text(self):
-        return "".join(f"--- rank {i}: {rank.returncode}\n{rank.stdout}{rank.stderr}"
-                       for i, rank in enumerate(self.ranks))
-
-    def close(self):
-        for rank in self.ranks:
-            rank.kill()
-            rank.close()
-        self.ranks = []
-
-
 class Checks(unittest.TestCase):
     """What the tests below share."""
 
     def start(self, hosts, arguments, extra=None):
-        job = Job(hosts, arguments, extra)
+        job = Ranks(hosts, [PROGRAM] + arguments, PORT, extra)
         self.addCleanup(job.close)
         return job
 
@@ -82,10 +47,19 @@ class Checks(unittest.TestCase):
     def name(self, host):
         return f"{os.uname().nodename}#{host + 1}"
 
+    def certain(self, hosts):
+        """A run of it; where other work on this machine makes that uncertain,
+        another one, and so on."""
+        for last in (False, False, False, True):
+            job = self.start(hosts, SHORT).finish()
+            if last or job.exit_statuses() != [2] * hosts.count:
+                return job
+            job.close()
+
     def check(self, hosts, exit_status, findings=()):
         """Runs it, several times: these findings and no other fault."""
         for run in range(RUNS):
-            job = self.start(hosts, SHORT).finish()
+            job = self.certain(hosts)
             text = job.text()
             self.assertEqual(job.exit_statuses(),
                              [exit_status] * hosts.count, f"run {run}\n{text}")
@@ -128,6 +102,179 @@ class Checks(unittest.TestCase):
                        [f"{self.name(0)} → {self.name(slow)} alone is slow"])
 
 
+# Computes, allocates and copies.
+SPIN = """
+block = bytearray(1 << 22)
+while True:
+    copy = bytes(block)
+    sorted(range(20000), key=lambda i: -i)
+"""
+# Sends as much as the link takes, for a third of the time.
+BURSTS = """
+import socket, sys, time
+link = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+link.setblocking(False)
+while True:
+    end = time.monotonic() + 0.5
+    while time.monotonic() < end:
+        try:
+            link.sendto(bytes(1400), (sys.argv[1], 9))
+        except OSError:  # the queue is full, or nobody listens there
+            time.sleep(0.001)
+    time.sleep(1)
+"""
+
+
+class Matrix(Checks):
+    """Faults in networks that are not kind, among so many hosts of that rate.
+
+    A fault is named, or the verdict is uncertain (where nothing disturbs: it is
+    named); nothing else is called a fault. Each of these is one value, or
+    several with commas between, of the environment:
+    INTERCONNECT_CONDITION, _HOSTS, _RATE (Mbit/s), _PLACEMENT, _FAULT.
+    """
+
+    SLOW = 2  # the host
+    FAULTS = {
+        "none": lambda hosts, rate: None,
+        "host halved": lambda hosts, rate: (
+            hosts.throttle_sending(Matrix.SLOW, f"{rate / 2}mbit"),
+            hosts.throttle_receiving(Matrix.SLOW, f"{rate / 2}mbit")),
+        "uplink halved": lambda hosts, rate:
+            hosts.throttle_sending(Matrix.SLOW, f"{rate / 2}mbit"),
+        "downlink halved": lambda hosts, rate:
+            hosts.throttle_receiving(Matrix.SLOW, f"{rate / 2}mbit"),
+        "pair halved": lambda hosts, rate: (
+            hosts.throttle_sending(0, f"{rate}mbit",
+                                   slow=(Matrix.SLOW, f"{rate / 2}mbit")),
+            hosts.throttle_sending(Matrix.SLOW, f"{rate}mbit",
+                                   slow=(0, f"{rate / 2}mbit"))),
+        "15 % less": lambda hosts, rate: (
+            hosts.throttle_sending(Matrix.SLOW, f"{rate * 0.85}mbit"),
+            hosts.throttle_receiving(Matrix.SLOW, f"{rate * 0.85}mbit")),
+        "1 % loss": lambda hosts, rate: hosts.lose(Matrix.SLOW, one_in=100),
+    }
+    # By rank, its host.
+    PLACEMENTS = {
+        "1": lambda count: list(range(count)),
+        "2": lambda count: [host for host in range(count) for _ in range(2)],
+        "3+1+1": lambda count: [0, 0] + list(range(count)),
+    }
+
+    def be_idle(self, hosts):
+        pass
+
+    def be_busy(self, hosts):
+        for _ in range(10 * os.cpu_count()):
+            self.run_beside([sys.executable, "-c", SPIN])
+
+    def send_bursts(self, hosts):
+        for host in range(hosts.count):
+            to = hosts.address((host + 1) % hosts.count)
+            self.run_beside(hosts.command(
+                host, [sys.executable, "-c", BURSTS, to]))
+
+    CONDITIONS = {"idle": be_idle, "busy": be_busy, "bursts": send_bursts}
+
+    def run_beside(self, command):
+        process = Process(command, {"PATH": os.environ["PATH"]})
+        self.beside.append(process)
+
+    def end_beside(self):
+        for process in self.beside:
+            process.kill()
+            process.close()
+        self.beside = []
+
+    def setUp(self):
+        self.beside = []
+        self.addCleanup(self.end_beside)
+
+    def cell(self, condition, count, rate, placement, fault):
+        """Each verdict, and how often it came."""
+        seen = collections.Counter()
+        with Hosts(count) as hosts:
+            for host in range(count):
+                hosts.throttle_sending(host, f"{rate}mbit")
+                hosts.throttle_receiving(host, f"{rate}mbit")
+            self.FAULTS[fault](hosts, rate)
+            self.CONDITIONS[condition](self, hosts)
+            for _ in range(RUNS):
+                job = Ranks(hosts, [PROGRAM] + SHORT, PORT,
+                            placement=self.PLACEMENTS[placement](count)).finish()
+                verdict = self.verdict(job, fault)
+                seen[verdict] += 1
+                if verdict not in self.allowed(condition, fault):
+                    print(job.text(), flush=True)
+                job.close()
+            self.end_beside()
+        return seen
+
+    def verdict(self, job, fault):
+        statuses = set(job.exit_statuses())
+        faults = [line for line in job.ranks[0].stdout.splitlines()
+                  if " fault  " in line]
+        if len(statuses) != 1 or not statuses <= {0, 1, 2}:
+            return "broken"
+        if any(self.name(self.SLOW) not in line for line in faults) or (
+                faults and fault == "none"):
+            return "wrong"
+        if faults:
+            return "named"
+        return {0: "healthy", 1: "wrong", 2: "uncertain"}[statuses.pop()]
+
+    @staticmethod
+    def allowed(condition, fault):
+        if fault == "none":
+            return {"healthy", "uncertain"}
+        return {"named"} if condition == "idle" else {"named", "uncertain"}
+
+    def check_cells(self, cells):
+        for cell in cells:
+            with self.subTest(" ".join(map(str, cell))):
+                seen = self.cell(*cell)
+                print("%-7s %d hosts %3d Mbit/s %-6s %-15s: " % cell +
+                      ", ".join(f"{verdict} {times}"
+                                for verdict, times in sorted(seen.items())),
+                      flush=True)
+                self.assertLessEqual(set(seen), self.allowed(cell[0], cell[4]))
+
+
+def chosen(name, default):
+    return os.environ.get("INTERCONNECT_" + name, default).split(",")
+
+
+class NoisySample(Matrix):
+
+    def test_faults_are_never_healthy_and_healthy_links_never_faulty(self):
+        self.check_cells([("busy", 4, 40, "1", "host halved"),
+                          ("bursts", 4, 40, "1", "none")])
+
+
+class NoisyLong(Matrix):
+
+    def test_faults_are_never_healthy_and_healthy_links_never_faulty(self):
+        """All that was chosen; else each fault once, and each other value."""
+        names = ("CONDITION", "HOSTS", "RATE", "PLACEMENT", "FAULT")
+        if any("INTERCONNECT_" + name in os.environ for name in names):
+            cells = [
+                (condition, int(count), int(rate), placement, fault)
+                for condition in chosen("CONDITION", "idle,busy,bursts")
+                for count in chosen("HOSTS", "4")
+                for rate in chosen("RATE", "40")
+                for placement in chosen("PLACEMENT", "1")
+                for fault in chosen("FAULT", ",".join(self.FAULTS))]
+        else:
+            cells = [("busy", 6, 40, "1", "none"),
+                     ("idle", 4, 200, "1", "host halved"),
+                     ("bursts", 4, 40, "2", "uplink halved"),
+                     ("busy", 4, 40, "2", "downlink halved"),
+                     ("bursts", 6, 200, "1", "pair halved"),
+                     ("busy", 3, 200, "3+1+1", "15 % less"),
+                     ("idle", 4, 40, "1", "1 % loss")]
+        self.check_cells(cells)
+
+
 class EightHosts(Checks):
 
     def test_faults_are_named_and_told_apart(self):
@@ -160,29 +307,36 @@ class FourHosts(Checks):
             saved = json.load(file)
         self.assertEqual(len(saved["ranks"]), 4)
 
-    def test_a_host_that_dies_is_named(self):
-        hosts = self.network(4)
-        job = self.start(hosts, ["--duration", "60"])
+    def check_goes_on_without(self, hosts, lose):
+        """Without host 2, which is lost early: the others are measured."""
+        job = self.start(hosts, ["--duration", "1"])
         job.ranks[0].wait_for("interconnect: about", "stderr")
-        job.ranks[2].kill()
+        lose(job)
         start = time.monotonic()
-        job.finish()
+        job.ranks[0].wait_for("going on without it", "stderr")
         self.assertLess(time.monotonic() - start, liveness_bound_s(4),
                         job.text())
-        self.assertEqual(job.exit_statuses()[:2] + job.exit_statuses()[3:],
-                         [1] * 3, job.text())
-        self.assertIn(f"host {self.name(2)} was lost while",
-                      job.ranks[0].stdout)
+        for rank in (0, 1, 3):
+            job.ranks[rank].finish()
+        text = job.text()
+        statuses = job.exit_statuses()
+        self.assertEqual([statuses[0], statuses[1], statuses[3]], [1] * 3, text)
+        report = job.ranks[0].stdout
+        faults = [line for line in report.splitlines() if " fault  " in line]
+        self.assertEqual(len(faults), 1, text)
+        self.assertIn(f"host {self.name(2)} was lost while", faults[0])
+        self.assertIn(f"{self.name(3)} ", report)  # by its own name still
+        self.assertIn("3 ranks on 3 hosts", report)
+        return job
 
-    def test_a_link_that_goes_down_is_named(self):
+    def test_a_host_that_dies_is_named_and_the_others_are_measured(self):
         hosts = self.network(4)
-        job = self.start(hosts, ["--duration", "60"])
-        job.ranks[0].wait_for("interconnect: about", "stderr")
-        hosts.cut(3)
-        job.finish()
-        self.assertEqual(job.exit_statuses()[:3], [1] * 3, job.text())
-        self.assertIn(f"host {self.name(3)} was lost while",
-                      job.ranks[0].stdout)
+        self.check_goes_on_without(
+            hosts, lambda job: job.ranks[2].kill())
+
+    def test_a_link_that_goes_down_is_named_and_the_others_are_measured(self):
+        hosts = self.network(4)
+        self.check_goes_on_without(hosts, lambda job: hosts.cut(2))
 
     def test_interrupted_it_says_what_it_has_measured(self):
         hosts = self.network(4)

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "cuda/accelerator.h"
-#include "engine/promise.h"
+#include "engine/test_name.h"
 #include "gtest/gtest.h"
 #include "pipeline/host_accelerator.h"
 #include "pipeline/short_run.h"
@@ -99,7 +99,7 @@ Status AlgorithmRun::Verify(int rank, const std::vector<float>& output) const {
   const std::uint64_t each = std::max<std::uint64_t>(elements_ / size_, 1);
   for (std::uint64_t i = 0; i < elements_; ++i) {
     const int owner = static_cast<int>(i / each);
-    bool promised = !IsRooted(info_.collective) || rank == root();
+    bool promised = !InfoOf(info_.collective).is_rooted() || rank == root();
     float expected = 0;
     switch (info_.collective) {
       case Collective::kBarrier:

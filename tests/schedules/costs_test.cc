@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/promise.h"
+#include "engine/test_name.h"
 #include "gtest/gtest.h"
 #include "pipeline/checker.h"
 #include "pipeline/simulator.h"
@@ -101,7 +101,7 @@ class CostsTest : public testing::TestWithParam<AlgorithmInfo> {
 
   void ExpectCounted(const Member& of) {
     CheckOptions options;
-    options.promise = PromiseOf(GetParam().collective);
+    options.collective = GetParam().collective;
     options.root = of.root;
     options.same_bits = GetParam().same_bits;
     options.subchunks = 1;
@@ -159,7 +159,7 @@ TEST_P(CostsTest, TheCheckerCountsTheMessagesThatTheRowStates) {
     for (const std::vector<int>& hosts : LayoutsOf(size)) {
       for (int root = 0; root < size && (root == 0 || size <= 8); ++root) {
         const Member of = {0, size, root, hosts};
-        if ((root == 0 || IsRooted(GetParam().collective)) &&
+        if ((root == 0 || InfoOf(GetParam().collective).is_rooted()) &&
             Exists(GetParam(), of)) {
           ExpectCounted(of);
         }

@@ -17,7 +17,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/promise.h"
+#include "engine/test_name.h"
 #include "gtest/gtest.h"
 #include "pipeline/checker.h"
 #include "pipeline/plan.h"
@@ -46,7 +46,7 @@ class Mutants {
           std::span<const int> hosts)
       : schedules_(SchedulesOf(algorithm.algorithm, size, root, hosts)) {
     CheckOptions options;
-    options.promise = PromiseOf(algorithm.collective);
+    options.collective = algorithm.collective;
     options.root = root;
     options.same_bits = algorithm.same_bits;
     options.subchunks = 2;  // the first is the quickest, and finds most
@@ -86,7 +86,7 @@ class Mutants {
       same = same && result.data_flow == setting.data_flow;
     }
     // A barrier promises no more than that it was kept.
-    return same || settings_[0].options.promise == Promise::kBarrier
+    return same || settings_[0].options.collective == Collective::kBarrier
                ? Verdict::kEquivalent
                : Verdict::kMissed;
   }
@@ -165,8 +165,8 @@ TEST_P(MutationTest, EverySingleMutationIsFoundOrEquivalent) {
     if (!Exists(algorithm, {0, size})) {
       continue;
     }
-    for (int root = 0; root < (IsRooted(algorithm.collective) ? size : 1);
-         ++root) {
+    for (int root = 0;
+         root < (InfoOf(algorithm.collective).is_rooted() ? size : 1); ++root) {
       TryAll(size, root, {}, counts);
     }
   }

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/promise.h"
+#include "engine/test_name.h"
 #include "gtest/gtest.h"
 #include "pipeline/checker.h"
 
@@ -25,7 +25,7 @@ constexpr std::uint64_t kSeeds = 2;
 class SettingsTest : public testing::TestWithParam<AlgorithmInfo> {
  protected:
   void SetUp() override {
-    options_.promise = PromiseOf(GetParam().collective);
+    options_.collective = GetParam().collective;
     options_.same_bits = GetParam().same_bits;
   }
 
@@ -65,7 +65,8 @@ TEST_P(SettingsTest, IsProvenInEverySettingWithTheSmallestSlots) {
     if (!Exists(GetParam(), {0, size}) || (size > 9 && size != kLargestSize)) {
       continue;
     }
-    for (int root = 0; root < (IsRooted(GetParam().collective) ? size : 1);
+    for (int root = 0;
+         root < (InfoOf(GetParam().collective).is_rooted() ? size : 1);
          ++root) {
       options_.root = root;
       const std::vector<Schedule> schedules =
@@ -123,7 +124,7 @@ TEST(SettingsTest, AlgorithmsThatAreNotForInPlaceAreFoundThere) {
       continue;
     }
     CheckOptions options;
-    options.promise = PromiseOf(algorithm.collective);
+    options.collective = algorithm.collective;
     options.plan.in_place = true;
     options.slots = 100;
     const Status status =

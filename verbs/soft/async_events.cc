@@ -1,5 +1,6 @@
 #include "verbs/soft/async_events.h"
 
+#include <errno.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -70,6 +71,9 @@ void AsyncEvents::Raise(const ibv_async_event& event) {
     std::lock_guard lock(mutex_);
     waiting_.push_back(event);
   }
+  if (!event_.IsOpen()) {
+    return;
+  }
   const std::uint64_t one = 1;
   [[maybe_unused]] const ssize_t written =
       write(event_.get(), &one, sizeof one);
@@ -78,6 +82,10 @@ void AsyncEvents::Raise(const ibv_async_event& event) {
 int AsyncEvents::Get(ibv_async_event* event) {
   while (true) {
     std::uint64_t count;
+    if (!event_.IsOpen()) {
+      errno = EBADF;
+      return -1;
+    }
     if (read(event_.get(), &count, sizeof count) != sizeof count) {
       return -1;
     }
@@ -109,7 +117,8 @@ void AsyncEvents::Forget(void* object) {
         return ObjectOf(event) == object;
       });
   pollfd readable = {event_.get(), POLLIN, 0};
-  for (std::size_t i = 0; i < dropped && poll(&readable, 1, 0) == 1; ++i) {
+  for (std::size_t i = 0;
+       i < dropped && event_.IsOpen() && poll(&readable, 1, 0) == 1; ++i) {
     std::uint64_t count;
     [[maybe_unused]] const ssize_t got =
         read(event_.get(), &count, sizeof count);

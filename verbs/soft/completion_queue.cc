@@ -34,7 +34,8 @@ void WriteEvent(int fd) {
   // A counter that is full, by a peer's fault, would block; it wakes whoever
   // waits as it is.
   pollfd writable = {fd, POLLOUT, 0};
-  if (poll(&writable, 1, 0) != 1 || (writable.revents & POLLOUT) == 0) {
+  if (!IsEvent(fd) || poll(&writable, 1, 0) != 1 ||
+      (writable.revents & POLLOUT) == 0) {
     return;
   }
   [[maybe_unused]] const ssize_t written = write(fd, &one, sizeof one);
@@ -57,7 +58,7 @@ std::optional<std::uint64_t> EventCount(int fd) {
 bool TakeWakeUp(int fd) {
   pollfd readable = {fd, POLLIN, 0};
   std::uint64_t count;
-  return poll(&readable, 1, 0) == 1 &&
+  return IsEvent(fd) && poll(&readable, 1, 0) == 1 &&
          read(fd, &count, sizeof count) == sizeof count;
 }
 
@@ -121,15 +122,20 @@ bool CompletionChannel::in_use() {
 }
 
 // Waits for a wake-up; false with errno where there is none and the program
-// made the descriptor non-blocking, or at a signal.
+// made the descriptor non-blocking, at a signal, or where somebody has closed
+// it.
 bool CompletionChannel::WaitUntilReadable() {
+  if (!event_.IsOpen()) {
+    errno = EBADF;
+    return false;
+  }
   const bool blocks = (fcntl(fd, F_GETFL) & O_NONBLOCK) == 0;
   pollfd readable = {fd, POLLIN, 0};
   const int ready = poll(&readable, 1, blocks ? -1 : 0);
   if (ready == 0) {
     errno = EAGAIN;
   }
-  return ready > 0;
+  return ready > 0 && (readable.revents & POLLNVAL) == 0;
 }
 
 int CompletionChannel::GetEvent(ibv_cq** cq, void** cq_context) {

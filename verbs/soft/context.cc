@@ -88,8 +88,13 @@ std::unique_ptr<Context> Context::Open(ibv_device* device,
                                        const Options& options,
                                        const Logger& logger) {
   std::unique_ptr<Context> context(new Context(device, options, logger));
-  if (!context->Start().ok()) {
-    errno = errno != 0 ? errno : ENOMEM;
+  if (const Status started = context->Start(); !started.ok()) {
+    const int error = errno != 0 ? errno : ENOMEM;
+    if (started.code() == StatusCode::kPermissionDenied) {
+      // Who opens a device gets an errno only.
+      logger.Error("soft0: " + started.ToString());
+    }
+    errno = error;
     return nullptr;
   }
   return context;
@@ -98,10 +103,14 @@ std::unique_ptr<Context> Context::Open(ibv_device* device,
 Status Context::Start() {
   RINGPIPE_ASSIGN_OR_RETURN(segment_, Segment::Create());
   regions_ = std::make_unique<RegionTable>(segment_);
+  if (!async_events_.Open()) {
+    return ErrnoStatus(StatusCode::kResourceExhausted,
+                       "cannot open soft0 (eventfd)", errno);
+  }
   FileDescriptor listener;
-  if (!async_events_.Open() || !Bind(&listener)) {
-    return ErrnoStatus(StatusCode::kResourceExhausted, "cannot open soft0",
-                       errno);
+  if (!Bind(&listener)) {
+    return ErrnoStatus(StatusCode::kResourceExhausted,
+                       "cannot open soft0 (socket, bind, listen)", errno);
   }
   context.async_fd = async_events_.fd();
   return housekeeper_.Start(std::move(listener));

@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "auth/mac.h"
+#include "reduction/host_copy.h"
 #include "verbs/soft/context.h"
 #include "verbs/soft/link_message.h"
 #include "verbs/soft/queue_pair.h"
@@ -229,7 +230,7 @@ Datagrams::Sent Datagrams::SendByUdp(const DatagramHeader& header,
   memcpy(datagram.data(), &wire, sizeof wire);
   std::size_t bytes = sizeof wire;
   for (const iovec& part : payload) {
-    memcpy(datagram.data() + bytes, part.iov_base, part.iov_len);
+    HostCopy(datagram.data() + bytes, part.iov_base, part.iov_len);
     bytes += part.iov_len;
   }
   const Result<Mac> mac =

@@ -28,6 +28,8 @@ Options DeviceOptions(const EndpointOptions& options) {
   device.key = options.secret.empty() ? kTestKey : options.secret;
   device.other_hosts = !options.secret.empty();
   device.interfaces = options.interfaces;
+  device.tcp_timeout = options.tcp_timeout;
+  device.connect_by = options.connect_by;
   return device;
 }
 

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "base/deadline.h"
 #include "base/log.h"
 #include "verbs/soft/soft_library.h"
 
@@ -37,6 +38,8 @@ struct EndpointOptions {
   std::string host_id;    // endpoints with different ones talk over TCP
   std::string secret;     // with one, other hosts are talked to
   NameFilter interfaces;  // at whose addresses it listens for them
+  std::chrono::milliseconds tcp_timeout{0};
+  Clock::time_point connect_by = Clock::time_point::max();
   Logger logger = Logger();
   ibv_qp_type type = IBV_QPT_RC;  // or UC
   std::uint8_t max_rd_atomic = 1;

@@ -6,11 +6,11 @@
 #include <sys/eventfd.h>
 
 #include <algorithm>
-#include <limits>
 #include <new>
 #include <string>
 
 #include "auth/local_peer.h"
+#include "base/glance.h"
 #include "base/signals_blocked.h"
 #include "verbs/soft/context.h"
 
@@ -46,7 +46,12 @@ Status Housekeeper::Start(FileDescriptor listener) {
       (context_->port().fd() >= 0 &&
        !Add(epoll_.get(), context_->port().fd()))) {
     return ErrnoStatus(StatusCode::kResourceExhausted,
-                       "cannot start the housekeeper of soft0", errno);
+                       "cannot start the housekeeper of soft0 (" +
+                           std::string(!epoll_             ? "epoll_create1"
+                                       : !wake_ || !spare_ ? "eventfd"
+                                                           : "epoll_ctl") +
+                           ")",
+                       errno);
   }
   for (const FileDescriptor& tcp : context_->network().listeners()) {
     if (!Watch(tcp.get())) {
@@ -63,7 +68,8 @@ Status Housekeeper::Start(FileDescriptor listener) {
   } catch (const std::system_error& error) {
     errno = error.code().value();  // which is what ibv_open_device tells
     return ErrnoStatus(StatusCode::kResourceExhausted,
-                       "cannot start the housekeeper of soft0", errno);
+                       "cannot start the housekeeper of soft0 (pthread_create)",
+                       errno);
   }
   return Status::Ok();
 }
@@ -77,6 +83,9 @@ void Housekeeper::Stop() {
 }
 
 void Housekeeper::Wake() {
+  if (!IsEvent(wake_.get())) {
+    return;
+  }
   const std::uint64_t one = 1;
   [[maybe_unused]] const ssize_t written = write(wake_.get(), &one, sizeof one);
 }
@@ -93,9 +102,11 @@ bool Housekeeper::WatchDatagrams() {
   return context_->datagrams().Watch(epoll_.get());
 }
 
+// Ends also where another part of the program has closed the descriptors: no
+// peer can reach this process any more.
 void Housekeeper::Run() {
   Clock::time_point next = Clock::time_point::max();
-  while (!stop_) {
+  while (!stop_ && listener_.IsOpen()) {
     try {
       next = Round(next);
     } catch (const std::bad_alloc&) {
@@ -118,23 +129,20 @@ Clock::time_point Housekeeper::Round(Clock::time_point until) {
 }
 
 void Housekeeper::Wait(Clock::time_point until) {
+  const Clock::duration left =
+      std::clamp<Clock::duration>(until - Clock::now(), {}, kGlance);
   timespec timeout = {};
-  const timespec* limit = nullptr;
-  if (until != Clock::time_point::max()) {
-    const auto left = std::max(Clock::duration::zero(), until - Clock::now());
-    timeout.tv_sec = left / std::chrono::seconds(1);
-    timeout.tv_nsec = (left % std::chrono::seconds(1)).count();
-    limit = &timeout;
-  }
+  timeout.tv_sec = left / std::chrono::seconds(1);
+  timeout.tv_nsec = (left % std::chrono::seconds(1)).count();
   epoll_event events[kEventsAtOnce];
-  int count = epoll_pwait2(epoll_.get(), events, kEventsAtOnce, limit, nullptr);
+  int count =
+      epoll_pwait2(epoll_.get(), events, kEventsAtOnce, &timeout, nullptr);
   // Before Linux 5.11 it is ENOSYS; containers refuse what they do not know by
   // other errors.
   if (count < 0 && errno != EINTR) {
     count = epoll_wait(epoll_.get(), events, kEventsAtOnce,
-                       limit == nullptr ? -1
-                                        : Deadline::At(until).PollTimeoutMs(
-                                              std::numeric_limits<int>::max()));
+                       Deadline::After(left).PollTimeoutMs(static_cast<int>(
+                           kGlance / std::chrono::milliseconds(1))));
   }
   for (int i = 0; i < count; ++i) {
     Handle(events[i].data.fd);

@@ -1,10 +1,12 @@
 #ifndef RINGPIPE_VERBS_SOFT_OPTIONS_H_
 #define RINGPIPE_VERBS_SOFT_OPTIONS_H_
 
+#include <chrono>
 #include <cstdint>
 #include <string>
 #include <utility>
 
+#include "base/deadline.h"
 #include "base/environment.h"
 #include "base/name_filter.h"
 
@@ -36,6 +38,14 @@ struct Options {
   int last_port = 32767;
   // The network interfaces whose addresses the port has, and listens at.
   NameFilter interfaces = {};
+  // With a time here TCP is believed: a peer on another host is lost when its
+  // connection ends, or when that host has acknowledged nothing for so long,
+  // and a queue pair's own timeout does not count. Zero, for programs that were
+  // written for adapters: that timeout counts, and a connection that was lost
+  // is made anew.
+  std::chrono::milliseconds tcp_timeout{0};
+  // Where TCP is believed: until when the first connection to a peer may take.
+  Clock::time_point connect_by = Clock::time_point::max();
 
   bool operator==(const Options&) const = default;
 

@@ -69,15 +69,18 @@ std::vector<Found> ReadAddresses(const NameFilter& interfaces) {
     found.entry.interface = if_nametoindex(i->ifa_name);
     found.entry.up =
         (i->ifa_flags & IFF_UP) != 0 && (i->ifa_flags & IFF_RUNNING) != 0;
-    found.loopback = (i->ifa_flags & IFF_LOOPBACK) != 0;
+    // Not by its interface: a routed host may have its address on lo.
+    found.loopback = IsLoopback(found.entry.gid);
     found.admitted = interfaces.Admits(i->ifa_name);
     all.push_back(found);
   }
   freeifaddrs(list);
-  // IPv4 first: what programs that take GID 0 expect to work.
+  // First what others can reach, and of that IPv4: what programs that take GID
+  // 0 expect to work.
   std::stable_sort(all.begin(), all.end(),
                    [](const Found& left, const Found& right) {
-                     return IsIpv4(left.entry.gid) > IsIpv4(right.entry.gid);
+                     return std::pair(left.loopback, !IsIpv4(left.entry.gid)) <
+                            std::pair(right.loopback, !IsIpv4(right.entry.gid));
                    });
   return all;
 }

@@ -216,6 +216,13 @@ std::shared_ptr<RemotePeer> QueuePair::FindRemote(
                                                                       : nullptr;
 }
 
+std::string QueuePair::DescribeLoss() {
+  std::lock_guard lock(mutex_);
+  return remote_ == nullptr ? "" : remote_->DescribeLoss(context_->network());
+}
+
+const Options& QueuePair::options() const { return context_->options(); }
+
 bool QueuePair::Shut() {
   {
     std::lock_guard lock(mutex_);

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <utility>
 
 #include "base/deadline.h"
@@ -16,6 +17,7 @@
 #include "verbs/soft/extended_queue_pair.h"
 #include "verbs/soft/layout.h"
 #include "verbs/soft/network/remote_peer.h"
+#include "verbs/soft/options.h"
 #include "verbs/soft/receive_queue.h"
 #include "verbs/soft/requester.h"
 #include "verbs/soft/retries.h"
@@ -87,6 +89,10 @@ class QueuePair : public ibv_qp_ex {
   // A datagram for this UD queue pair: fills a receive, or is lost.
   void ReceiveDatagram(const DatagramHeader& header,
                        std::span<const std::byte> payload);
+
+  // Library::describe_loss.
+  std::string DescribeLoss();
+  const Options& options() const;
 
   // The housekeeper's side of slots: copies what a peer has filled. Returns
   // whether there was something.

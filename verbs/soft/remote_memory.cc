@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <atomic>
 
+#include "reduction/host_copy.h"
 #include "verbs/soft/layout.h"
 
 namespace ringpipe::verbs::soft {
@@ -53,7 +54,7 @@ void CopyBytes(std::byte* target, const std::byte* source,
     StoreWord<std::uint32_t>(target, source);
   } else {
     // A queue pair may be connected to itself: source and target may overlap.
-    memmove(target, source, bytes);
+    HostCopy(target, source, bytes);
   }
 }
 

@@ -51,12 +51,18 @@ Segment::Segment(const Identity& identity, SharedMapping owned,
 Segment::~Segment() { ProcessRegistry().Forget(identity_); }
 
 Result<std::shared_ptr<Segment>> Segment::Create() {
+  const char* failed = nullptr;
   FileDescriptor owned =
-      CreateSharedFile("ringpipe-soft-owned", sizeof(OwnedLayout));
-  FileDescriptor shared = CreateSharedFile("ringpipe-soft", kDataOffset);
-  if (!owned || !shared) {
+      CreateSharedFile("ringpipe-soft-owned", sizeof(OwnedLayout), &failed);
+  FileDescriptor shared;
+  if (owned) {
+    shared = CreateSharedFile("ringpipe-soft", kDataOffset, &failed);
+  }
+  if (failed != nullptr) {
     return ErrnoStatus(StatusCode::kResourceExhausted,
-                       "cannot create the shared memory of soft0", errno);
+                       "cannot create the shared memory of soft0 (" +
+                           std::string(failed) + ")",
+                       errno);
   }
   return Map(Role::kOwner, std::move(owned), std::move(shared));
 }
@@ -113,6 +119,10 @@ void* Segment::Allocate(std::size_t bytes) {
     return nullptr;
   }
   const std::uint64_t length = RangeAllocator::RangeBytes(bytes);
+  if (!IsMemoryLeft(length)) {
+    ranges_.Give(*offset, bytes);
+    return nullptr;
+  }
   if (*offset + length > grown_to_) {
     if (!SetFileBytes(shared_file_, *offset + length)) {
       ranges_.Give(*offset, bytes);

@@ -48,6 +48,7 @@ std::shared_ptr<const Library> CreateSoftLibrary(const Options& options,
       .ack_async_event = AckAsyncEvent,
       .allocate = Allocate,
       .free = Free,
+      .describe_loss = DescribeLoss,
   };
   return {soft, &soft->library};
 }

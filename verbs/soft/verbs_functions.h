@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 #include "base/log.h"
 #include "verbs/soft/options.h"
@@ -82,6 +83,8 @@ ibv_qp_ex* QpToQpEx(ibv_qp* qp);
 int ModifyQp(ibv_qp* qp, ibv_qp_attr* attr, int mask);
 int QueryQp(ibv_qp* qp, ibv_qp_attr* attr, int mask,
             ibv_qp_init_attr* init_attr);
+// Library::describe_loss.
+std::string DescribeLoss(ibv_qp* qp);
 int DestroyQp(ibv_qp* qp);
 
 ibv_ah* CreateAh(ibv_pd* pd, ibv_ah_attr* attr);

@@ -23,13 +23,16 @@ ITERATIONS = 2 * DEPTH
 
 _operation = None  # from the command line
 
+# On a busy machine perftest cannot tell the rate of the processor's clock. It says so
+# in the middle of a row, and prints "inf" or 0 for what it measured then.
+_NO_CLOCK = re.compile(r'Correlation coefficient r\^2: [\d.]+ < [\d.]+\n?')
+
 
 def _rows(text):
     """The rows of numbers of a report: bytes, iterations and what was measured.
     """
     rows = []
-    for line in text.splitlines():
-        # "inf" where it could not tell the rate of the processor's clock.
+    for line in _NO_CLOCK.sub('\n', text).splitlines():
         if re.fullmatch(r'\s*\d+\s+\d+(\s+(-?(inf|nan)|[-\d.]+))+\s*', line):
             rows.append([float(field) for field in line.split()])
     return rows
@@ -59,7 +62,8 @@ class PerftestCase(unittest.TestCase):
                     self.assertGreater(row[1], 0, client)
                     # Columns 3 and 4: average bandwidth, average latency or
                     # typical one; none can be 0.
-                    self.assertGreater(max(row[2:]), 0, client)
+                    if not _NO_CLOCK.search(client):
+                        self.assertGreater(max(row[2:]), 0, client)
 
 
 class FewSizesTest(PerftestCase):

@@ -122,7 +122,7 @@ void HostilePeer::Listen() {
                 length) != 0);
   int ready[2];
   Require(pipe2(ready, O_CLOEXEC) == 0, "pipe2");
-  StopKeeping(listener_.get());  // the child listens
+  StopKeeping(listener_.get(), FileOf(listener_.get()));  // the child listens
   child_ = fork();
   Require(child_ >= 0, "fork");
   if (child_ == 0) {

@@ -54,6 +54,9 @@ class Sink : public PacketChannel {
     }
     return static_cast<ssize_t>(taken);
   }
+  std::chrono::milliseconds UnacknowledgedFor() const override {
+    return std::chrono::milliseconds(0);
+  }
   void NotifyWhenWritable() override { waiting_ = true; }
   void Finish(std::vector<std::byte> /*rest*/) override { finished_ = true; }
 

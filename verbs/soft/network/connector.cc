@@ -1,6 +1,7 @@
 #include "verbs/soft/network/connector.h"
 
 #include <algorithm>
+#include <boost/asio/error.hpp>
 #include <boost/asio/ip/address.hpp>
 #include <string>
 
@@ -19,8 +20,10 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kFirstPause{5};
 constexpr milliseconds kLongestPause{50};
-// The system would try for minutes, in growing intervals.
-constexpr milliseconds kConnectTimeout{1000};
+// The system would try for minutes, in growing intervals: again after 1 s, and
+// after 3.
+constexpr milliseconds kConnectTimeout{5000};
+constexpr char kNoAnswer[] = "no answer";
 
 asio::ip::address AddressOf(const ibv_gid& gid) {
   asio::ip::address_v6::bytes_type bytes;
@@ -79,7 +82,7 @@ void Connector::Try() {
     socket_.bind({AddressOf(peer->own().gid), 0}, error);
   }
   if (error) {
-    TryLater();
+    TryLater(error.message());
     return;
   }
   timer_.expires_after(kConnectTimeout);
@@ -94,7 +97,9 @@ void Connector::Try() {
         self->timer_.cancel();
         const std::shared_ptr<RemotePeer> still = self->peer_.lock();
         if (failed || still == nullptr) {
-          self->TryLater();
+          self->TryLater(failed == asio::error::operation_aborted
+                             ? kNoAnswer
+                             : failed.message());
         } else {
           self->OnConnected(still, type);
         }
@@ -110,7 +115,7 @@ void Connector::OnConnected(const std::shared_ptr<RemotePeer>& peer,
       {.from = peer->own(), .to_qpn = peer->peer().qpn, .type = type});
   if (!introduction.ok()) {
     loop_->network().LogDebug(introduction.status().message());
-    TryLater();
+    TryLater(introduction.status().message());
     return;
   }
   std::make_shared<PendingConnection>(
@@ -122,13 +127,20 @@ void Connector::OnConnected(const std::shared_ptr<RemotePeer>& peer,
           self->loop_->Adopt(still, self->qp_index_, connection.TakeSocket(),
                              "");
         } else if (still != nullptr) {
-          self->TryLater();
+          self->TryLater("handshake: " + status.message());
         }
       })
       ->Start();
 }
 
-void Connector::TryLater() {
+void Connector::TryLater(const std::string& why) {
+  const std::shared_ptr<RemotePeer> peer = peer_.lock();
+  const std::shared_ptr<QueuePair> qp =
+      loop_->context().FindQueuePair(qp_index_);
+  if (peer != nullptr && qp != nullptr) {
+    qp->WithRemote(peer.get(),
+                   [&why](RemotePeer& self) { self.OnConnectFailed(why); });
+  }
   timer_.expires_after(pause_);
   pause_ = std::min(pause_ * 2, kLongestPause);
   timer_.async_wait([self = shared_from_this()](const error_code& error) {

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <utility>  // before Asio: Boost 1.74 needs it there
 
 #include "verbs/soft/network/pending_connection.h"
@@ -28,7 +29,7 @@ class Connector : public std::enable_shared_from_this<Connector> {
  private:
   bool Wanted(const std::shared_ptr<RemotePeer>& peer, std::uint32_t* type);
   void OnConnected(const std::shared_ptr<RemotePeer>& peer, std::uint32_t type);
-  void TryLater();
+  void TryLater(const std::string& why);
 
   NetworkLoop* const loop_;
   const std::weak_ptr<RemotePeer> peer_;

@@ -1,5 +1,6 @@
 #include "verbs/soft/network/network.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
 #include <string.h>
@@ -94,6 +95,27 @@ std::uint32_t Network::blocks() const {
 std::uint16_t Network::PortOf(std::uint32_t qpn) const {
   return static_cast<std::uint16_t>(
       static_cast<std::uint32_t>(options_.first_port) + BlockOf(qpn));
+}
+
+std::string Network::Place(const QueuePairAddress& address) const {
+  char text[INET6_ADDRSTRLEN] = "";
+  const bool ipv4 = IsIpv4(address.gid);
+  inet_ntop(ipv4 ? AF_INET : AF_INET6, address.gid.raw + (ipv4 ? 12 : 0), text,
+            sizeof text);
+  const std::string host = ipv4 ? text : "[" + std::string(text) + "]";
+  return host + ":" + std::to_string(PortOf(address.qpn));
+}
+
+std::string Network::PortsText() const {
+  return std::to_string(options_.first_port) + " to " +
+         std::to_string(options_.last_port) + " (RINGPIPE_SOFT_PORTS)";
+}
+
+std::string Network::TcpTimeoutText() const {
+  const auto ms = options_.tcp_timeout.count();
+  return (ms % 1000 == 0 ? std::to_string(ms / 1000) + " s"
+                         : std::to_string(ms) + " ms") +
+         " (RINGPIPE_TCP_TIMEOUT_MS)";
 }
 
 bool Network::Listen(std::uint32_t block) {

@@ -74,6 +74,11 @@ class Network {
   void OnStranger(const Status& reason);
   const std::string& key() const { return options_.key; }
   std::uint16_t PortOf(std::uint32_t qpn) const;
+  // For messages: "10.77.0.2:16391", where the queue pair's context listens;
+  // "16384 to 32767 (RINGPIPE_SOFT_PORTS)"; "15 s (RINGPIPE_TCP_TIMEOUT_MS)".
+  std::string Place(const QueuePairAddress& address) const;
+  std::string PortsText() const;
+  std::string TcpTimeoutText() const;
   bool IsLocal(const ibv_gid& gid) const { return port_->IsLocal(gid); }
 
  private:

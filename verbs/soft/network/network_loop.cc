@@ -15,6 +15,7 @@
 #include <system_error>
 
 #include "base/signals_blocked.h"
+#include "base/tcp_timeout.h"
 #include "verbs/soft/context.h"
 #include "verbs/soft/network/connector.h"
 #include "verbs/soft/network/network.h"
@@ -99,16 +100,37 @@ bool NetworkLoop::AddListeners() {
 }
 
 void NetworkLoop::Run() {
-  while (!io_.stopped()) {
+  while (!io_.stopped() && loop_.is_intact()) {
     try {
-      io_.run();
+      loop_.Run();
     } catch (const std::exception&) {
-      // No memory: what was being done is lost, and the peer's timeout tells.
+      // No memory: what was being done is lost, and a connection with it that
+      // nobody reads any more. The peer's timeout tells, unless TCP is
+      // believed.
+      if (context_->options().tcp_timeout.count() > 0) {
+        FailAll();
+      }
+    }
+  }
+}
+
+void NetworkLoop::FailAll() {
+  for (std::uint32_t index = 0; index < kMaxQueuePairs; ++index) {
+    try {
+      if (const auto qp = context_->FindQueuePair(index)) {
+        qp->Fail(/*event=*/-1);
+      }
+    } catch (const std::bad_alloc&) {
+      // It is in error all the same.
     }
   }
 }
 
 void NetworkLoop::Stop() {
+  if (!loop_.is_intact()) {
+    thread_.join();  // it ends by itself
+    return;
+  }
   try {
     asio::post(io_, [this] {
       stopping_ = true;
@@ -178,6 +200,13 @@ void NetworkLoop::ForgetDone() {
 }
 
 void NetworkLoop::OnClaim(PendingConnection& stranger, const Status& status) {
+  if (status.code() == StatusCode::kPeerLost) {
+    // It went without having said anything wrong: a peer whose job ended, say,
+    // or who had waited for this end for too long.
+    network_->LogDebug("a connection over TCP was given up by its other end: " +
+                       status.message());
+    return;
+  }
   if (!status.ok()) {
     network_->OnStranger(status);
     return;
@@ -199,6 +228,9 @@ void NetworkLoop::OnClaim(PendingConnection& stranger, const Status& status) {
 
 void NetworkLoop::Connect(const std::weak_ptr<RemotePeer>& peer,
                           std::uint32_t qp_index) {
+  if (!loop_.is_intact()) {
+    return;
+  }
   asio::post(io_, [this, peer, qp_index] {
     if (!stopping_) {
       std::make_shared<Connector>(this, peer, qp_index)->Try();
@@ -219,8 +251,14 @@ bool NetworkLoop::Adopt(const std::shared_ptr<RemotePeer>& peer,
   error_code error;
   socket.set_option(tcp::no_delay(true), error);
   socket.native_non_blocking(true, error);
-  // A fresh socket takes these few bytes.
-  if (send(socket.native_handle(), first.data(), first.size(),
+  if (const auto timeout = context_->options().tcp_timeout;
+      timeout.count() > 0) {
+    ProbeIdleConnection(socket.native_handle(), timeout);
+  }
+  // A fresh socket takes these few bytes. Without the acceptor's, the connector
+  // tries again; it has none itself.
+  if (!first.empty() &&
+      send(socket.native_handle(), first.data(), first.size(),
            MSG_DONTWAIT | MSG_NOSIGNAL) != static_cast<ssize_t>(first.size())) {
     return false;
   }

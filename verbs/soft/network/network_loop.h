@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/file_descriptor.h"
+#include "base/io_loop.h"
 #include "verbs/soft/network/pending_connection.h"
 #include "verbs/soft/network/remote_peer.h"
 
@@ -45,6 +46,7 @@ class NetworkLoop {
 
  private:
   void Run();
+  void FailAll();
   struct Acceptor {
     explicit Acceptor(boost::asio::io_context* io) : socket(*io), pause(*io) {}
 
@@ -61,7 +63,8 @@ class NetworkLoop {
 
   Context* const context_;
   Network* const network_;
-  boost::asio::io_context io_;
+  IoLoop loop_;
+  boost::asio::io_context& io_ = loop_.context();
   boost::asio::executor_work_guard<boost::asio::io_context::executor_type>
       work_;
   boost::asio::steady_timer stop_timer_;

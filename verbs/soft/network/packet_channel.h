@@ -4,6 +4,7 @@
 #include <sys/types.h>
 #include <sys/uio.h>
 
+#include <chrono>
 #include <cstddef>
 #include <vector>
 
@@ -15,8 +16,12 @@ class PacketChannel {
  public:
   virtual ~PacketChannel() = default;
 
-  // How many bytes were taken; 0: none for now; -1: the connection is lost.
+  // How many bytes were taken; 0: none for now; -1: none can be. Where the
+  // connection has ended that is 0: what the peer said before is still to be
+  // read.
   virtual ssize_t Send(const iovec* ranges, int count) = 0;
+  // As UnacknowledgedFor of base/tcp_timeout.h.
+  virtual std::chrono::milliseconds UnacknowledgedFor() const = 0;
   // Has RemotePeer::OnWritable called when Send may take more.
   virtual void NotifyWhenWritable() = 0;
   // The last call. Sends `rest`, and lets the peer have all that was sent

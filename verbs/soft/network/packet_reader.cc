@@ -1,6 +1,6 @@
 #include "verbs/soft/network/packet_reader.h"
 
-#include <string.h>
+#include "reduction/host_copy.h"
 
 namespace ringpipe::verbs::soft {
 
@@ -9,7 +9,7 @@ PacketReader::PacketReader() : buffer_(new std::byte[kBufferBytes]) {}
 
 std::span<std::byte> PacketReader::Space() {
   if (begin_ > 0) {
-    memmove(buffer_.get(), buffer_.get() + begin_, end_ - begin_);
+    HostCopy(buffer_.get(), buffer_.get() + begin_, end_ - begin_);
     end_ -= begin_;
     begin_ = 0;
   }

@@ -17,6 +17,7 @@ constexpr milliseconds kNotReadyRetry{2};
 // UC has no retries, and drops what it cannot send. But a connection is no
 // part of UC: on hardware the first message arrives.
 constexpr milliseconds kPatienceWithoutConnection{1000};
+constexpr milliseconds kSilenceRecheck{100};
 
 bool ReadsOrUpdates(ibv_wr_opcode opcode) {
   return opcode == IBV_WR_RDMA_READ || IsAtomic(opcode);
@@ -366,7 +367,9 @@ void PacketRequester::Flush() {
   local_failure_.reset();
 }
 
-Clock::time_point PacketRequester::Expire(Clock::time_point now) {
+Clock::time_point PacketRequester::Expire(Clock::time_point now,
+                                          const PacketChannel* channel,
+                                          bool lost) {
   if (local_failure_ && next_ == queue_.completed()) {
     Fail(*local_failure_);
     return Clock::time_point::max();
@@ -375,15 +378,10 @@ Clock::time_point PacketRequester::Expire(Clock::time_point now) {
     return Clock::time_point::max();
   }
   if (unreliable()) {
-    const Clock::time_point expiry =
-        *silent_since_ + kPatienceWithoutConnection;
-    if (connected_ || now < expiry) {
-      return connected_ ? Clock::time_point::max() : expiry;
-    }
-    silent_since_.reset();
-    ++next_;
-    queue_.Complete(IBV_WC_SUCCESS);
-    return now;
+    return ExpireUnsent(now);
+  }
+  if (qp_->options().tcp_timeout > Clock::duration::zero()) {
+    return ExpireByTcp(now, channel, lost);
   }
   if (retries_.transport_timeout() == Clock::duration::zero()) {
     return Clock::time_point::max();
@@ -394,6 +392,41 @@ Clock::time_point PacketRequester::Expire(Clock::time_point now) {
                                                   kPatienceWithoutConnection);
   const Clock::time_point expiry = *silent_since_ + patience;
   if (now < expiry) {
+    return expiry;
+  }
+  Fail(IBV_WC_RETRY_EXC_ERR);
+  return Clock::time_point::max();
+}
+
+// Of UC.
+Clock::time_point PacketRequester::ExpireUnsent(Clock::time_point now) {
+  const Clock::time_point expiry = *silent_since_ + kPatienceWithoutConnection;
+  if (connected_ || now < expiry) {
+    return connected_ ? Clock::time_point::max() : expiry;
+  }
+  silent_since_.reset();
+  ++next_;
+  queue_.Complete(IBV_WC_SUCCESS);
+  return now;
+}
+
+// TCP repeats what the network loses, and its acknowledgements come from a host
+// whose process is slow or stopped.
+Clock::time_point PacketRequester::ExpireByTcp(Clock::time_point now,
+                                               const PacketChannel* channel,
+                                               bool lost) {
+  const Options& options = qp_->options();
+  Clock::time_point expiry = options.connect_by;
+  if (channel != nullptr) {
+    expiry = *silent_since_ + options.tcp_timeout;
+    if (now >= expiry) {
+      const Clock::duration silence = channel->UnacknowledgedFor();
+      found_silence_ = silence >= options.tcp_timeout;
+      expiry = now + std::max<Clock::duration>(options.tcp_timeout - silence,
+                                               kSilenceRecheck);
+    }
+  }
+  if (!lost && !found_silence_ && now < expiry) {
     return expiry;
   }
   Fail(IBV_WC_RETRY_EXC_ERR);

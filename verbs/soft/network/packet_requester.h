@@ -12,6 +12,7 @@
 #include "base/deadline.h"
 #include "verbs/soft/adversary.h"
 #include "verbs/soft/layout.h"
+#include "verbs/soft/network/packet_channel.h"
 #include "verbs/soft/network/wire.h"
 #include "verbs/soft/retries.h"
 #include "verbs/soft/send_queue.h"
@@ -60,8 +61,12 @@ class PacketRequester {
                Clock::time_point now);
 
   // What has gone without an answer for too long, or failed, ends; the queue
-  // pair is in error then. Returns when to look again.
-  Clock::time_point Expire(Clock::time_point now);
+  // pair is in error then. Returns when to look again. `channel` is the
+  // connection, `lost` whether it is the last one (Options::tcp_timeout).
+  Clock::time_point Expire(Clock::time_point now, const PacketChannel* channel,
+                           bool lost);
+  // Whether the connection was there, and its host did not answer.
+  bool found_silence() const { return found_silence_; }
   void Flush();
 
  private:
@@ -84,6 +89,9 @@ class PacketRequester {
                    std::span<const std::byte> payload, Clock::time_point now);
   void GoBackTo(std::uint32_t number);
   void OnProgress(Clock::time_point now);
+  Clock::time_point ExpireByTcp(Clock::time_point now,
+                                const PacketChannel* channel, bool lost);
+  Clock::time_point ExpireUnsent(Clock::time_point now);
   void Fail(ibv_wc_status status);
 
   QueuePair* const qp_;
@@ -108,6 +116,7 @@ class PacketRequester {
   Clock::time_point resume_{};
   // Since when the oldest request has gone without an answer.
   std::optional<Clock::time_point> silent_since_;
+  bool found_silence_ = false;
 };
 
 }  // namespace ringpipe::verbs::soft

@@ -10,6 +10,7 @@
 #include <new>
 #include <span>
 
+#include "base/tcp_timeout.h"
 #include "verbs/soft/context.h"
 #include "verbs/soft/queue_pair.h"
 
@@ -57,7 +58,18 @@ ssize_t PeerConnection::Send(const iovec* ranges, int count) {
   do {
     sent = sendmsg(fd_, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
   } while (sent < 0 && errno == EINTR);
-  return sent < 0 && (errno == EAGAIN || errno == ENOBUFS) ? 0 : sent;
+  if (sent >= 0 || errno == EFAULT) {  // memory that is no longer there
+    return sent;
+  }
+  if (errno != EAGAIN && errno != ENOBUFS) {
+    int none = 0;
+    send_error_.compare_exchange_strong(none, errno);
+  }
+  return 0;
+}
+
+std::chrono::milliseconds PeerConnection::UnacknowledgedFor() const {
+  return ringpipe::UnacknowledgedFor(fd_);
 }
 
 void PeerConnection::NotifyWhenWritable() {
@@ -108,7 +120,9 @@ void PeerConnection::OnReadable() {
       break;
     }
     if (got <= 0) {
-      Lose("the peer closed the connection");
+      const int error = got < 0 ? errno : 0;
+      const int send_error = send_error_.load();
+      Lose(send_error != 0 && send_error != EPIPE ? send_error : error);
       return;
     }
     reader_.Commit(static_cast<std::size_t>(got));
@@ -119,7 +133,7 @@ void PeerConnection::OnReadable() {
       return;
     }
     if (!sane) {
-      Lose("the peer sent what is no packet");
+      Lose(EPROTO);  // what came is no packet
       return;
     }
     if (static_cast<std::size_t>(got) < space.size()) {
@@ -129,10 +143,10 @@ void PeerConnection::OnReadable() {
   AwaitReadable();
 }
 
-void PeerConnection::Lose(const char* why) {
-  context_->network().LogDebug(why);
+void PeerConnection::Lose(int error) {
   lost_ = true;
-  WithPeer([this](RemotePeer& peer) { peer.OnDisconnected(this); });
+  WithPeer(
+      [this, error](RemotePeer& peer) { peer.OnDisconnected(this, error); });
 }
 
 // Closing a socket with unread data makes the kernel throw away what the peer

@@ -38,6 +38,7 @@ class PeerConnection : public PacketChannel,
   void Start() { AwaitReadable(); }
 
   ssize_t Send(const iovec* ranges, int count) override;
+  std::chrono::milliseconds UnacknowledgedFor() const override;
   void NotifyWhenWritable() override;
   void Finish(std::vector<std::byte> rest) override;
 
@@ -49,7 +50,7 @@ class PeerConnection : public PacketChannel,
   void AwaitReadable();
   void AwaitWritable();
   void OnReadable();
-  void Lose(const char* why);
+  void Lose(int error);
   void Linger(std::vector<std::byte> rest);
   void Discard();
   void End();
@@ -64,7 +65,8 @@ class PeerConnection : public PacketChannel,
   std::function<void()> ended_;
   PacketReader reader_;
   std::atomic<bool> finished_{false};
-  bool lost_ = false;  // nobody is there to linger for
+  std::atomic<int> send_error_{0};  // which the kernel tells once
+  bool lost_ = false;               // nobody is there to linger for
 };
 
 }  // namespace ringpipe::verbs::soft

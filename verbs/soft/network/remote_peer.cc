@@ -1,9 +1,13 @@
 #include "verbs/soft/network/remote_peer.h"
 
+#include <errno.h>
+#include <string.h>
+
 #include <algorithm>
 #include <utility>
 #include <vector>
 
+#include "verbs/soft/network/network.h"
 #include "verbs/soft/queue_pair.h"
 
 namespace ringpipe::verbs::soft {
@@ -33,11 +37,20 @@ RemotePeer::RemotePeer(QueuePair* qp, SendQueue* queue, Retries* retries,
 
 // --- The connection ----------------------------------------------------------
 
+bool RemotePeer::lost() const {
+  return heard_ && channel_ == nullptr &&
+         qp_->options().tcp_timeout > Clock::duration::zero();
+}
+
 bool RemotePeer::wants_connection() const {
-  return channel_ == nullptr && Receives(qp_->current_state());
+  return channel_ == nullptr && !lost() && Receives(qp_->current_state());
 }
 
 void RemotePeer::OnConnected(std::shared_ptr<PacketChannel> channel) {
+  if (lost()) {
+    channel->Finish({});
+    return;
+  }
   if (channel_ != nullptr) {
     Disconnect();
   }
@@ -47,13 +60,42 @@ void RemotePeer::OnConnected(std::shared_ptr<PacketChannel> channel) {
   requester_.OnConnected();
 }
 
-void RemotePeer::OnDisconnected(const PacketChannel* channel) {
+void RemotePeer::OnDisconnected(const PacketChannel* channel, int error) {
   if (channel_.get() == channel) {
+    end_ = error;
     Disconnect();
   }
 }
 
+std::string RemotePeer::DescribeLoss(const Network& network) const {
+  if (qp_->options().tcp_timeout == Clock::duration::zero()) {
+    return "";
+  }
+  const std::string there = network.Place(peer_);
+  if (requester_.found_silence() || (lost() && end_ == ETIMEDOUT)) {
+    return "the TCP connection to " + there + " had no answer for " +
+           network.TcpTimeoutText() +
+           ": is that host up, and does the network let TCP through?";
+  }
+  if (lost()) {
+    return "the TCP connection to " + there + " was " +
+           (end_.value_or(0) == 0
+                ? std::string("closed by its other end")
+                : "cut (" + std::string(strerrordesc_np(*end_)) + ")") +
+           ": does its process run?";
+  }
+  return (connects()
+              ? "no TCP connection to " + there + " could be made" +
+                    (connect_failure_.empty() ? ""
+                                              : " (" + connect_failure_ + ")")
+              : "no TCP connection from " + there + " came in at " +
+                    network.Place(own_)) +
+         " within RINGPIPE_JOIN_TIMEOUT_MS: let TCP at the ports " +
+         network.PortsText() + " through all firewalls between the hosts";
+}
+
 void RemotePeer::Disconnect() {
+  blocked_ = false;
   outgoing_.reset();
   std::exchange(channel_, nullptr)->Finish({});
   requester_.OnDisconnected();
@@ -105,6 +147,7 @@ bool RemotePeer::Receive(PacketReader* reader) {
       case PacketReader::Outcome::kGarbage:
         return false;
       case PacketReader::Outcome::kPacket:
+        heard_ = true;
         break;
     }
     const bool sane = header.kind == PacketKind::kRequest
@@ -125,7 +168,7 @@ Clock::time_point RemotePeer::Progress(Trigger trigger) {
   const Clock::time_point now = Clock::now();
   if (Receives(qp_->current_state())) {
     Pump(trigger, now, &again);
-    again = std::min(again, requester_.Expire(now));
+    again = std::min(again, requester_.Expire(now, channel_.get(), lost()));
   }
   const ibv_qp_state state = qp_->current_state();
   if (state == IBV_QPS_ERR || state == IBV_QPS_SQE) {

@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 
 #include "base/deadline.h"
 #include "verbs/soft/adversary.h"
@@ -21,6 +22,7 @@
 
 namespace ringpipe::verbs::soft {
 
+class Network;
 class QueuePair;
 
 // A packet that is on its way out, and how far it is.
@@ -35,7 +37,9 @@ struct OutgoingPacket {
 // The peer of a connected queue pair that is on another host: what Requester
 // is for one on this host, and the responder too. It speaks packets over a
 // channel, which comes and may go again: TCP itself repairs what can be
-// repaired, and a new connection goes on where the old one was cut off.
+// repaired, and a new connection goes on where the old one was cut off; unless
+// TCP is believed (Options::tcp_timeout): then the first channel by which the
+// peer said anything is the last.
 //
 // Everything here is guarded by the queue pair's mutex. The queue pair owns it
 // from RTR to reset; the network thread holds it weakly.
@@ -67,12 +71,17 @@ class RemotePeer {
   // Whether there should be a connection, and is none.
   bool wants_connection() const;
 
+  // Why the peer is lost, in words, where TCP is believed; "": it is not.
+  std::string DescribeLoss(const Network& network) const;
+
   // The rest is for the network thread. After each, Progress is due.
 
   // From now on packets go through `channel`; an older one is closed.
   void OnConnected(std::shared_ptr<PacketChannel> channel);
-  // `channel` is broken, or the peer closed it.
-  void OnDisconnected(const PacketChannel* channel);
+  // `channel` is broken, by an errno, or the peer closed it (0).
+  void OnDisconnected(const PacketChannel* channel, int error);
+  // Why there is no connection yet.
+  void OnConnectFailed(const std::string& why) { connect_failure_ = why; }
   // Deals with all whole packets in `reader`, answers included. False if they
   // are not a peer's: close the connection.
   bool Receive(PacketReader* reader);
@@ -83,6 +92,7 @@ class RemotePeer {
   bool Pick(Trigger trigger, Clock::time_point now, Clock::time_point* again);
   int Remaining(iovec* ranges);
   void Disconnect();
+  bool lost() const;
 
   QueuePair* const qp_;
   const QueuePairAddress own_;
@@ -92,6 +102,9 @@ class RemotePeer {
   PacketRequester requester_;
   std::shared_ptr<PacketChannel> channel_;
   std::optional<OutgoingPacket> outgoing_;
+  bool heard_ = false;      // anything that the peer said by any channel
+  std::optional<int> end_;  // of the last channel: an errno, or 0
+  std::string connect_failure_;
   bool blocked_ = false;      // until the channel takes more
   bool answer_next_ = false;  // answers and requests take turns
 };

@@ -557,6 +557,47 @@ TEST_P(RemoteProcess, StoppedPeerShowsWithinTheTimeoutToWhoHasRequests) {
   EXPECT_LT(Clock::now() - start, LivenessBound(seconds(2)));
 }
 
+// --- Where TCP is believed ---------------------------------------------------
+
+TEST_P(RemoteProcess, WhereTcpIsBelievedAStoppedPeerIsWaitedFor) {
+  here_.timeout = 14;
+  here_.tcp_timeout = milliseconds(100);  // its kernel answers at once
+  ASSERT_NO_FATAL_FAILURE(Start());
+  ASSERT_NO_FATAL_FAILURE(StopPeer());
+  ASSERT_EQ(endpoint().Write(1, {endpoint().Sge(0, 8)}, identity_, 0), 0);
+  EXPECT_FALSE(endpoint().Poll(milliseconds(600)));  // 268 ms by the retries
+  ASSERT_EQ(kill(peer_->pid(), SIGCONT), 0);
+  EXPECT_EQ(endpoint().Poll().value().status, IBV_WC_SUCCESS);
+}
+
+TEST_P(RemoteProcess, WhereTcpIsBelievedAKilledPeerShowsAtOnceAndForGood) {
+  here_.timeout = 22;  // 17 s a try
+  here_.tcp_timeout = seconds(60);
+  ASSERT_NO_FATAL_FAILURE(Start());
+  ASSERT_EQ(endpoint().Send(1, {}), 0);  // RNR: stays outstanding
+  peer_->Kill();
+  EXPECT_EQ(endpoint().Poll().value().status, IBV_WC_RETRY_EXC_ERR);
+  const std::string why = endpoint().library().describe_loss(endpoint().qp);
+  EXPECT_NE(why.find("the TCP connection to "), std::string::npos) << why;
+  EXPECT_NE(why.find(" was c"), std::string::npos) << why;  // closed, or cut
+}
+
+TEST_P(Remote, WhereTcpIsBelievedTheFirstConnectionHasUntilItsTime) {
+  here_.timeout = 14;
+  here_.tcp_timeout = seconds(60);
+  here_.connect_by = Clock::now() + milliseconds(900);
+  Endpoint a(here_);
+  Identity nobody = a.identity();
+  nobody.qpn ^= 0x5400;  // a context that does not exist
+  a.Connect(nobody);
+  ASSERT_EQ(a.Send(1, {}), 0);
+  EXPECT_EQ(a.Poll().value().status, IBV_WC_RETRY_EXC_ERR);
+  EXPECT_GE(Clock::now(), here_.connect_by);
+  const std::string why = a.library().describe_loss(a.qp);
+  EXPECT_NE(why.find("no TCP connection "), std::string::npos) << why;
+  EXPECT_NE(why.find("RINGPIPE_SOFT_PORTS"), std::string::npos) << why;
+}
+
 TEST_P(RemoteProcess, KilledPeerShowsNothingToWhoOnlyReceives) {
   here_.timeout = 14;
   ASSERT_NO_FATAL_FAILURE(Start());

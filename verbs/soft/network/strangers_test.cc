@@ -186,6 +186,34 @@ TEST(StrangersAreLogged, WhereTheUserSeesIt) {
       << lines.back();
 }
 
+// As a peer does whose job has ended, or who has waited for too long.
+TEST(StrangersAreLogged, ButNotWhoGoesWithoutHavingSaidAnythingWrong) {
+  std::vector<std::string> lines;
+  std::mutex mutex;
+  EndpointOptions options;
+  options.host_id = "here";
+  options.logger =
+      Logger(LogLevel::kWarning, [&](LogLevel, std::string_view line) {
+        std::lock_guard lock(mutex);
+        lines.emplace_back(line);
+      });
+  {
+    Endpoint victim(options);
+    for (int i = 0; i < 5; ++i) {
+      RawConnection raw(victim.qp->qp_num);
+      Introduction introduction =
+          Introduction::ForConnector(kTestKey, {}).value();
+      raw.Send(introduction.Start());
+      EXPECT_FALSE(raw.Receive(introduction.wanted()).empty());
+    }
+    RawConnection raw(victim.qp->qp_num);
+    raw.Send("GET / HTTP/1.1\r\n\r\n");
+    EXPECT_TRUE(raw.ClosedByPeer());
+  }
+  ASSERT_EQ(lines.size(), 1U) << lines.front();
+  EXPECT_EQ(lines.front().find("End of file"), std::string::npos);
+}
+
 // A context of this host whose socket is not there, or is somebody else's, is
 // not looked for at a TCP port that anybody may have taken.
 TEST(LocalPeers, AreNotLookedForOverTcp) {

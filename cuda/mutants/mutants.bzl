@@ -1,0 +1,106 @@
+"""Accelerators with a mistake, which a test has to notice."""
+
+load("@rules_cc//cc:cc_binary.bzl", "cc_binary")
+load("@rules_cc//cc:cc_library.bzl", "cc_library")
+load("@rules_shell//shell:sh_test.bzl", "sh_test")
+
+_SOURCES = [
+    "cuda_accelerator.cc",
+    "cuda_error.cc",
+    "reduce_kernels.cc",
+]
+_HEADERS = [
+    "cuda_context.h",
+    "cuda_error.h",
+    "cuda_lane.h",
+    "reduce_kernels.h",
+]
+_PTX = "//cuda/kernels:reduce.ptx"
+
+def mutant(name, noticed_by, delay_us = 20):
+    """NAME_test passes if the test `noticed_by` fails with NAME.patch.
+
+    Args:
+      name: of the patch, and of what is made of it.
+      noticed_by: a test of //cuda:cuda_accelerator_test.
+      delay_us: FAKE_CUDA_DELAY_US. Where the test and the device race, so much that
+          the device is later on a busy machine too.
+    """
+    patch = name + ".patch"
+    sources = [name + "/" + source for source in _SOURCES]
+
+    # Where an include of "cuda/..." looks: the originals are not in the sandbox.
+    headers = [name + "/cuda/" + header for header in _HEADERS]
+    ptx = name + "/reduce_ptx.cc"
+    native.genrule(
+        name = name + "_sources",
+        testonly = True,
+        srcs = [patch, _PTX] +
+               ["//cuda:" + file for file in _SOURCES + _HEADERS],
+        outs = sources + headers + [ptx],
+        cmd = " && ".join(
+            [
+                "patch=$$PWD/$(location %s)" % patch,
+                "work=$$(mktemp -d)",
+                "mkdir -p $$work/cuda/kernels",
+                "cp %s $$work/cuda" % " ".join([
+                    "$(location //cuda:%s)" % file
+                    for file in _SOURCES + _HEADERS
+                ]),
+                "cp $(location %s) $$work/cuda/kernels" % _PTX,
+                "(cd $$work && GIT_CEILING_DIRECTORIES=/ git apply $$patch)",
+            ] +
+            ["cp $$work/cuda/%s $(location %s/%s)" % (s, name, s) for s in _SOURCES] +
+            ["cp $$work/cuda/%s $(location %s/cuda/%s)" % (h, name, h) for h in _HEADERS] +
+            [
+                "$(location //cuda/kernels:embed_ptx) $$work/cuda/kernels/reduce.ptx > $(location %s)" % ptx,
+                "rm -r $$work",
+            ],
+        ),
+        tools = ["//cuda/kernels:embed_ptx"],
+    )
+    cc_library(
+        name = name + "_accelerator",
+        testonly = True,
+        srcs = sources + headers + [ptx],
+        copts = [
+            "-iquote$(GENDIR)/cuda/mutants/" + name,
+            "-Wno-unused-but-set-variable",
+            "-Wno-unused-function",
+        ],
+        tags = ["no_sanitizer"],
+        deps = [
+            "//base:deadline",
+            "//base:status",
+            "//cuda:accelerator_interface",
+            "//cuda:cuda_memory",
+            "//cuda/kernels:reduce_ptx_interface",
+            "//reduction:data_type",
+        ],
+    )
+    cc_binary(
+        name = name + "_program",
+        testonly = True,
+        tags = ["no_sanitizer"],
+        deps = [
+            "//cuda:cuda_accelerator_test_cases",
+            # In this order: the cases need the accelerator.
+            ":" + name + "_accelerator",
+        ],
+    )
+    sh_test(
+        name = name + "_test",
+        size = "small",
+        srcs = ["mutant_test.sh"],
+        args = ["$(location :%s_program)" % name, noticed_by],
+        data = [
+            ":" + name + "_program",
+            "//cuda/fake_driver:libcuda.so.1",
+        ],
+        env = {
+            "FAKE_CUDA_DELAY_US": str(delay_us),
+            "FAKE_CUDA_SEED": "1",
+            "LD_LIBRARY_PATH": "cuda/fake_driver",
+        },
+        tags = ["no_sanitizer"],
+    )

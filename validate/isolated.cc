@@ -1,0 +1,301 @@
+// Links alone: what they carried, and which are worth it.
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+
+#include "validate/slow_links.h"
+
+namespace ringpipe::validate {
+namespace {
+
+// Of each part that is slow, in each direction.
+constexpr std::size_t kSuspectsOfAPart = 3;
+// If healthy links are disturbed in more passes than this, a slow one is
+// measured again.
+constexpr double kQuiet = 0.01;
+
+// A fault may be chance in so many runs.
+constexpr double kChance = 2e-3;
+
+// Some links of a part, with different ranks at both ends.
+void ChooseOf(const SlowPart& part, std::size_t most,
+              std::vector<Link>& chosen) {
+  std::map<bool, std::size_t> taken;
+  std::set<int> used;
+  for (const bool any : {false, true}) {
+    for (const Link& link : part.links) {
+      const bool receives =
+          part.kind == SlowPart::Kind::kBoth && part.unit == link.second;
+      const int other = receives ? link.first : link.second;
+      if (taken[receives] < kSuspectsOfAPart && chosen.size() < most &&
+          std::find(chosen.begin(), chosen.end(), link) == chosen.end() &&
+          (used.insert(other).second || any)) {
+        ++taken[receives];
+        chosen.push_back(link);
+      }
+    }
+  }
+}
+
+// Healthy links of one kind, of different senders first; any where none is.
+void ChooseControls(const LinkClasses& classes, bool between, double tolerance,
+                    const std::vector<Link>& suspects,
+                    std::vector<Link>& controls) {
+  std::vector<std::pair<double, Link>> healthy;
+  const std::set<Link> suspected(suspects.begin(), suspects.end());
+  for (const LinkClass& members : classes.classes()) {
+    for (const Link& link : members.links) {
+      if (members.between == between && !suspected.contains(link)) {
+        healthy.emplace_back(
+            std::fabs(classes.Ratio(link.first, link.second) - 1), link);
+      }
+    }
+  }
+  std::sort(healthy.begin(), healthy.end());
+  const auto end =
+      std::find_if(healthy.begin(), healthy.end(),
+                   [tolerance](const std::pair<double, Link>& link) {
+                     return link.first > tolerance;
+                   });
+  if (end != healthy.begin()) {
+    healthy.erase(end, healthy.end());
+  }
+  std::set<int> senders;
+  std::size_t taken = 0;
+  for (const bool any : {false, true}) {
+    for (const auto& [distance, link] : healthy) {
+      if (taken < kMostControls &&
+          std::find(controls.begin(), controls.end(), link) == controls.end() &&
+          (any || senders.insert(link.first).second)) {
+        ++taken;
+        controls.push_back(link);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+// What the controls carry is the measure; without any, what a class of links
+// does that were not shared either. Alone a link shares its cable with nobody:
+// the kinds are two.
+IsolatedRatios::IsolatedRatios(const Measurements& measurements, int plane,
+                               const LinkClasses& classes, double tolerance) {
+  std::map<bool, std::vector<double>> controls;
+  for (const Isolated& link : measurements.isolated) {
+    if (link.plane == plane && !link.bytes_per_s.empty()) {
+      links_.push_back(
+          {{link.from, link.to},
+           RateOf(link.bytes_per_s),
+           NAN,
+           ErrorOf(link.bytes_per_s),
+           *std::max_element(link.bytes_per_s.begin(), link.bytes_per_s.end()),
+           static_cast<int>(link.bytes_per_s.size()) / kPassMessages,
+           link.control});
+      if (link.control) {
+        controls[classes.Between(link.from, link.to)].push_back(
+            links_.back().value);
+      }
+    }
+  }
+  std::sort(links_.begin(), links_.end(),
+            [](const Alone& a, const Alone& b) { return a.link < b.link; });
+  std::vector<double> distances, errors;
+  for (Alone& alone : links_) {
+    const auto [from, to] = alone.link;
+    const auto found = controls.find(classes.Between(from, to));
+    const double reference = found != controls.end() ? Median(found->second)
+                             : classes.Measured(from, to)
+                                 ? classes.Of(from, to).reference
+                                 : NAN;
+    alone.ratio = alone.value / reference;
+    alone.fastest /= reference;
+    if (alone.control) {
+      distances.push_back(std::fabs(alone.ratio - 1));
+      errors.push_back(alone.error);
+    }
+  }
+  if (!distances.empty()) {
+    spread_ = std::max(kDeviationOfMad * Median(distances), Median(errors));
+  }
+  if (plane < static_cast<int>(measurements.planes.size())) {
+    FindNoise(measurements.planes[plane], classes, tolerance);
+  }
+}
+
+void IsolatedRatios::FindNoise(const Plane& plane, const LinkClasses& classes,
+                               double tolerance) {
+  hosts_ = classes.hosts();
+  passes_.resize(hosts_.size());
+  for (const LinkClass& members : classes.classes()) {
+    const double disturbed = (1 - tolerance) * members.reference;
+    for (const auto& [from, to] : members.links) {
+      const double alone = Ratio({from, to});
+      if (classes.Ratio(from, to) < 1 - tolerance && !(alone > 1 - tolerance)) {
+        continue;
+      }
+      const std::vector<double> samples = plane.bytes_per_s.SamplesOf(from, to);
+      for (std::size_t i = 0; i + kPassMessages <= samples.size();
+           i += kPassMessages) {
+        const auto first = samples.begin() + static_cast<long>(i);
+        const auto end = first + kPassMessages;
+        const double rate = RateOf({first, end});
+        for (const int rank : {from, to}) {
+          Passes& passes = passes_[hosts_[rank]];
+          passes.disturbed += rate < disturbed ? 1 : 0;
+          passes.fastest.push_back(*std::max_element(first, end) /
+                                   members.reference);
+        }
+      }
+    }
+  }
+}
+
+// How likely a pass over a healthy link between the same hosts is as slow.
+double IsolatedRatios::Noise(const Alone& alone) const {
+  double all_fine = 1, any_faster = 1;
+  for (const int rank : {alone.link.first, alone.link.second}) {
+    const auto& [disturbed, fastest] = passes_[hosts_[rank]];
+    if (!fastest.empty()) {
+      const auto all = static_cast<double>(fastest.size());
+      const auto slower =
+          std::count_if(fastest.begin(), fastest.end(),
+                        [&](double ratio) { return ratio <= alone.fastest; });
+      all_fine *= 1 - disturbed / all;
+      any_faster *= 1 - static_cast<double>(slower) / all;
+    }
+  }
+  return 1 - std::max(all_fine, any_faster);
+}
+
+std::size_t IsolatedRatios::CountOf(const std::vector<Link>& links) const {
+  return std::count_if(links.begin(), links.end(), [this](const Link& link) {
+    return !std::isnan(Ratio(link));
+  });
+}
+
+bool IsolatedRatios::IsSlow(Link link, double least) const {
+  return Ratio(link) <
+         1 - std::max(least,
+                      WorstOf(count()) * std::max(spread_, Of(link).error));
+}
+
+std::optional<bool> IsolatedRatios::AreSlow(const std::vector<Link>& links,
+                                            double least) const {
+  std::vector<double> ratios;
+  for (const Link& link : links) {
+    if (const double ratio = Ratio(link); !std::isnan(ratio)) {
+      ratios.push_back(ratio);
+    }
+  }
+  if (ratios.size() < 2) {
+    return std::nullopt;
+  }
+  return Median(ratios) <
+         1 - std::max(least,
+                      WorstOf(count()) * ErrorOfMedian(spread_, ratios.size()));
+}
+
+bool IsolatedRatios::MayBeNoise(const std::vector<Link>& links) const {
+  constexpr double kLeastNoise = 1e-6;
+  std::vector<double> chances;  // logarithms
+  for (const Link& link : links) {
+    if (const Alone& alone = Of(link); alone.passes > 0) {
+      chances.push_back(alone.passes *
+                        std::log(std::max(Noise(alone), kLeastNoise)));
+    }
+  }
+  // It would have to be so of half of them.
+  const std::size_t half = (chances.size() + 1) / 2;
+  return Median(chances) * static_cast<double>(half) +
+             std::log(static_cast<double>(count())) >
+         std::log(kChance);
+}
+
+const IsolatedRatios::Alone& IsolatedRatios::Of(Link link) const {
+  static constexpr Alone kNone = {{-1, -1}, NAN, NAN, NAN, NAN, 0, false};
+  const auto found =
+      std::lower_bound(links_.begin(), links_.end(), link,
+                       [](const Alone& alone, const Link& wanted) {
+                         return alone.link < wanted;
+                       });
+  return found != links_.end() && found->link == link ? *found : kNone;
+}
+
+ToIsolate ChooseToIsolate(const Measurements& measurements, int plane,
+                          double tolerance, std::size_t most) {
+  const LinkClasses classes(measurements, measurements.planes[plane]);
+  ToIsolate chosen;
+  if (classes.classes().empty()) {
+    return chosen;
+  }
+  for (const SlowPart& part : SuspectParts(classes, tolerance)) {
+    ChooseOf(part, most, chosen.suspects);
+  }
+  for (const bool between : {true, false}) {
+    if (std::any_of(chosen.suspects.begin(), chosen.suspects.end(),
+                    [&](const Link& link) {
+                      return classes.Between(link.first, link.second) ==
+                             between;
+                    })) {
+      ChooseControls(classes, between, tolerance, chosen.suspects,
+                     chosen.controls);
+    }
+  }
+  return chosen;
+}
+
+bool NeedsAnotherPass(const Measurements& measurements, int plane,
+                      double tolerance) {
+  const LinkClasses classes(measurements, measurements.planes[plane]);
+  if (measurements.IsOtherWay(plane)) {
+    const std::vector<SlowPart> parts = SuspectParts(classes, tolerance);
+    return std::any_of(parts.begin(), parts.end(), [](const SlowPart& part) {
+      return part.kind <= SlowPart::Kind::kReceives;
+    });
+  }
+  return std::any_of(classes.classes().begin(), classes.classes().end(),
+                     [tolerance](const LinkClass& members) {
+                       return members.Resolution(tolerance) > tolerance;
+                     });
+}
+
+std::vector<std::size_t> ChooseAgain(const Measurements& measurements,
+                                     int plane, double tolerance) {
+  const LinkClasses classes(measurements, measurements.planes[plane]);
+  const IsolatedRatios ratios(measurements, plane, classes, tolerance);
+  const Plane& company = measurements.planes[plane];
+  // How often links that are not slow are disturbed.
+  std::size_t slow = 0, all = 0;
+  for (const LinkClass& members : classes.classes()) {
+    for (const auto& [from, to] : members.links) {
+      const double alone = ratios.Ratio({from, to});
+      if (classes.Ratio(from, to) > 1 - tolerance || alone > 1 - tolerance) {
+        for (const double sample : company.bytes_per_s.SamplesOf(from, to)) {
+          ++all;
+          slow += sample < (1 - 2 * tolerance) * members.reference ? 1 : 0;
+        }
+      }
+    }
+  }
+  std::vector<std::size_t> again;
+  const bool quiet =
+      static_cast<double>(slow) <= kQuiet * static_cast<double>(all);
+  bool any = false;
+  for (std::size_t i = 0; i < measurements.isolated.size(); ++i) {
+    const Isolated& link = measurements.isolated[i];
+    if (link.plane != plane ||
+        link.bytes_per_s.size() >= kMostAlonePasses * kPassMessages) {
+      continue;
+    }
+    const double ratio = ratios.Ratio({link.from, link.to});
+    if (link.control || (!quiet && ratio < 1 - tolerance)) {
+      any |= !link.control;
+      again.push_back(i);
+    }
+  }
+  return any ? again : std::vector<std::size_t>();
+}
+
+}  // namespace ringpipe::validate

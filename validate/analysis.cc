@@ -184,7 +184,7 @@ class Analyzer {
     }
     Add(FindMissingRails(measured_));
     Add(FindSlowRails(measured_, options_.tolerance));
-    DropConsequences(measured_, analysis_.findings);
+    DropConsequences(measured_, options_.tolerance, analysis_.findings);
     if (baseline_ != nullptr) {
       std::vector<Finding> changes =
           FindChanges(measured_, *baseline_, options_.tolerance);

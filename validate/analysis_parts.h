@@ -34,7 +34,7 @@ std::vector<Finding> FindSlowRails(const Measurements& measured,
                                    double tolerance);
 // A host, or a path, that is slow on one rail is slow on all rails together:
 // the rail is the finding.
-void DropConsequences(const Measurements& measured,
+void DropConsequences(const Measurements& measured, double tolerance,
                       std::vector<Finding>& findings);
 
 // --- The rest ---

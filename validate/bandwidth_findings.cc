@@ -254,16 +254,29 @@ std::vector<Finding> FindSlowRails(const Measurements& measured,
   return findings;
 }
 
-void DropConsequences(const Measurements& measured,
+void DropConsequences(const Measurements& measured, double tolerance,
                       std::vector<Finding>& findings) {
   const std::vector<Finding> all = findings;
+  const auto loss = [](const Finding& finding) {
+    return finding.weight / static_cast<double>(finding.links.size());
+  };
+  // All rails together wait for the slowest.
+  const auto explains = [&](const Finding& of_rail, const Finding& finding) {
+    const std::set<Link> its(of_rail.links.begin(), of_rail.links.end());
+    return of_rail.fault && of_rail.plane >= 0 &&
+           measured.planes[of_rail.plane].rail >= 0 &&
+           ((of_rail.kind == finding.kind &&
+             of_rail.subject == finding.subject) ||
+            (loss(finding) < loss(of_rail) + tolerance &&
+             std::all_of(
+                 finding.links.begin(), finding.links.end(),
+                 [&its](const Link& link) { return its.contains(link); })));
+  };
   const auto is_consequence = [&](const Finding& finding) {
     return finding.plane >= 0 && !finding.subject.empty() &&
            measured.planes[finding.plane].rail < 0 &&
            std::any_of(all.begin(), all.end(), [&](const Finding& other) {
-             return other.fault && other.kind == finding.kind &&
-                    other.subject == finding.subject && other.plane >= 0 &&
-                    measured.planes[other.plane].rail >= 0;
+             return explains(other, finding);
            });
   };
   std::erase_if(findings, is_consequence);

@@ -80,6 +80,7 @@ class Explainer {
                          return key(a) < key(b);
                        });
     } else {
+      MergePathsOfUnits();
       MergeAlike();
     }
     for (SlowPart* part : {&contention_, &unverified_}) {
@@ -603,6 +604,35 @@ class Explainer {
 
   // --- What the parts have ---
 
+  // A path of a unit that is as slow as all that the unit sends, or receives,
+  // is no fault of its own.
+  void MergePathsOfUnits() {
+    for (SlowPart& unit : parts_) {
+      for (SlowPart& path : parts_) {
+        if (unit.kind <= Kind::kReceives && IsPathOf(unit, path) &&
+            AreAlike(unit, path)) {
+          Join(unit, path);
+          path.links.clear();
+        }
+      }
+    }
+    std::erase_if(parts_,
+                  [](const SlowPart& part) { return part.links.empty(); });
+  }
+
+  static bool IsPathOf(const SlowPart& unit, const SlowPart& path) {
+    return path.kind == Kind::kPair && path.level == unit.level &&
+           path.inside == unit.inside &&
+           ((unit.kind != Kind::kReceives && path.unit == unit.unit) ||
+            (unit.kind != Kind::kSends && path.peer == unit.unit));
+  }
+
+  void Join(SlowPart& part, const SlowPart& other) const {
+    part.links.insert(part.links.end(), other.links.begin(), other.links.end());
+    part.slow_links += other.slow_links;
+    Fill(part);
+  }
+
   // Units that are slow alike: two kinds of them, or one cause.
   void MergeAlike() {
     for (std::size_t i = 0; i < parts_.size(); ++i) {
@@ -623,13 +653,10 @@ class Explainer {
       for (const std::size_t j : alike) {
         first.units.push_back(parts_[j].unit);
         if (j != i) {
-          first.links.insert(first.links.end(), parts_[j].links.begin(),
-                             parts_[j].links.end());
-          first.slow_links += parts_[j].slow_links;
+          Join(first, parts_[j]);
         }
       }
       std::sort(first.units.begin(), first.units.end());
-      Fill(first);
       for (std::size_t j = alike.size(); j-- > 1;) {
         parts_.erase(parts_.begin() + static_cast<long>(alike[j]));
       }

@@ -98,6 +98,49 @@ TEST(VerdictTest, ASenderThatLosesTheToleranceIsOneFinding) {
   }
 }
 
+// One host of 16, with two ranks and four rails, that loses hardly more than
+// the tolerance: some of its paths seem slower than all of it.
+ClusterOptions HardlySlow(std::uint64_t seed, Fault fault) {
+  return {.hosts = 16,
+          .ranks_per_host = 2,
+          .rails = 4,
+          .noise = 0.034,
+          .seed = seed,
+          .faults = {fault}};
+}
+
+TEST(VerdictTest, WhatARailExplainsIsNoFindingOfAllRails) {
+  const Analysis analysis =
+      Analyze(MeasureCluster(HardlySlow(9753855620083114355U,
+                                        {.kind = Fault::Kind::kSender,
+                                         .a = 14,
+                                         .loss = 0.111536,
+                                         .rail = 1})),
+              {});
+  ASSERT_EQ(Faults(analysis).size(), 1U) << Texts(analysis);
+  EXPECT_TRUE(Says(analysis, "rail 1: host c14 sends")) << Texts(analysis);
+}
+
+TEST(VerdictTest, APathThatIsAsSlowAsItsHostIsNoFindingOfItsOwn) {
+  const Analysis analysis =
+      Analyze(MeasureCluster(HardlySlow(
+                  13993036169379219334U,
+                  {.kind = Fault::Kind::kHost, .a = 11, .loss = 0.101123})),
+              {});
+  ASSERT_EQ(Faults(analysis).size(), 1U) << Texts(analysis);
+  EXPECT_EQ(Faults(analysis).front().host, "c11") << Texts(analysis);
+}
+
+TEST(VerdictTest, APathFarSlowerThanItsHostIsBesideIt) {
+  ClusterOptions options = Quiet(
+      8, {{.kind = Fault::Kind::kSender, .a = 3, .loss = 0.2, .rail = 1},
+          {.kind = Fault::Kind::kDirection, .a = 3, .b = 4, .loss = 0.6}});
+  options.rails = 2;
+  const Analysis analysis = Analyze(MeasureCluster(options), {});
+  EXPECT_TRUE(Says(analysis, "rail 1: host c03 sends")) << Texts(analysis);
+  EXPECT_TRUE(Says(analysis, "c03 → c04")) << Texts(analysis);
+}
+
 TEST(VerdictTest, FiveSlowHostsOfEightAreOneFindingThatNamesThem) {
   const Measurements measured =
       MeasureCluster(Quiet(8, {{Fault::Kind::kHosts, 5, 0, 0.5}}));

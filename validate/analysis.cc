@@ -118,6 +118,8 @@ bool Has(const Analysis& analysis, Kind kind) {
 std::string WhyUncertain(const Analysis& analysis) {
   return (Has(analysis, Kind::kUnverified)
               ? std::string("some links are slow, and noise may be why")
+          : Has(analysis, Kind::kBusy)
+              ? std::string("hosts are busy with other work")
               : "noise hides a link that loses up to " +
                     FormatPercent(analysis.could_tell)) +
          "; run it again while the hosts and the network are idle, or with "
@@ -140,7 +142,7 @@ void Conclude(const Measurements& measured, Analysis& analysis) {
           std::max(analysis.could_tell, members.Resolution(analysis.tolerance));
     }
   }
-  if (Has(analysis, Kind::kUnverified)) {
+  if (Has(analysis, Kind::kUnverified) || Has(analysis, Kind::kBusy)) {
     analysis.could_tell = 1;
   }
   const std::string missing = WhatWasNot(measured, links);
@@ -194,8 +196,15 @@ class Analyzer {
       Add(std::move(changes));
     }
     Add(FindPortFaults(measured_.ports));
-    AddUnlessSlow(FindDisturbedHosts(measured_));
-    AddUnlessSlow(FindLateHosts(measured_));
+    const std::set<std::string> busy = BusyHosts(measured_);
+    Add(FindBusyHosts(busy));
+    for (auto find : {&FindDisturbedHosts, &FindLateHosts}) {
+      std::vector<Finding> findings = find(measured_);
+      std::erase_if(findings, [&busy](const Finding& finding) {
+        return busy.contains(finding.host);
+      });
+      AddUnlessSlow(std::move(findings));
+    }
     AddUnlessSlow(FindLossyHosts(measured_));
     if (!options_.expect_bytes_per_s && !Has(analysis_, Kind::kSlowRail)) {
       Add(FindBelowPorts(measured_, analysis_));

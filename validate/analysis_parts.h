@@ -3,6 +3,8 @@
 #define RINGPIPE_VALIDATE_ANALYSIS_PARTS_H_
 
 #include <optional>
+#include <set>
+#include <string>
 #include <vector>
 
 #include "validate/analysis.h"
@@ -44,10 +46,13 @@ std::vector<Finding> FindChanges(const Measurements& measured,
                                  const Measurements& baseline,
                                  double tolerance);
 // A host unlike the others (host_findings.cc): many of its messages are
-// disturbed; its latency has a long tail; TCP sends much of it again.
+// disturbed; its latency has a long tail; TCP sends much of it again. Or its
+// ranks waited for cores, which explains the first two.
 std::vector<Finding> FindDisturbedHosts(const Measurements& measured);
 std::vector<Finding> FindLateHosts(const Measurements& measured);
 std::vector<Finding> FindLossyHosts(const Measurements& measured);
+std::set<std::string> BusyHosts(const Measurements& measured);
+std::optional<Finding> FindBusyHosts(const std::set<std::string>& busy);
 // All links alike, against what the ports say that they do.
 std::optional<Finding> FindBelowPorts(const Measurements& measured,
                                       const Analysis& analysis);

@@ -19,8 +19,9 @@ const char* KindName(Finding::Kind kind) {
       "lost",           "wrong_bytes",      "slow_host",      "slow_sender",
       "slow_receiver",  "slow_path",        "slow_direction", "slow_rail",
       "below_expected", "slower_than_then", "port",           "error_counter",
-      "unverified",     "disturbed",        "contention",     "latency",
-      "pattern",        "unmatched",        "few_links",      "other"};
+      "unverified",     "disturbed",        "busy",           "contention",
+      "latency",        "pattern",          "unmatched",      "few_links",
+      "other"};
   return kNames[static_cast<std::size_t>(kind)];
 }
 

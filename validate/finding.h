@@ -24,6 +24,7 @@ struct Finding {
     kErrorCounter,    // a counter of errors grew
     kUnverified,      // slow links, and noise may be why
     kDisturbed,       // many messages of a host take longer than its others
+    kBusy,            // a host has no core left for its ranks
     kContention,      // links slow each other down, none is slow alone
     kLatency,
     kPattern,    // bisection or rings get less than their links promise

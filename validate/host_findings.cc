@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <optional>
+#include <set>
 #include <utility>
 
 #include "validate/analysis_parts.h"
@@ -104,6 +106,49 @@ Finding OfHost(Kind kind, const std::string& host, double weight,
 }
 
 }  // namespace
+
+std::set<std::string> BusyHosts(const Measurements& measured) {
+  std::map<std::string, std::vector<double>> queued;
+  for (const Isolated& link : measured.isolated) {
+    for (const auto& [from, to] : link.queued) {
+      queued[measured.ranks[link.from].host].push_back(from);
+      queued[measured.ranks[link.to].host].push_back(to);
+    }
+  }
+  std::set<std::string> busy;
+  for (const auto& [host, parts] : queued) {
+    if (Median(parts) > kMuchQueued) {
+      busy.insert(host);
+    }
+  }
+  return busy;
+}
+
+std::optional<Finding> FindBusyHosts(const std::set<std::string>& busy) {
+  constexpr std::size_t kMostNamed = 8;
+  std::string names;
+  std::size_t named = 0;
+  for (const std::string& host : busy) {
+    if (named++ < kMostNamed) {
+      names += (names.empty() ? "" : ", ") + host;
+    }
+  }
+  if (named > kMostNamed) {
+    names += " and " + std::to_string(named - kMostNamed) + " more";
+  }
+  if (busy.empty()) {
+    return std::nullopt;
+  }
+  Finding finding = MakeFinding(
+      Kind::kBusy, false,
+      (busy.size() == 1 ? "host " : "hosts ") + names +
+          (busy.size() == 1 ? " is" : " are") +
+          " busy with other work: for more than " + FormatPercent(kMuchQueued) +
+          " of the time in which a link was measured alone, threads waited for "
+          "a core; what is slow there is not judged by that");
+  finding.host = busy.size() == 1 ? names : "";
+  return finding;
+}
 
 std::vector<Finding> FindDisturbedHosts(const Measurements& measured) {
   std::vector<Finding> findings;

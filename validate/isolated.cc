@@ -18,6 +18,16 @@ constexpr double kQuiet = 0.01;
 // A fault may be chance in so many runs.
 constexpr double kChance = 2e-3;
 
+// In which neither end waited for a core.
+int CalmPasses(const Isolated& link) {
+  const auto passes = static_cast<int>(link.bytes_per_s.size()) / kPassMessages;
+  return passes - static_cast<int>(std::count_if(
+                      link.queued.begin(), link.queued.end(),
+                      [](const std::pair<double, double>& pass) {
+                        return std::max(pass.first, pass.second) > kMuchQueued;
+                      }));
+}
+
 // Some links of a part, with different ranks at both ends.
 void ChooseOf(const SlowPart& part, std::size_t most,
               std::vector<Link>& chosen) {
@@ -91,7 +101,7 @@ IsolatedRatios::IsolatedRatios(const Measurements& measurements, int plane,
            NAN,
            ErrorOf(link.bytes_per_s),
            *std::max_element(link.bytes_per_s.begin(), link.bytes_per_s.end()),
-           static_cast<int>(link.bytes_per_s.size()) / kPassMessages,
+           CalmPasses(link),
            link.control});
       if (link.control) {
         controls[classes.Between(link.from, link.to)].push_back(
@@ -201,7 +211,7 @@ bool IsolatedRatios::MayBeNoise(const std::vector<Link>& links) const {
   constexpr double kLeastNoise = 1e-6;
   std::vector<double> chances;  // logarithms
   for (const Link& link : links) {
-    if (const Alone& alone = Of(link); alone.passes > 0) {
+    if (const Alone& alone = Of(link); !std::isnan(alone.value)) {
       chances.push_back(alone.passes *
                         std::log(std::max(Noise(alone), kLeastNoise)));
     }

@@ -1,5 +1,8 @@
 #include <algorithm>
+#include <filesystem>
+#include <fstream>
 #include <span>
+#include <system_error>
 #include <vector>
 
 #include "validate/measure_phases.h"
@@ -44,6 +47,22 @@ Status Send(MeasureRun& run, const Pairing& pairing, std::uint64_t bytes,
     CountLosses(run, before);
   }
   return Status::Ok();
+}
+
+// For how long all threads of this process have waited for a core.
+double QueuedSeconds() {
+  double seconds = 0;
+  std::error_code error;
+  for (const auto& task :
+       std::filesystem::directory_iterator("/proc/self/task", error)) {
+    // "TIME-ON-CPU TIME-IN-QUEUE TIMESLICES", in nanoseconds.
+    std::ifstream file(task.path() / "schedstat");
+    double on_cpu = 0, in_queue = 0;
+    if (file >> on_cpu >> in_queue) {
+      seconds += in_queue / 1e9;
+    }
+  }
+  return seconds;
 }
 
 // Of a shift by so much; or, by 0, a round of the tournament, in which pairs
@@ -177,6 +196,11 @@ Status ShareIsolated(MeasureRun& run, std::span<const std::size_t> links,
         link.bytes_per_s.push_back(all[link.to][next[link.to]++]);
       }
     }
+    if (next[link.to] < all[link.to].size() &&
+        next[link.from] < all[link.from].size()) {
+      const double to = all[link.to][next[link.to]++];
+      link.queued.emplace_back(all[link.from][next[link.from]++], to);
+    }
   }
   return Status::Ok();
 }
@@ -197,8 +221,14 @@ Status IsolatedPass(MeasureRun& run, int pass,
     Pairing pairing;
     pairing.to = run.rank == link.from ? link.to : -1;
     pairing.from = run.rank == link.to ? link.from : -1;
+    const Clock::time_point start = Clock::now();
+    const double queued = QueuedSeconds();
     RINGPIPE_RETURN_IF_ERROR(
         Send(run, pairing, run.into.planes[link.plane].message_bytes, &own));
+    if (pairing.to >= 0 || pairing.from >= 0) {
+      own.push_back(static_cast<float>((QueuedSeconds() - queued) /
+                                       std::max(SecondsSince(start), 1e-9)));
+    }
     if ((i + 1) % every == 0 || i + 1 == links.size()) {
       RINGPIPE_RETURN_IF_ERROR(ShareIsolated(
           run, std::span(links).subspan(shared, i + 1 - shared), own));

@@ -125,7 +125,8 @@ Json OfIsolated(const std::vector<Isolated>& links) {
                     {"from", link.from},
                     {"to", link.to},
                     {"control", link.control},
-                    {"bytes_per_s", std::move(samples)}});
+                    {"bytes_per_s", std::move(samples)},
+                    {"queued", link.queued}});
   }
   return list;
 }
@@ -242,6 +243,9 @@ Status ReadIsolated(const Json& json, Measurements& into) {
     for (const Json& sample : link.at("bytes_per_s")) {
       isolated.bytes_per_s.push_back(sample.is_null() ? kNone
                                                       : sample.get<double>());
+    }
+    if (link.contains("queued")) {
+      link.at("queued").get_to(isolated.queued);
     }
     if (isolated.plane < 0 ||
         isolated.plane >= static_cast<int>(into.planes.size()) ||

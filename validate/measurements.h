@@ -84,7 +84,14 @@ struct Isolated {
   int to = 0;
   bool control = false;  // a healthy one, to compare suspects with
   std::vector<double> bytes_per_s;
+  // Of each pass, for what part of its time threads of the sending and of the
+  // receiving rank waited for a core: 1 is one thread all the time. May lack
+  // passes (an older file).
+  std::vector<std::pair<double, double>> queued = {};
 };
+// Where a rank's threads waited more than that, it is not the link that was
+// measured.
+inline constexpr double kMuchQueued = 0.25;
 
 // Half a round trip of 8 bytes, in seconds.
 struct Latencies {

@@ -37,7 +37,8 @@ class IsolatedRatios {
                               double least) const;
   // Whether noise alone may have made these slow in each pass: by how often
   // those of their hosts are disturbed on links that are not slow, or not even
-  // one message of a pass is faster than the fastest of the link's.
+  // one message of a pass is faster than the fastest of the link's. A pass in
+  // which a rank waited for a core is no evidence.
   bool MayBeNoise(const std::vector<Link>& links) const;
 
  private:
@@ -47,7 +48,7 @@ class IsolatedRatios {
     double ratio;
     double error;
     double fastest;  // of its messages, as a part likewise
-    int passes;
+    int passes;      // that count
     bool control;
   };
   // Passes over links of a host that are not slow.

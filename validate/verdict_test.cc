@@ -286,6 +286,34 @@ TEST(HostTest, OneWhoseMessagesTakeLongOnceInAHundredIsNamed) {
   EXPECT_TRUE(Says(analysis, "takes 500 ms where ")) << Texts(analysis);
 }
 
+// A host whose ranks wait for cores seems to be slow in each pass alike: the
+// passes do not vary by themselves, as noise does.
+TEST(HostTest, ABusyOneIsSaidToBeAndNotBlamed) {
+  Measurements measured = MeasureCluster(
+      Quiet(8, {{.kind = Fault::Kind::kSender, .a = 3, .loss = 0.4},
+                {.kind = Fault::Kind::kReceiver, .a = 6, .loss = 0.4}}));
+  for (Isolated& link : measured.isolated) {
+    const bool is_busy = link.from == 3 || link.to == 3;
+    link.queued.assign(link.bytes_per_s.size() / 3,
+                       {is_busy ? 0.9 : 0.01, 0.02});
+  }
+  const Analysis analysis = Analyze(measured, {});
+  ASSERT_EQ(Faults(analysis).size(), 1U) << Texts(analysis);
+  EXPECT_EQ(Faults(analysis).front().host, "c06");
+  EXPECT_TRUE(Says(analysis, "host c03 is busy with other work"))
+      << Texts(analysis);
+  // Without the one that is certain, it is not.
+  Measurements alone = MeasureCluster(
+      Quiet(8, {{.kind = Fault::Kind::kSender, .a = 3, .loss = 0.4}}));
+  for (Isolated& link : alone.isolated) {
+    link.queued.assign(link.bytes_per_s.size() / 3,
+                       {link.from == 3 ? 0.9 : 0.01, link.to == 3 ? 0.9 : 0.0});
+  }
+  const Analysis uncertain = Analyze(alone, {});
+  EXPECT_TRUE(Faults(uncertain).empty()) << Texts(uncertain);
+  EXPECT_EQ(uncertain.verdict, Verdict::kUncertain) << Texts(uncertain);
+}
+
 TEST(HostTest, ALinkThatComesAndGoesIsFoundThoughMostSamplesAreFast) {
   Measurements measured = MeasureCluster(Quiet(8));
   LinkSamples& samples = measured.planes[0].bytes_per_s;

@@ -107,6 +107,13 @@ class Results(unittest.TestCase):
                        "5", "-c", "4", *options)
             self.check_right(done, 3)
 
+    def test_tensors_are_one_message(self):
+        for options in ([], ["-z", "0", "-d", "bfloat16"], ["-R", "1"],
+                        ["--collective", "reduce", "-r", "1", "-R", "2"]):
+            done = run("--ranks", "2", "--tensors", "resnet50", "-n", "2", *options)
+            size = 25557032 * (2 if "bfloat16" in options else 4)
+            self.assertEqual([row[0] for row in self.check_right(done, 1)], [str(size)])
+
     def test_the_algorithm_can_be_chosen(self):
         with tempfile.TemporaryDirectory() as directory:
             path = os.path.join(directory, "out.json")

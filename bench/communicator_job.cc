@@ -74,7 +74,37 @@ RankLoad ParseLoad(const Json& json, const std::string& host) {
 
 }  // namespace
 
+// The first tensor lies last: gradients come from the last layer to the first.
+std::vector<Buffer> CommunicatorJob::InTensors(const void* buffer,
+                                               DataType type) const {
+  std::vector<Buffer> list;
+  if (buffer != nullptr) {
+    auto* end = static_cast<std::byte*>(const_cast<void*>(buffer));
+    for (const std::size_t count : tensors_) {
+      end += count * SizeOf(type);
+    }
+    for (const std::size_t count : tensors_) {
+      end -= count * SizeOf(type);
+      list.push_back({end, count});
+    }
+  }
+  return list;
+}
+
 Status CommunicatorJob::Run(const Call& call) {
+  if (tensors_.empty()) {
+    return RunAsItIs(call);
+  }
+  const std::vector<Buffer> send = InTensors(call.send, call.type);
+  const std::vector<Buffer> receive = InTensors(call.receive, call.type);
+  Call in_pieces = call;
+  in_pieces.send = in_pieces.receive = nullptr;
+  in_pieces.send_list = send;
+  in_pieces.receive_list = receive;
+  return RunAsItIs(in_pieces);
+}
+
+Status CommunicatorJob::RunAsItIs(const Call& call) {
   if (blocking_) {
     return communicator_.Run(call);
   }

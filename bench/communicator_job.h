@@ -21,10 +21,13 @@ namespace ringpipe {
 // Lives no longer than its communicator. One thread, which made it.
 class CommunicatorJob : public Job {
  public:
-  // `blocking`: Communicator::Run; otherwise Start and Wait.
-  CommunicatorJob(Communicator& communicator, bool blocking)
+  // `blocking`: Communicator::Run; otherwise Start and Wait. `tensors`:
+  // Options'.
+  CommunicatorJob(Communicator& communicator, bool blocking,
+                  const std::vector<std::size_t>& tensors = {})
       : communicator_(communicator),
         blocking_(blocking),
+        tensors_(tensors),
         queue_fd_(open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC)) {}
   ~CommunicatorJob() override {
     if (queue_fd_ >= 0) {
@@ -61,9 +64,13 @@ class CommunicatorJob : public Job {
     double queued_ns = 0;
   };
   Counters ReadCounters() const;
+  Status RunAsItIs(const Call& call);
+  // The buffer in pieces.
+  std::vector<Buffer> InTensors(const void* buffer, DataType type) const;
 
   Communicator& communicator_;
   const bool blocking_;
+  const std::vector<std::size_t> tensors_;
   // The calling thread's time in queues for a core; -1: not to be known. Where
   // calls do not block, another thread does the work, which is not in it.
   const int queue_fd_;

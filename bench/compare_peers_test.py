@@ -90,6 +90,31 @@ class ComparePeersTest(unittest.TestCase):
                 self.assertEqual(f"  {name}\n" in text, name in kept, text)
                 self.assertIn("touch", document["contenders"][name]["command"])
 
+    def test_every_collective_of_mpi(self):
+        names = installed(["openmpi", "openmpi-ucx+pinned"])
+        for collective in ("reduce-scatter", "all-gather", "broadcast", "reduce",
+                           "gather", "scatter", "all-to-all"):
+            document, places, text = self._measured(
+                "--collective", collective, "--ranks", "3", "--size", "100004",
+                "--buffers", "private", *(["--peer", ",".join(names)]))
+            self.assertEqual(document["collective"], collective)
+            self.assertIn(f"# {collective}\n", text)
+            self.assertEqual(set(places), {"ringpipe private", *names})
+            for name in names + ["ringpipe private"]:
+                self.assertEqual("in_place" in places[name],
+                                 collective != "all-to-all")
+            for name in names:
+                self.assertIn(f"collective={collective}",
+                              document["contenders"][name]["command"])
+
+    def test_a_peer_without_the_collective_is_an_error(self):
+        done = subprocess.run(
+            [sys.executable, BENCH / "compare_peers", "--programs", PROGRAMS,
+             "--collective", "reduce", "--peer", "gloo-ring"],
+            stderr=subprocess.PIPE, text=True, check=False)
+        self.assertEqual(done.returncode, 1)
+        self.assertRegex(done.stderr, "gloo-ring: has no reduce")
+
     def test_a_picture_also_of_a_saved_file(self):
         with tempfile.TemporaryDirectory() as folder:
             saved, first, second = (pathlib.Path(folder) / name for name in

@@ -185,6 +185,9 @@ class PeerSettingsTest(unittest.TestCase):
 
     def test_with_more_ranks_than_cores_mpich_is_left_out_with_a_reason(self):
         self.assertIn("mpich", peer_settings.default_names(2, 8, cores=2))
+        # Debian's gloo, and the textbook's ring, are for allreduces.
+        for name in peer_settings.default_names(2, 8, 2, "reduce"):
+            self.assertTrue(name.startswith(("openmpi", "mpich")), name)
         self.assertEqual(peer_settings.left_out_by_default(2, cores=2), {})
         self.assertNotIn("mpich", peer_settings.default_names(4, 8, cores=2))
         (name, why), = peer_settings.left_out_by_default(4, cores=2).items()

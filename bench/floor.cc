@@ -168,7 +168,8 @@ class Rank {
     const bool good = Call(way, in_place, /*touch=*/false, &ignored);
     Barrier();
     shared_.wrong[rank_] =
-        way.checked() ? CountWrong(mine.output, arguments_.count, ranks_) : 0;
+        way.checked() ? CountWrongSums(mine.output, 0, arguments_.count, ranks_)
+                      : 0;
     Barrier();
     return good;
   }

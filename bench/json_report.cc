@@ -36,6 +36,7 @@ Json Parameters(const Options& options) {
       {"huge_pages", options.huge_pages},
       {"align", options.align},
       {"rotate", options.rotate},
+      {"tensors", options.model},
       {"touch", options.touch},
       {"pin", options.pin},
       {"algorithm", options.algorithm},

@@ -56,6 +56,7 @@ TEST(JsonReport, HoldsParametersFactsSamplesAndSummary) {
   EXPECT_EQ(json["parameters"]["huge_pages"], false);
   EXPECT_EQ(json["parameters"]["align"], 16);
   EXPECT_EQ(json["parameters"]["rotate"], 1);
+  EXPECT_EQ(json["parameters"]["tensors"], "");
   EXPECT_TRUE(json["parameters"]["step_factor"].is_null());
   EXPECT_EQ(json["ranks"][0]["device"], "soft0");
   EXPECT_EQ(json["stages"]["send"]["waited"], 0.5);

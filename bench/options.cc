@@ -1,6 +1,7 @@
 #include "bench/options.h"
 
 #include <algorithm>
+#include <numeric>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -8,6 +9,7 @@
 #include "CLI/CLI.hpp"
 #include "bench/byte_size.h"
 #include "bench/command_line.h"
+#include "bench/tensors.h"
 
 namespace ringpipe {
 namespace {
@@ -78,6 +80,12 @@ void AddOptions(CLI::App& app, Options& options, Texts& texts) {
   app.add_option("-b,--minbytes", texts.min_bytes, "smallest size [32M]");
   app.add_option("-e,--maxbytes", texts.max_bytes,
                  "largest size [32M, or -b if that is larger]");
+  app.add_option("--tensors", options.model,
+                 "one size, that of this model's gradients, each of which is "
+                 "a piece of a list: resnet50 (161 tensors) [buffers that lie "
+                 "together]")
+      ->excludes("--minbytes")
+      ->excludes("--maxbytes");
   auto* step = app.add_option("-i,--stepbytes", texts.step_bytes,
                               "from one size to the next, add this [1M]");
   app.add_option("-f,--stepfactor", options.step_factor,
@@ -235,6 +243,35 @@ Status ParseCollective(const Texts& texts, Options& options) {
   return {};
 }
 
+// After the types and collectives are known.
+Status ParseTensors(Options& options) {
+  if (options.model.empty()) {
+    return {};
+  }
+  auto tensors = TensorsOf(options.model);
+  if (!tensors.ok()) {
+    return tensors.status().WithContext("--tensors");
+  }
+  options.tensors = std::move(tensors).value();
+  for (const Collective collective : options.collectives) {
+    if (InfoOf(collective).has_parts) {
+      return Invalid(
+          "--tensors is for collectives whose message is a whole, "
+          "and those of " +
+          std::string(CollectiveName(collective)) +
+          " have a part for each rank");
+    }
+  }
+  if (options.types.size() > 1) {
+    return Invalid("--tensors gives the size, and so takes one data type (-d)");
+  }
+  options.min_bytes = options.max_bytes =
+      std::accumulate(options.tensors.begin(), options.tensors.end(),
+                      std::size_t{0}) *
+      SizeOf(options.types[0]);
+  return {};
+}
+
 // After the types are known. What the library allocates begins with a page.
 Status CheckAlign(bool given, Options& options) {
   if (options.buffers == BufferKind::kAllocated) {
@@ -308,6 +345,7 @@ Result<Options> ParseOptions(int argc, const char* const* argv,
   RINGPIPE_RETURN_IF_ERROR(ParseSizes(texts, options));
   RINGPIPE_RETURN_IF_ERROR(ParseTypeAndOp(texts, options));
   RINGPIPE_RETURN_IF_ERROR(ParseCollective(texts, options));
+  RINGPIPE_RETURN_IF_ERROR(ParseTensors(options));
   if (options.pin && options.ranks == 0) {
     return Invalid(
         "--pin is for ranks that --ranks starts; other launchers have options "

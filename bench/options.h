@@ -2,6 +2,7 @@
 #ifndef RINGPIPE_BENCH_OPTIONS_H_
 #define RINGPIPE_BENCH_OPTIONS_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -68,6 +69,10 @@ struct Options {
   // --touch: a timed call begins with writing the input and ends with reading
   // the output.
   bool touch = false;
+  // --tensors: a message has the gradients of this model, each in a piece of so
+  // many elements (BufferList); empty: it lies together.
+  std::string model;
+  std::vector<std::size_t> tensors;
   // --algorithm: of the one collective, as the registry names it; empty: as
   // without the option.
   std::string algorithm;

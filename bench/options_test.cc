@@ -96,6 +96,16 @@ TEST(Options, OneSizeAloneIsEnoughWhereTheOtherWouldContradictIt) {
   EXPECT_EQ(Parse({"-e", "1K"}).value().min_bytes, 1u << 10);
 }
 
+TEST(Options, TensorsAreOneSize) {
+  const auto options = Parse({"--tensors", "resnet50", "-d", "bfloat16",
+                              "--collective", "broadcast"});
+  ASSERT_TRUE(options.ok()) << options.status().message();
+  EXPECT_EQ(options->tensors.size(), 161U);
+  EXPECT_EQ(AllSizes(options.value()),
+            (std::vector<std::uint64_t>{2 * 25'557'032}));
+  EXPECT_TRUE(Parse({}).value().tensors.empty());
+}
+
 TEST(Options, AllTypesAndOps) {
   const auto options = Parse({"-d", "all", "-o", "all"});
   ASSERT_TRUE(options.ok());
@@ -193,6 +203,11 @@ TEST(Options, BadInputIsAnErrorThatSaysWhatIsAllowed) {
            Row{{"--align", "2"}, "4 bytes of float32"},
            Row{{"-d", "all", "--align", "4"}, "8 bytes of float64"},
            Row{{"--rotate", "0"}, "1"},
+           Row{{"--tensors", "resnet51"}, "allowed is resnet50"},
+           Row{{"--tensors", "resnet50", "-b", "1M"}, "minbytes"},
+           Row{{"--tensors", "resnet50", "-d", "all"}, "one data type"},
+           Row{{"--tensors", "resnet50", "--collective", "all-gather"},
+               "a part for each rank"},
            Row{{"--touch=maybe"}, "touch"},
            Row{{"--pin"}, "for ranks that --ranks starts"},
            Row{{"--ranks", "0"}, "1024"},

@@ -25,6 +25,7 @@ WORDS = {
     "malloc": "malloc keeps its memory, so that it is not cleared again and "
               "again",
 }
+ALLREDUCE = "allreduce"
 # The name of a library in the picture, by the beginning of a peer's name, in
 # the picture's order.
 LIBRARIES = {
@@ -95,11 +96,14 @@ def launcher_of(setting):
     return command
 
 
-def command_of(setting, program, ranks, size, warmups, iterations, touch):
-    """(the whole command, what its environment needs)."""
+def command_of(setting, program, ranks, size, warmups, iterations, touch,
+               collective=ALLREDUCE):
+    """(the whole command, what its environment needs). Only MPI's libraries
+    have another collective than the allreduce."""
     words = [word for word in ("pinned", "huge") if word in setting.words]
     words += ["align=0"] if "page" in setting.words else []
     words += ["touch"] if touch else []
+    words += ([f"collective={collective}"] if collective != ALLREDUCE else [])
     environment = {}
     if "malloc" in setting.words:
         environment.update(MALLOC)
@@ -120,11 +124,14 @@ def command_of(setting, program, ranks, size, warmups, iterations, touch):
             iterations, *words], environment
 
 
-def default_names(ranks, size, cores):
+def default_names(ranks, size, cores, collective=ALLREDUCE):
     """The peers that are measured where none is named: those that were the best
     somewhere near, Open MPI's defaults, and one or two settings of each other
     library: a dozen, of hundreds."""
     oversubscribed = ranks > cores
+    if collective != ALLREDUCE:
+        return (["openmpi", "openmpi+pinned", "openmpi-ucx",
+                 "openmpi-ucx+pinned"] + ([] if oversubscribed else ["mpich"]))
     if size < 32 << 10:
         names = ["openmpi", "openmpi+pinned", "openmpi-ucx+pinned",
                  "ring+pinned"]

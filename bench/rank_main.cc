@@ -99,7 +99,7 @@ class Rank {
        const Processor& processor, int stop_fd)
       : options_(options),
         communicator_(communicator),
-        job_(communicator, options.blocking),
+        job_(communicator, options.blocking, options.tensors),
         table_(options.JsonToStandardOutput() ? StandardError(stop_fd)
                                               : StandardOutput(stop_fd)) {
     report_.facts.processor = processor;

@@ -228,6 +228,9 @@ std::string SectionOf(const AlgorithmInfo& info) {
   if (!info.remark.empty()) {
     section += "- " + std::string(info.remark) + "\n";
   }
+  if (!info.also.empty()) {
+    section += "- elsewhere: " + std::string(info.also) + "\n";
+  }
   section += "- source: " + std::string(info.source) + "\n\n";
   int size = 0;
   const std::string picture = BestPicture(info, size);

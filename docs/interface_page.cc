@@ -53,6 +53,32 @@ ringpipe_status sum_on_rank_zero(ringpipe_communicator* communicator, const floa
 }
 ```
 
+Instead of a buffer a call takes a list of them, in C++ `send_list` and `receive_list`, whose pieces together have the
+elements of the buffer: the gradients of many layers are one message. Ranks need not cut it alike, one side may be a
+list and the other a buffer, and lists may be in place: each element where it is in the other list. The list is copied
+when the call starts; the pieces are the call's until it ends.
+
+```cpp
+ringpipe::Status SumOfGradients(ringpipe::Communicator& communicator, std::vector<std::vector<float>>& gradients) {
+  std::vector<ringpipe::Buffer> list;
+  std::size_t count = 0;
+  for (std::vector<float>& gradient : gradients) {
+    list.push_back({gradient.data(), gradient.size()});
+    count += gradient.size();
+  }
+  return communicator.Run({.collective = ringpipe::Collective::kAllReduce,
+                           .count = count,
+                           .type = ringpipe::DataType::kFloat32,
+                           .send_list = list,
+                           .receive_list = list});
+}
+```
+
+Where each part of a message is one rank's (reduce-scatter, all-gather, gather, scatter), parts may be of different
+lengths, or empty: `counts`, an element for each rank, the same on all ranks, instead of `count`. In C++ these calls
+have names as well: `ReduceScatterV`, `AllGatherV`, `GatherV`, `ScatterV` (MPI's `MPI_Reduce_scatter`,
+`MPI_Allgatherv`, ...; what MPI does by displacements, a list does).
+
 Only the C interface is stable: a program that was compiled with an older header works with a newer library, and with
 an older library as long as it uses nothing that this one lacks. The C++ interface may change with every version.
 
@@ -65,7 +91,7 @@ MPI and NCCL have these; ringpipe has not:
 
 - **Operations of the user's own** (`MPI_Op_create`, `ncclRedOpCreatePreMulSum`). The five above are all.
 - **Derived types** (`MPI_Type_vector`). Elements lie side by side.
-- **Counts that differ between ranks** (`MPI_Allgatherv`, ...).
+- **Counts that differ between pairs** (`MPI_Alltoallv`). Between ranks they may: `counts`.
 - **Complex types**, and logical ones as such.
 - **Messages between two ranks** with tags and from any source (`MPI_Recv`, `MPI_ANY_SOURCE`). `SendReceive` is a call
   that every rank makes, and C++'s alone.

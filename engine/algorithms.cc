@@ -245,7 +245,7 @@ bool HasToSplit(const Chunking& chunking, Walk walk, const Shape& shape,
                 std::uint64_t slot_elements) {
   return walk == Walk::kChunks && shape.widest > 1 &&
          (chunking.subchunks() > 1 ||
-          chunking.Count(0, shape.widest, 0) > slot_elements);
+          chunking.MostOf(shape.widest) > slot_elements);
 }
 
 bool SameToAll(const AlgorithmInfo& info, const Member& of) {

@@ -102,6 +102,7 @@ PlanOptions RandomOptions(std::mt19937_64& random) {
   PlanOptions options;
   options.in_place = random() % 2 == 0;
   options.on_host = random() % 4 != 0;
+  options.in_pieces = random() % 4 == 0;
   return options;
 }
 
@@ -205,6 +206,57 @@ TEST_P(AlgorithmsTest, SplitRangesNeedNoMoreSlotsThanStated) {
             << "size " << size << ", root " << root << ", depth " << depth
             << ": " << status.ToString();
       }
+    }
+  }
+}
+
+// Of parts that are not equally long some end early, and some are empty.
+TEST_P(AlgorithmsTest, IsProvenForPartsOfAnyLength) {
+  if (!InfoOf(GetParam().collective).takes_counts()) {
+    return;
+  }
+  for (int size = 1; size <= 13; ++size) {
+    for (std::uint64_t seed = 0; Exists(GetParam(), {0, size}) && seed < 40;
+         ++seed) {
+      std::mt19937_64 random(1000 * seed + size);
+      CheckOptions options;
+      options.collective = GetParam().collective;
+      options.root = static_cast<int>(random() % size);
+      options.depth = 1 + static_cast<int>(random() % 3);
+      options.slots = SlotsFor(GetParam(), {0, size}, options.depth);
+      options.order = static_cast<CheckOptions::Order>(random() % 3);
+      options.seed = seed;
+      options.subchunks = 1;
+      for (int part = 0; part < size; ++part) {
+        options.subchunks_of_chunks.push_back(
+            random() % 3 == 0 ? 0 : random() % (4 * options.depth));
+        options.subchunks =
+            std::max(options.subchunks, options.subchunks_of_chunks.back());
+      }
+      const std::uint32_t message_bytes =
+          options.subchunks == 1 ? 64 * (random() % 3) : 0;
+      const auto abilities = RandomAbilities(size, random);
+      std::vector<Plan> plans;
+      for (int rank = 0; rank < size; ++rank) {
+        const Schedule schedule =
+            GetParam().algorithm({rank, size, options.root});
+        ASSERT_EQ(schedule.chunks, size);
+        ASSERT_FALSE(schedule.equal_chunks);
+        PlanOptions plan = RandomOptions(random);
+        plan.in_place = plan.in_place && GetParam().in_place;
+        plan.direct_over_sent = GetParam().direct_over_sent;
+        plan.same_to_all = SameToAll(GetParam(), {0, size, options.root});
+        plan.message_bytes = message_bytes;
+        const auto peers = RandomPeers(abilities[rank], random);
+        plan.peers = peers;
+        plans.push_back(
+            Compile(options.subchunks > 1 ? SplitRanges(schedule) : schedule,
+                    rank, size, plan)
+                .value());
+      }
+      const Status status = CheckPlans(plans, options);
+      ASSERT_TRUE(status.ok())
+          << "size " << size << ", seed " << seed << ": " << status.ToString();
     }
   }
 }

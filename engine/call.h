@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstddef>
 #include <optional>
+#include <span>
 
 #include "pipeline/collective.h"
 #include "reduction/data_type.h"
@@ -25,9 +26,34 @@ struct Partners {
   bool operator==(const Partners&) const = default;
 };
 
+// A piece of a list of buffers: so many elements.
+struct Buffer {
+  void* data = nullptr;
+  std::size_t count = 0;
+};
+
+// Some of a caller's, which a call copies when it starts. Equal where they are
+// the same, not alike.
+template <typename T>
+class Listed : public std::span<const T> {
+ public:
+  using std::span<const T>::span;
+
+  bool operator==(const Listed& other) const {
+    return this->data() == other.data() && this->size() == other.size();
+  }
+};
+
+// Memory that does not lie together, as gradients of many layers: its pieces
+// have the elements of one buffer, one after the other. They are the caller's
+// until the call ends.
+using BufferList = Listed<Buffer>;
+// How many elements each rank's part has, by rank.
+using Counts = Listed<std::size_t>;
+
 // Which buffers a collective reads and writes on which rank, and how much of
 // the message each of them holds, says its row in collective.h. Every rank of a
-// communicator gives the same collective, count, type, op and root.
+// communicator gives the same collective, count or counts, type, op and root.
 struct Call {
   Collective collective = Collective::kBarrier;
   // Not read where the rank gives nothing, not written where it gets nothing;
@@ -42,6 +68,14 @@ struct Call {
   int root = 0;
   Timeout timeout = {};
   Partners partners = {};
+  // Instead of `send`, or of `receive`: as many elements, in pieces, which need
+  // not be the same on all ranks.
+  BufferList send_list = {};
+  BufferList receive_list = {};
+  // Instead of `count`, where parts belong to one rank each and are not all
+  // equally long; 0 among them are allowed. A buffer with all parts has one
+  // after the other.
+  Counts counts = {};
 
   bool operator==(const Call&) const = default;
 };

@@ -3,18 +3,30 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
+#include <vector>
 
 #include "base/status.h"
 #include "engine/algorithms.h"
 #include "engine/call.h"
 #include "pipeline/call_check.h"
+#include "pipeline/piece_list.h"
 
 namespace ringpipe {
+
+// A call's buffers, where one of them is a list.
+struct CallLists {
+  PieceList input;
+  PieceList output;
+};
 
 // A call's buffers on one rank, in bytes.
 struct CallBuffers {
   std::uint64_t elements = 0;  // of the whole message, which is cut into chunks
+  // Where each rank's part begins in it, and its end; null where parts are
+  // equally long.
+  std::shared_ptr<const std::vector<std::uint64_t>> borders;
   std::size_t send_bytes = 0;
   std::size_t receive_bytes = 0;
   // Where element 0 of the whole message is, or would be: a buffer may hold but
@@ -24,6 +36,8 @@ struct CallBuffers {
   bool reads_send = false;
   bool writes_receive = false;
   bool in_place = false;
+  // Instead of the bases above; else null.
+  std::shared_ptr<const CallLists> lists;
 };
 
 // Without what is no part of what is called: the timeout; an operation or a
@@ -32,8 +46,9 @@ struct CallBuffers {
 Call OnlyWhatIsRead(const Call& call);
 
 // kInvalidArgument, saying what is allowed: a collective, type, op, root or
-// partner that does not exist, a null or misaligned buffer, buffers that
-// overlap and are not in place, a message past the address space.
+// partner that does not exist, a null or misaligned buffer, a list of other
+// length than the call's, buffers that overlap and are not in place, a message
+// past the address space.
 Result<CallBuffers> CheckCall(const Call& call, int rank, int size);
 
 // "ring"; where a peer's digest has none that there is, its number.

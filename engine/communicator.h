@@ -253,7 +253,50 @@ class Communicator {
                 ReduceOp::kSum, 0, timeout});
   }
 
-  // The same calls, by Start.
+  // Of those whose parts are one rank's each: where rank r's part has counts[r]
+  // elements, and begins where that of rank r - 1 ends. All ranks give the same
+  // counts, as many as there are ranks; 0 among them are allowed.
+  Status ReduceScatterV(const void* send, void* receive, Counts counts,
+                        DataType type, ReduceOp op, Timeout timeout = {}) {
+    return Run({.collective = Collective::kReduceScatter,
+                .send = send,
+                .receive = receive,
+                .type = type,
+                .op = op,
+                .timeout = timeout,
+                .counts = counts});
+  }
+  Status AllGatherV(const void* send, void* receive, Counts counts,
+                    DataType type, Timeout timeout = {}) {
+    return Run({.collective = Collective::kAllGather,
+                .send = send,
+                .receive = receive,
+                .type = type,
+                .timeout = timeout,
+                .counts = counts});
+  }
+  Status GatherV(const void* send, void* receive, Counts counts, DataType type,
+                 int root, Timeout timeout = {}) {
+    return Run({.collective = Collective::kGather,
+                .send = send,
+                .receive = receive,
+                .type = type,
+                .root = root,
+                .timeout = timeout,
+                .counts = counts});
+  }
+  Status ScatterV(const void* send, void* receive, Counts counts, DataType type,
+                  int root, Timeout timeout = {}) {
+    return Run({.collective = Collective::kScatter,
+                .send = send,
+                .receive = receive,
+                .type = type,
+                .root = root,
+                .timeout = timeout,
+                .counts = counts});
+  }
+
+  // The same calls (but those with counts), by Start.
   Result<Request> AllReduceAsync(const void* send, void* receive,
                                  std::size_t count, DataType type, ReduceOp op,
                                  Timeout timeout = {}) {

@@ -590,32 +590,52 @@ std::string Engine::device() const {
 
 // --- A call ------------------------------------------------------------------
 
-Result<Accelerator*> Engine::ChooseAccelerator(
-    const Call& call, const CallBuffers& buffers) const {
-  if (accelerator_ == nullptr || call.count == 0 ||
-      (!buffers.reads_send && !buffers.writes_receive)) {
-    return host_.get();
+Result<bool> Engine::OwnsAll(const Call& call,
+                             const CallBuffers& buffers) const {
+  const auto mixed = [this]() -> Status {
+    return {StatusCode::kInvalidArgument,
+            "one buffer is memory of " + accelerator_->name() +
+                " and another is not; use one kind for all"};
+  };
+  if (buffers.lists == nullptr) {
+    const bool has_receive = buffers.receive_bytes > 0;
+    RINGPIPE_ASSIGN_OR_RETURN(
+        const bool owned,
+        accelerator_->Owns(has_receive ? call.receive : call.send));
+    if (has_receive && buffers.send_bytes > 0) {
+      RINGPIPE_ASSIGN_OR_RETURN(const bool send, accelerator_->Owns(call.send));
+      if (send != owned) {
+        return mixed();
+      }
+    }
+    return owned;
   }
-  const std::string name(CollectiveName(call.collective));
-  // Where a rank has one buffer, for both.
-  const auto receive_owned =
-      accelerator_->Owns(buffers.writes_receive ? call.receive : call.send);
-  const auto send_owned = buffers.reads_send && buffers.writes_receive
-                              ? accelerator_->Owns(call.send)
-                              : receive_owned;
-  for (const auto* const owned : {&receive_owned, &send_owned}) {
-    if (!owned->ok()) {
-      return owned->status().WithContext(name);
+  std::optional<bool> owned;
+  for (const PieceList* const list :
+       {&buffers.lists->output, &buffers.lists->input}) {
+    for (const PieceList::Piece& piece : list->pieces()) {
+      RINGPIPE_ASSIGN_OR_RETURN(const bool owns,
+                                accelerator_->Owns(piece.data));
+      if (owned.value_or(owns) != owns) {
+        return mixed();
+      }
+      owned = owns;
     }
   }
-  const bool receive = receive_owned.value();
-  const bool send = send_owned.value();
-  if (send != receive) {
-    return Status(StatusCode::kInvalidArgument,
-                  name + ": one buffer is memory of " + accelerator_->name() +
-                      " and the other is not; use one kind for both");
+  return owned.value_or(false);
+}
+
+Result<Accelerator*> Engine::ChooseAccelerator(
+    const Call& call, const CallBuffers& buffers) const {
+  if (accelerator_ == nullptr ||
+      (buffers.send_bytes == 0 && buffers.receive_bytes == 0)) {
+    return host_.get();
   }
-  return receive ? accelerator_.get() : host_.get();
+  const auto owned = OwnsAll(call, buffers);
+  if (!owned.ok()) {
+    return owned.status().WithContext(CollectiveName(call.collective));
+  }
+  return *owned ? accelerator_.get() : host_.get();
 }
 
 Result<CheckedCall> Engine::Check(const Call& call) {

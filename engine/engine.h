@@ -132,6 +132,9 @@ class Engine {
   // The same, with the rank for which all wait in the end.
   Status ExplainTimeout(const Status& timeout);
   Status Execute(const CheckedCall& checked, const Timing& timing);
+  // Whether the call's buffers are memory of the accelerator; kInvalidArgument
+  // where some are.
+  Result<bool> OwnsAll(const Call& call, const CallBuffers& buffers) const;
   Result<Accelerator*> ChooseAccelerator(const Call& call,
                                          const CallBuffers& buffers) const;
 

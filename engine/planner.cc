@@ -15,6 +15,9 @@ namespace {
 
 // The outputs of a host's ranks, from where on caches do not hold them.
 constexpr std::size_t kNonTemporalOutputBytes = 64 << 20;
+// 2^64 divided by it, and odd: all bits of a factor take part in the upper bits
+// of a product.
+constexpr std::uint64_t kGoldenRatio = 0x9E3779B97F4A7C15;
 // Sub-chunks of short messages: not so small that posting costs more than the
 // wire.
 constexpr std::uint64_t kLeastSubchunkBytes = 16 * 1024;
@@ -27,11 +30,10 @@ std::string NameOf(const Digest& digest) {
 // All ranks compute the same from the same call. A slot holds the widest range:
 // either one sub-chunk of each of its chunks, or, where the walk is by chunks
 // and they are all that short, whole chunks; else ranges are split there.
-std::uint64_t SubchunkElements(const Planner::Job& job, std::uint64_t elements,
-                               Walk walk, const Shape& shape,
-                               std::size_t element_bytes) {
-  const std::uint64_t chunk_elements =
-      elements / shape.chunks + (elements % shape.chunks != 0);
+// `chunk_elements`: of the longest.
+std::uint64_t SubchunkElements(const Planner::Job& job,
+                               std::uint64_t chunk_elements, Walk walk,
+                               const Shape& shape, std::size_t element_bytes) {
   const std::uint64_t chunk_bytes = chunk_elements * element_bytes;
   if (walk == Walk::kChunks && shape.widest > 1 &&
       chunk_bytes * shape.widest <= job.subchunk_bytes) {
@@ -48,9 +50,43 @@ std::uint64_t SubchunkElements(const Planner::Job& job, std::uint64_t elements,
   return std::max<std::uint64_t>(bytes / element_bytes, 1);
 }
 
+// Of the shortest chunk that is not empty, and of the longest.
+struct ChunkLengths {
+  std::uint64_t shortest = 0;
+  std::uint64_t longest = 0;
+};
+ChunkLengths LengthsOf(const CallBuffers& buffers, int chunks) {
+  if (buffers.borders == nullptr) {
+    const std::uint64_t longest =
+        buffers.elements / chunks + (buffers.elements % chunks != 0);
+    return {longest, longest};
+  }
+  const std::vector<std::uint64_t>& borders = *buffers.borders;
+  ChunkLengths lengths = {buffers.elements, 0};
+  for (std::size_t i = 1; i < borders.size(); ++i) {
+    const std::uint64_t length = borders[i] - borders[i - 1];
+    lengths.longest = std::max(lengths.longest, length);
+    lengths.shortest =
+        length == 0 ? lengths.shortest : std::min(lengths.shortest, length);
+  }
+  return lengths;
+}
+
+// Digest::counts.
+std::uint64_t HashOfCounts(const CallBuffers& buffers) {
+  if (buffers.borders == nullptr) {
+    return 0;
+  }
+  std::uint64_t hash = 0;
+  for (const std::uint64_t border : *buffers.borders) {
+    hash = std::rotl((hash ^ border) * kGoldenRatio, 31);
+  }
+  return std::max<std::uint64_t>(hash, 1);
+}
+
 // In the registry, or the one after it.
-std::uint32_t NumberOf(const AlgorithmInfo& algorithm) {
-  return static_cast<std::uint32_t>(&algorithm == &SendReceiveAlgorithm()
+std::uint16_t NumberOf(const AlgorithmInfo& algorithm) {
+  return static_cast<std::uint16_t>(&algorithm == &SendReceiveAlgorithm()
                                         ? Algorithms().size()
                                         : &algorithm - Algorithms().data());
 }
@@ -70,7 +106,6 @@ Planner::Recent& Planner::RecentOf(const Call& call) {
       send ^ std::rotl(receive, 24) ^ std::rotl(call.count, 48) ^
       static_cast<std::uint64_t>(call.collective) << 40;
   // By the upper bits of the product, which all of them have a part in.
-  constexpr std::uint64_t kGoldenRatio = 0x9E3779B97F4A7C15;
   return recent_[(fields * kGoldenRatio) >> (64 - kRecentBits)];
 }
 
@@ -100,7 +135,8 @@ Result<const Operation*> Planner::Prepare(const CheckedCall& checked,
                                 buffers.elements * SizeOf(call.type),
                                 job_.common_host);
   const Shape& shape = FindShape(algorithm);
-  // Here and below the memory for short steps is kept: nothing is allocated.
+  // Here and below the memory for short steps is kept: nothing is allocated,
+  // but where parts differ.
   std::vector<ShortStep> short_steps = std::move(operation_.short_steps);
   operation_ = Describe(checked, algorithm, shape);
   operation_.short_steps = std::move(short_steps);
@@ -111,13 +147,15 @@ Result<const Operation*> Planner::Prepare(const CheckedCall& checked,
   key.split = HasToSplit(operation_.chunking, WalkOf(call.collective), shape,
                          job_.subchunk_bytes / SizeOf(call.type));
   key.in_place = buffers.in_place;
+  key.in_pieces = buffers.lists != nullptr;
   key.on_host = accelerator == job_.host;
   key.message_bytes = EagerLimit(operation_, shape);
   RINGPIPE_ASSIGN_OR_RETURN(operation_.plan, FindPlan(key, operation_));
   operation_.message_bytes = key.on_host ? key.message_bytes : 0;
   ShortRun::Measure(operation_);
   // Such a call goes by no reach, which may be another one the next time.
-  if (key.on_host && !operation_.short_steps.empty()) {
+  if (key.on_host && !operation_.short_steps.empty() &&
+      buffers.borders == nullptr) {
     Recent& recent = RecentOf(call);
     recent.call = call;
     recent.operation = operation_;
@@ -125,15 +163,20 @@ Result<const Operation*> Planner::Prepare(const CheckedCall& checked,
   return In(timing, operation_);
 }
 
-// Memory of an accelerator is reached by that alone.
+// Memory of an accelerator is reached by that alone, and lists by nobody.
 Status Planner::FindReach(const CheckedCall& checked,
                           Operation& operation) const {
   const auto& [call, buffers, accelerator] = checked;
+  if (buffers.lists != nullptr) {
+    operation.input.list = &buffers.lists->input;
+    operation.output.list = &buffers.lists->output;
+    return Status::Ok();
+  }
   const std::size_t element_bytes = SizeOf(call.type);
   // Of the shortest chunks that an algorithm may make.
   const std::uint64_t message_bytes =
-      SubchunkElements(job_, buffers.elements, Walk::kSegments,
-                       {.chunks = job_.size}, element_bytes) *
+      SubchunkElements(job_, LengthsOf(buffers, job_.size).shortest,
+                       Walk::kSegments, {.chunks = job_.size}, element_bytes) *
       element_bytes;
   if (accelerator == job_.host && buffers.reads_send &&
       buffers.send_bytes > 0) {
@@ -167,9 +210,10 @@ Operation Planner::Describe(const CheckedCall& checked,
                             const AlgorithmInfo& algorithm,
                             const Shape& shape) const {
   const Call& call = checked.call;
+  const CallBuffers& buffers = checked.buffers;
   const std::uint64_t subchunk_elements =
-      SubchunkElements(job_, checked.buffers.elements, WalkOf(call.collective),
-                       shape, SizeOf(call.type));
+      SubchunkElements(job_, LengthsOf(buffers, shape.chunks).longest,
+                       WalkOf(call.collective), shape, SizeOf(call.type));
   Operation operation;
   operation.name = &NameOf;
   operation.accelerator = checked.accelerator;
@@ -177,16 +221,25 @@ Operation Planner::Describe(const CheckedCall& checked,
   operation.op = call.op;
   operation.depth = job_.depth;
   operation.copies_out_non_temporal = CopiesOutNonTemporal(checked);
-  operation.chunking = Chunking(checked.buffers.elements, shape.chunks,
-                                subchunk_elements, WalkOf(call.collective));
-  operation.digest = {.count = call.count,
-                      .collective = static_cast<std::uint32_t>(call.collective),
-                      .algorithm = NumberOf(algorithm),
-                      .type = static_cast<std::uint32_t>(call.type),
-                      .op = static_cast<std::uint32_t>(call.op),
-                      .root = static_cast<std::uint32_t>(call.root),
-                      .depth = static_cast<std::uint32_t>(operation.depth),
-                      .subchunk_elements = subchunk_elements};
+  operation.chunking =
+      buffers.borders == nullptr
+          ? Chunking(buffers.elements, shape.chunks, subchunk_elements,
+                     WalkOf(call.collective))
+          : Chunking(*buffers.borders, subchunk_elements);
+  for (int part = 0; buffers.borders != nullptr && part < job_.size; ++part) {
+    operation.subchunks_of_chunks.push_back(
+        operation.chunking.SubchunksOf(part));
+  }
+  operation.digest = {
+      .count = buffers.borders == nullptr ? call.count : buffers.elements,
+      .counts = HashOfCounts(buffers),
+      .collective = static_cast<std::uint16_t>(call.collective),
+      .algorithm = NumberOf(algorithm),
+      .type = static_cast<std::uint16_t>(call.type),
+      .op = static_cast<std::uint16_t>(call.op),
+      .root = static_cast<std::uint32_t>(call.root),
+      .depth = static_cast<std::uint32_t>(operation.depth),
+      .subchunk_elements = subchunk_elements};
   return operation;
 }
 
@@ -203,7 +256,7 @@ bool Planner::CopiesOutNonTemporal(const CheckedCall& checked) const {
 std::uint32_t Planner::EagerLimit(const Operation& operation,
                                   const Shape& shape) const {
   const std::uint64_t bytes =
-      operation.chunking.Count(0, shape.widest, 0) * SizeOf(operation.type);
+      operation.chunking.MostOf(shape.widest) * SizeOf(operation.type);
   std::uint32_t limit = 0;
   if (operation.chunking.subchunks() == 1) {
     for (const PlanOptions::Peer& peer : peers_) {
@@ -232,6 +285,7 @@ Result<const Plan*> Planner::FindPlan(PlanKey key, const Operation& operation) {
   const Member self = {job_.rank, job_.size, key.root, job_.hosts};
   PlanOptions options;
   options.in_place = key.in_place;
+  options.in_pieces = key.in_pieces;
   options.direct_over_sent = algorithm.direct_over_sent;
   options.on_host = key.on_host;
   options.message_bytes = key.message_bytes;

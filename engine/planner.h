@@ -26,7 +26,7 @@ namespace ringpipe {
 
 // A call that can be made: its buffers, and whose memory they are.
 struct CheckedCall {
-  Call call;
+  Call call;  // whose lists may be gone
   CallBuffers buffers;
   Accelerator* accelerator = nullptr;
 };
@@ -83,6 +83,7 @@ class Planner {
     int root = 0;
     bool split = false;  // into messages of one chunk
     bool in_place = false;
+    bool in_pieces = false;
     bool on_host = true;
     std::uint32_t message_bytes = 0;
     // By transport.

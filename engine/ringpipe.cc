@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstddef>
 #include <cstring>
 #include <memory>
 #include <new>
@@ -25,8 +26,11 @@ static_assert(RINGPIPE_LOG_DEBUG ==
 static_assert(RINGPIPE_ALL_TO_ALL ==
               static_cast<int>(ringpipe::Collective::kAllToAll) + 1);
 
-// For good.
-static_assert(sizeof(ringpipe_options) == 48 && sizeof(ringpipe_call) == 56);
+// For good: structures grow at their ends alone.
+static_assert(sizeof(ringpipe_options) == 48 && sizeof(ringpipe_buffer) == 16);
+static_assert(offsetof(ringpipe_call, send_list) == 56 &&
+              offsetof(ringpipe_call, counts) == 88 &&
+              sizeof(ringpipe_call) == 104);
 
 struct ringpipe_communicator {
   std::unique_ptr<ringpipe::Communicator> communicator;
@@ -44,6 +48,7 @@ struct ringpipe_request {
 
 namespace {
 
+using ringpipe::Buffer;
 using ringpipe::Call;
 using ringpipe::Collective;
 using ringpipe::DataType;
@@ -125,7 +130,46 @@ Result<T> Read(const T* from, const char* name) {
   return whole;
 }
 
-Result<Call> ToCall(const ringpipe_call* from) {
+// A call, and the lists to which it points.
+struct CallWithLists {
+  CallWithLists() = default;
+  CallWithLists(CallWithLists&&) = default;  // which moves no element
+  CallWithLists(const CallWithLists&) = delete;
+  CallWithLists& operator=(const CallWithLists&) = delete;
+
+  Call call;
+  std::vector<Buffer> send;
+  std::vector<Buffer> receive;
+  std::vector<std::size_t> counts;
+};
+
+Buffer ToCxx(const ringpipe_buffer& piece) { return {piece.data, piece.count}; }
+std::size_t ToCxx(std::uint64_t count) { return count; }
+
+// A member of ringpipe_call of that name, as C++ has it. Nothing is allocated
+// where there is none.
+template <typename To, typename From>
+Status CopyList(const From* list, std::uint64_t length, const char* name,
+                std::vector<To>& to) {
+  constexpr std::uint64_t kMost = 1 << 24;
+  if (length == 0) {
+    return Status::Ok();
+  }
+  if (list == nullptr || length > kMost) {
+    const std::string member = std::string("ringpipe_call::") + name;
+    return Invalid(member + "_length is " + std::to_string(length) +
+                   (list == nullptr
+                        ? ", and " + member + " is NULL"
+                        : "; there may be " + std::to_string(kMost)));
+  }
+  to.reserve(length);
+  for (std::uint64_t i = 0; i < length; ++i) {
+    to.push_back(ToCxx(list[i]));
+  }
+  return Status::Ok();
+}
+
+Result<CallWithLists> ToCall(const ringpipe_call* from) {
   RINGPIPE_ASSIGN_OR_RETURN(const ringpipe_call call,
                             Read(from, "ringpipe_call"));
   RINGPIPE_RETURN_IF_ERROR(CheckTimeout(call.timeout_ms));
@@ -140,7 +184,14 @@ Result<Call> ToCall(const ringpipe_call* from) {
         "ringpipe_call::reserved is not 0; initialise the "
         "structure with zeros");
   }
-  Call made;
+  CallWithLists with;
+  RINGPIPE_RETURN_IF_ERROR(
+      CopyList(call.send_list, call.send_list_length, "send_list", with.send));
+  RINGPIPE_RETURN_IF_ERROR(CopyList(call.receive_list, call.receive_list_length,
+                                    "receive_list", with.receive));
+  RINGPIPE_RETURN_IF_ERROR(
+      CopyList(call.counts, call.counts_length, "counts", with.counts));
+  Call& made = with.call;
   made.collective = static_cast<Collective>(call.collective - 1);
   made.send = call.send;
   made.receive = call.receive;
@@ -152,17 +203,34 @@ Result<Call> ToCall(const ringpipe_call* from) {
     made.timeout = std::chrono::milliseconds(
         call.timeout_ms == RINGPIPE_AT_ONCE ? 0 : call.timeout_ms);
   }
-  return made;
+  made.send_list = with.send;
+  made.receive_list = with.receive;
+  made.counts = with.counts;
+  return with;
+}
+
+// make(call), unless there is no such call: a status, which without memory
+// fails the communicator.
+template <typename Make>
+Status WithCall(ringpipe_communicator* communicator, const ringpipe_call* from,
+                Make make) {
+  if (communicator == nullptr || from == nullptr) {
+    return Invalid(communicator == nullptr ? "communicator is NULL"
+                                           : "call is NULL");
+  }
+  try {
+    const Result<CallWithLists> with = ToCall(from);
+    return with.ok() ? make(with->call) : with.status();
+  } catch (const std::bad_alloc&) {
+    return communicator->OutOfMemory();
+  }
 }
 
 ringpipe_status Run(ringpipe_communicator* communicator,
                     const ringpipe_call* from) {
-  if (communicator == nullptr || from == nullptr) {
-    return NullArgument(communicator == nullptr ? "communicator" : "call");
-  }
-  const Result<Call> call = ToCall(from);
-  return ToC(call.ok() ? communicator->communicator->Run(*call)
-                       : call.status());
+  return ToC(WithCall(communicator, from, [&](const Call& call) {
+    return communicator->communicator->Run(call);
+  }));
 }
 
 ringpipe_status Start(ringpipe_communicator* communicator,
@@ -171,25 +239,14 @@ ringpipe_status Start(ringpipe_communicator* communicator,
     return NullArgument("request");
   }
   *request = nullptr;
-  if (communicator == nullptr || from == nullptr) {
-    return NullArgument(communicator == nullptr ? "communicator" : "call");
-  }
-  const Result<Call> call = ToCall(from);
-  if (!call.ok()) {
-    return ToC(call.status());
-  }
-  // Before the call begins, which nobody could wait for without it.
-  std::unique_ptr<ringpipe_request> handle(new (std::nothrow) ringpipe_request);
-  if (handle == nullptr) {
-    return ToC(communicator->OutOfMemory());
-  }
-  Result<Request> started = communicator->communicator->Start(*call);
-  if (!started.ok()) {
-    return ToC(started.status());
-  }
-  handle->request = std::move(started).value();
-  *request = handle.release();
-  return RINGPIPE_OK;
+  return ToC(WithCall(communicator, from, [&](const Call& call) -> Status {
+    // Before the call begins, which nobody could wait for without it.
+    auto handle = std::make_unique<ringpipe_request>();
+    RINGPIPE_ASSIGN_OR_RETURN(handle->request,
+                              communicator->communicator->Start(call));
+    *request = handle.release();
+    return Status::Ok();
+  }));
 }
 
 // What calls by name have in common.

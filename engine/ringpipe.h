@@ -106,6 +106,12 @@ typedef struct {
   void* log_context;
 } ringpipe_options;
 
+/* A piece of a list of buffers: so many elements. */
+typedef struct {
+  void* data;
+  size_t count;
+} ringpipe_buffer;
+
 /* One collective call. docs/interface.md has a table of what each collective
  * reads and writes on which rank. */
 typedef struct {
@@ -119,6 +125,17 @@ typedef struct {
   int32_t root;
   uint32_t reserved;  /* 0 */
   int64_t timeout_ms; /* as below */
+  /* Instead of `send`, or of `receive`: as many elements, in pieces that need
+   * not lie together, nor be the same on all ranks. The lists are copied when
+   * the call starts; the pieces are the caller's until it ends. */
+  const ringpipe_buffer* send_list;
+  uint64_t send_list_length;
+  const ringpipe_buffer* receive_list;
+  uint64_t receive_list_length;
+  /* Instead of `count`, where the parts of ranks are not equally long: elements
+   * by rank, the same on all ranks. Copied as well. */
+  const uint64_t* counts;
+  uint64_t counts_length;
 } ringpipe_call;
 
 /* How long a call may take, in milliseconds, or one of these: the value of the

@@ -188,7 +188,8 @@ void TraceWriter::AddCall(const TraceEvent& event) {
            ",\"args\":{\"call\":" + std::to_string(digest.sequence) +
            Text("collective", name) + Number("count", digest.count) +
            Text("type", ringpipe::Name(type)) +
-           Number("bytes", digest.count * SizeOf(type));
+           Number("bytes", digest.count * SizeOf(type)) +
+           (digest.counts == 0 ? "" : Text("counts", "by rank"));
   if (InfoOf(collective).reduces) {
     text_ += Text("op", ringpipe::Name(static_cast<ReduceOp>(digest.op)));
   }

@@ -1,8 +1,32 @@
 #include "pipeline/call_check.h"
 
 #include <cstring>
+#include <utility>
 
 namespace ringpipe {
+namespace {
+
+// "count and type": of two calls.
+std::string Differences(const Digest& a, const Digest& b) {
+  std::string names;
+  for (const auto& [differs, name] :
+       {std::pair(a.collective != b.collective, "collective"),
+        std::pair(a.count != b.count, "count"),
+        std::pair(a.counts != b.counts, "counts by rank"),
+        std::pair(a.type != b.type, "type"),
+        std::pair(a.op != b.op, "operation"),
+        std::pair(a.root != b.root, "root"),
+        std::pair(a.algorithm != b.algorithm, "algorithm"),
+        std::pair(a.subchunk_elements != b.subchunk_elements, "sub-chunks"),
+        std::pair(a.depth != b.depth, "depth")}) {
+    if (differs) {
+      names += (names.empty() ? "" : ", ") + std::string(name);
+    }
+  }
+  return names;
+}
+
+}  // namespace
 
 std::uint64_t CallCheck::WordOf(const Digest& digest) {
   std::array<std::uint64_t, sizeof digest / sizeof(std::uint64_t)> words;
@@ -37,9 +61,10 @@ Result<CallCheck::When> CallCheck::Compare(int peer,
   if (digest != own) {
     return Status(StatusCode::kMismatch,
                   "collective call number " + std::to_string(digest.sequence) +
-                      " differs between ranks: rank " + std::to_string(rank_) +
-                      " called " + describe_(own) + ", rank " +
-                      std::to_string(peer) + " called " + describe_(digest) +
+                      " differs between ranks in " + Differences(own, digest) +
+                      ": rank " + std::to_string(rank_) + " called " +
+                      describe_(own) + ", rank " + std::to_string(peer) +
+                      " called " + describe_(digest) +
                       "; all ranks must make the same calls in the same "
                       "order, with the same RINGPIPE_ variables");
   }

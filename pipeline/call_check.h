@@ -14,10 +14,13 @@ namespace ringpipe {
 struct Digest {
   std::uint64_t sequence = 0;  // calls on this communicator, from 0
   std::uint64_t count = 0;     // elements, as the caller gave them
-  std::uint32_t collective = 0;
-  std::uint32_t algorithm = 0;
-  std::uint32_t type = 0;
-  std::uint32_t op = 0;
+  // Of counts that are not the same for all ranks: a hash, and `count` is their
+  // sum. 0: there are none.
+  std::uint64_t counts = 0;
+  std::uint16_t collective = 0;
+  std::uint16_t algorithm = 0;
+  std::uint16_t type = 0;
+  std::uint16_t op = 0;
   std::uint32_t root = 0;
   std::uint32_t depth = 0;
   std::uint64_t subchunk_elements = 0;

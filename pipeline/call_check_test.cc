@@ -71,23 +71,34 @@ TEST(CallCheckTest, ALaterCallIsComparedOnlyOnceThisRankHasBegunIt) {
 TEST(CallCheckTest, AMismatchNamesBothCalls) {
   const CallCheck check = BegunUpTo(6);
   ExpectMismatch(check, Call(6, 11),
-                 "collective call number 6 differs between ranks: rank 0 "
+                 "collective call number 6 differs between ranks in count: "
+                 "rank 0 "
                  "called call(count 10), rank 3 called call(count 11)");
   ExpectMismatch(check, Call(2, 11), "collective call number 2 differs");
 }
 
 TEST(CallCheckTest, EveryWordOfTheDigestCounts) {
   const CallCheck check = BegunUpTo(6);
-  for (std::uint32_t Digest::*const word :
-       {&Digest::collective, &Digest::algorithm, &Digest::type, &Digest::op,
-        &Digest::root, &Digest::depth}) {
+  using Change = void (*)(Digest&);
+  for (const auto& [change, name] : {
+           std::pair<Change, const char*>(
+               [](Digest& digest) { digest.collective = 1; }, "collective"),
+           {[](Digest& digest) { digest.algorithm = 1; }, "algorithm"},
+           {[](Digest& digest) { digest.type = 1; }, "type"},
+           {[](Digest& digest) { digest.op = 1; }, "operation"},
+           {[](Digest& digest) { digest.root = 1; }, "root"},
+           {[](Digest& digest) { digest.depth = 1; }, "depth"},
+           {[](Digest& digest) { digest.counts = 1; }, "counts by rank"},
+           {[](Digest& digest) { digest.subchunk_elements = 1; }, "sub-chunks"},
+           {[](Digest& digest) { digest.type = digest.root = 1; },
+            "type, root"},
+       }) {
     Digest digest = Call(6, 10);
-    digest.*word = 1;
-    ExpectMismatch(check, digest, "call number 6 differs");
+    change(digest);
+    ExpectMismatch(
+        check, digest,
+        "call number 6 differs between ranks in " + std::string(name) + ":");
   }
-  Digest digest = Call(6, 10);
-  digest.subchunk_elements = 1;
-  ExpectMismatch(check, digest, "call number 6 differs");
 }
 
 TEST(CallCheckTest, APeerThatIsSixtyFourCallsBehindIsAMismatch) {
@@ -115,6 +126,7 @@ TEST(CallCheckTest, CallsThatDifferHaveDifferentWords) {
   for (const auto change : std::initializer_list<void (*)(Digest&)>{
            [](Digest& digest) { ++digest.sequence; },
            [](Digest& digest) { ++digest.count; },
+           [](Digest& digest) { ++digest.counts; },
            [](Digest& digest) { ++digest.collective; },
            [](Digest& digest) { ++digest.algorithm; },
            [](Digest& digest) { ++digest.type; },

@@ -184,7 +184,9 @@ Status CheckOutputs(const Contract& contract, const CheckOptions& options,
       // The last that was found to be as promised.
       std::optional<TermTable::Term> good;
       for (int rank = 0; rank < size; ++rank) {
-        if (!contract.Has(rank, Output(chunk))) {
+        if (!contract.Has(rank, Output(chunk)) ||
+            (!options.subchunks_of_chunks.empty() &&
+             subchunk >= options.subchunks_of_chunks[chunk])) {
           continue;
         }
         const TermTable::Term found = memory.At(rank, Output(chunk), subchunk);

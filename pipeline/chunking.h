@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <vector>
 
 namespace ringpipe {
 
@@ -27,10 +28,10 @@ enum class Walk {
   kSegments,
 };
 
-// Where things do not divide evenly, the first chunks are larger by one
-// element; the last segment, and the last sub-chunk of a contiguous chunk, may
-// be shorter than the others. Depends on nothing else, so that results are the
-// same bits however they are computed.
+// Chunks have given lengths (Walk::kChunks), or are alike: where things do not
+// divide evenly, the first are larger by one element; the last segment, and the
+// last sub-chunk of a contiguous chunk, may be shorter than the others. Depends
+// on nothing else, so that results are the same bits however they are computed.
 class Chunking {
  public:
   Chunking() = default;
@@ -48,10 +49,29 @@ class Chunking {
     larger_ = divided % chunks;
   }
 
+  // Of chunks of which each begins where the one before ends, at these
+  // elements; after the last, the message ends. Kept by reference.
+  Chunking(const std::vector<std::uint64_t>& borders,
+           std::uint64_t subchunk_elements)
+      : walk_(Walk::kChunks),
+        borders_(&borders),
+        chunks_(borders.size() - 1),
+        subchunk_elements_(subchunk_elements) {
+    for (std::uint64_t chunk = 0; chunk < chunks_; ++chunk) {
+      subchunks_ = std::max(subchunks_, SubchunksOf(static_cast<int>(chunk)));
+    }
+  }
+
   bool operator==(const Chunking&) const = default;
 
   // Sub-chunks of every chunk, at least 1: an empty message still has one.
   std::uint64_t subchunks() const { return subchunks_; }
+
+  // Those of one chunk that have an element, where lengths are given.
+  std::uint64_t SubchunksOf(int chunk) const {
+    return DivideUp((*borders_)[chunk + 1] - (*borders_)[chunk],
+                    subchunk_elements_);
+  }
 
   // Empty where the chunk is shorter than others.
   Extent Subchunk(int chunk, std::uint64_t subchunk) const {
@@ -60,9 +80,12 @@ class Chunking {
       return {subchunk * SegmentElements() + index * subchunk_elements_,
               subchunk_elements_};
     }
-    const Extent part = {
-        BeginOfLast() + index * base_ + std::min(index, larger_),
-        base_ + (index < larger_ ? 1 : 0)};
+    const Extent part =
+        borders_ != nullptr
+            ? Extent{(*borders_)[index],
+                     (*borders_)[index + 1] - (*borders_)[index]}
+            : Extent{BeginOfLast() + index * base_ + std::min(index, larger_),
+                     base_ + (index < larger_ ? 1 : 0)};
     if (walk_ == Walk::kSegments) {
       return part;
     }
@@ -82,6 +105,16 @@ class Chunking {
     const int together = std::min(count, static_cast<int>(chunks_) - chunk);
     return {Together(chunk, together, subchunk),
             Together(0, count - together, subchunk)};
+  }
+
+  // The most that a sub-chunk of so many chunks has.
+  std::uint64_t MostOf(int count) const {
+    std::uint64_t most = Count(0, count, 0);
+    for (int chunk = 1;
+         borders_ != nullptr && chunk < static_cast<int>(chunks_); ++chunk) {
+      most = std::max(most, Count(chunk, count, 0));
+    }
+    return most;
   }
 
   // How much that is.
@@ -111,6 +144,7 @@ class Chunking {
   }
 
   Walk walk_ = Walk::kSegments;
+  const std::vector<std::uint64_t>* borders_ = nullptr;  // given lengths
   std::uint64_t chunks_ = 1;
   std::uint64_t subchunk_elements_ = 1;
   std::uint64_t subchunks_ = 1;

@@ -100,5 +100,29 @@ TEST(ChunkingTest, AnEmptyMessageHasOneEmptySubchunk) {
   }
 }
 
+TEST(ChunkingTest, ChunksHaveTheLengthsThatAreGiven) {
+  const std::vector<std::uint64_t> borders = {0, 5, 5, 6, 18};
+  const Chunking chunking(borders, 4);
+  EXPECT_EQ(chunking.subchunks(), 3U);
+  EXPECT_EQ(chunking.SubchunksOf(0), 2U);
+  EXPECT_EQ(chunking.SubchunksOf(1), 0U);
+  EXPECT_EQ(chunking.Subchunk(0, 1), (Extent{4, 1}));
+  EXPECT_EQ(chunking.Subchunk(0, 2).count, 0U);
+  EXPECT_EQ(chunking.Subchunk(1, 0), (Extent{5, 0}));
+  EXPECT_EQ(chunking.Subchunk(2, 0), (Extent{5, 1}));
+  EXPECT_EQ(chunking.Subchunk(3, 2), (Extent{14, 4}));
+  // Ranges, where all is one sub-chunk.
+  const Chunking whole(borders, 12);
+  EXPECT_EQ(whole.subchunks(), 1U);
+  EXPECT_EQ(whole.Range(2, 3, 0), (std::array{Extent{5, 13}, Extent{0, 5}}));
+  EXPECT_EQ(whole.MostOf(2), 17U);  // the last and the first
+}
+
+TEST(ChunkingTest, WhereAllLengthsAreNothingThereIsOneSubchunk) {
+  const std::vector<std::uint64_t> borders = {0, 0, 0};
+  EXPECT_EQ(Chunking(borders, 4).subchunks(), 1U);
+  EXPECT_EQ(Chunking(borders, 4).Subchunk(1, 0).count, 0U);
+}
+
 }  // namespace
 }  // namespace ringpipe

@@ -61,6 +61,10 @@ struct CollectiveInfo {
     return is_root ? root : others;
   }
   constexpr bool is_rooted() const { return root != others; }
+  // Whether a part is one rank's, and may be longer than another's.
+  constexpr bool takes_counts() const {
+    return root.input == Holds::kOwnPart || root.output == Holds::kOwnPart;
+  }
 };
 
 // By Collective.

@@ -105,7 +105,8 @@ Status Executor::Begin(const Operation& operation) {
       }
     }
     state_.flow.Start(plan, operation.chunking.subchunks(), operation.depth,
-                      state_.size, state_.slots());
+                      state_.size, state_.slots(),
+                      operation.subchunks_of_chunks);
     copy_in_.Begin();
     reduce_.Begin();
     copy_out_.Begin();

@@ -9,8 +9,16 @@ using Kind = Transfer::Kind;
 using Arrival = Step::Arrival;
 
 void Flow::Start(const Plan& plan, std::uint64_t subchunks, int depth, int size,
-                 SlotList& slots) {
+                 SlotList& slots,
+                 std::span<const std::uint64_t> subchunks_of_chunks) {
   plan_ = &plan;
+  subchunks_of_chunks_ = subchunks_of_chunks;
+  if (!subchunks_of_chunks.empty()) {
+    eager_.assign(size, false);
+    for (const Plan::Peer& peer : plan.peers) {
+      eager_[peer.rank] = peer.eager;
+    }
+  }
   slots_ = &slots;
   subchunks_ = subchunks;
   depth_ = depth;
@@ -98,8 +106,32 @@ Flow::Issued Flow::Issue() {
   return Issued::kIssued;
 }
 
+bool Flow::IsNoMessage(Instance instance) const {
+  const Transfer& transfer = step(instance).transfer;
+  if (subchunks_of_chunks_.empty() || !transfer.has_peer() ||
+      eager_[transfer.peer]) {
+    return false;
+  }
+  const Place place = transfer.chunks();
+  for (int position = 0; position < place.count; ++position) {
+    const int chunk = place.At(position, plan_->chunks).chunk % plan_->chunks;
+    if (subchunk(instance) < subchunks_of_chunks_[chunk]) {
+      return false;
+    }
+  }
+  return true;
+}
+
 void Flow::Queue(Instance instance) {
   const Transfer& transfer = step(instance).transfer;
+  if (IsNoMessage(instance)) {
+    if (transfer.receives()) {
+      Arrive(instance);
+    } else {
+      MayRead(instance);
+    }
+    return;
+  }
   if (transfer.receives()) {
     receives_[transfer.peer].push(instance);
     ++open_receives_[transfer.peer];
@@ -120,7 +152,9 @@ void Flow::MayRead(Instance instance) {
   const Step& at = step(instance);
   switch (at.transfer.kind) {
     case Kind::kSend:
-      if (at.copies_in) {
+      if (IsNoMessage(instance)) {
+        Sent(instance);
+      } else if (at.copies_in) {
         to_copy_in_.push(instance);
       } else if (at.registers) {
         to_register_.push(instance);
@@ -287,9 +321,13 @@ const Instance* Flow::NextReceive(int peer) {
 }
 
 void Flow::Received(Instance instance) {
+  --open_receives_[step(instance).transfer.peer];
+  Arrive(instance);
+}
+
+void Flow::Arrive(Instance instance) {
   const Step& at = step(instance);
   cell(instance).arrived = true;
-  --open_receives_[at.transfer.peer];
   if (at.transfer.kind == Kind::kReceiveReduce) {
     MayReduce(instance);
   } else if (at.arrival == Arrival::kInTarget) {

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "memory_pool/slot_list.h"
@@ -40,8 +41,11 @@ class Flow {
  public:
   // Begins `plan` (kept by reference until the next Start) for `subchunks`
   // sub-chunks, `depth` a round, between `size` ranks. `slots` is kept too.
+  // `subchunks_of_chunks`: how many of these each chunk has, where chunks are
+  // not alike (kept too); empty: all have `subchunks`, or one that is empty.
   void Start(const Plan& plan, std::uint64_t subchunks, int depth, int size,
-             SlotList& slots);
+             SlotList& slots,
+             std::span<const std::uint64_t> subchunks_of_chunks = {});
 
   bool finished() const { return remaining_lanes_ == 0; }
   int lanes() const { return lanes_; }
@@ -99,6 +103,9 @@ class Flow {
   std::uint64_t subchunk(Instance instance) const {
     return lane_subchunk_[instance.lane];
   }
+  // Whether it would be a message of nothing, past the end of its chunks, which
+  // neither end sends. Where a connection is eager, both do.
+  bool IsNoMessage(Instance instance) const;
   // The slot that the instance acquired, SlotList::kNone where it has none.
   int slot(Instance instance) const { return cell(instance).slot; }
   // The slot of another step of the same sub-chunk.
@@ -132,6 +139,7 @@ class Flow {
   void OpenLane(std::uint32_t lane, std::uint64_t subchunk);
   void Advance();
   void Queue(Instance instance);
+  void Arrive(Instance instance);
   void MayRead(Instance instance);
   void MayReduce(Instance instance);
   void MayWrite(Instance instance);
@@ -144,6 +152,8 @@ class Flow {
   const Plan* plan_ = nullptr;
   SlotList* slots_ = nullptr;
   std::uint64_t subchunks_ = 0;
+  std::span<const std::uint64_t> subchunks_of_chunks_;
+  std::vector<bool> eager_;  // by peer
   int depth_ = 1;
   int lanes_ = 0;
 

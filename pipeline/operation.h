@@ -12,6 +12,7 @@
 #include "pipeline/call_check.h"
 #include "pipeline/chunking.h"
 #include "pipeline/memory.h"
+#include "pipeline/piece_list.h"
 #include "pipeline/plan.h"
 #include "reduction/data_type.h"
 
@@ -21,6 +22,7 @@ namespace ringpipe {
 // plan touches: `base` is where element 0 of the message is or would be.
 struct UserBuffer {
   std::uintptr_t base = 0;
+  const PieceList* list = nullptr;                    // instead of `base`
   std::array<Reached, kMostTransports> reached = {};  // by transport
 };
 
@@ -46,6 +48,8 @@ struct Operation {
   DataType type = DataType::kFloat32;
   ReduceOp op = ReduceOp::kSum;
   Chunking chunking;
+  // Where chunks have given lengths: how many sub-chunks each has.
+  std::vector<std::uint64_t> subchunks_of_chunks;
   // No message is longer; 0: any may fill a long slot.
   std::uint32_t message_bytes = 0;
   int depth = 1;

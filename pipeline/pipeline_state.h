@@ -65,6 +65,9 @@ struct PipelineState {
   }
   // The message that has arrived for it.
   Memory ReceivedFor(Instance instance) const {
+    if (flow.IsNoMessage(instance)) {
+      return {};
+    }
     const Received& message = received[Index(instance)];
     return {const_cast<std::byte*>(message.data), message.bytes};
   }
@@ -74,28 +77,14 @@ struct PipelineState {
             BytesOf(flow.step(instance).transfer.chunks(), instance),
             HandleOfSlots(instance)};
   }
-  // A place in user memory: what lies together, and the rest, if it goes on at
-  // the first chunk.
-  std::array<Memory, 2> InMemory(Place place, Instance instance) const {
-    const UserBuffer& buffer = place.buffer == Place::Buffer::kInput
-                                   ? operation->input
-                                   : operation->output;
-    const int transport = TransportOf(instance);
-    const MemoryHandle handle =
-        transport < 0 ? nullptr : buffer.reached[transport].handle;
-    const std::uint64_t bytes = SizeOf(operation->type);
-    std::array<Memory, 2> memory;
-    const auto extents = operation->chunking.Range(place.chunk, place.count,
-                                                   flow.subchunk(instance));
-    for (std::size_t i = 0; i < extents.size(); ++i) {
-      memory[i] = {
-          reinterpret_cast<std::byte*>(buffer.base + extents[i].begin * bytes),
-          static_cast<std::uint32_t>(extents[i].count * bytes), handle};
-    }
-    return memory;
+  // A place in user memory, by what lies together: valid until the next call.
+  std::span<const Memory> InMemory(Place place, Instance instance) {
+    target_pieces.clear();
+    AddInMemory(place, instance, target_pieces);
+    return target_pieces;
   }
   // Where a message for `instance` goes, and how long it may be.
-  Memory TargetOf(Instance instance) const {
+  Memory TargetOf(Instance instance) {
     const Step& step = flow.step(instance);
     if (step.arrival == Step::Arrival::kAtPeer) {
       return {};
@@ -111,15 +100,20 @@ struct PipelineState {
                               flow.subchunk(instance));
   }
 
-  // Room for what SourceOf and OperandOf return: for the running collective.
+  // Room for what SourceOf, OperandOf and InMemory return: for the running
+  // collective.
   void MakeRoomForPieces() {
-    for (std::vector<Memory>* const room : {&source_pieces, &operand_pieces}) {
-      if (room->size() < operation->plan->most_pieces) {
-        room->resize(operation->plan->most_pieces);
-      }
+    std::size_t most = operation->plan->most_pieces + 1;
+    for (const UserBuffer* const buffer :
+         {&operation->input, &operation->output}) {
+      most += buffer->list == nullptr ? 0 : buffer->list->pieces().size();
+    }
+    for (std::vector<Memory>* const room :
+         {&source_pieces, &operand_pieces, &target_pieces}) {
+      room->reserve(most);
     }
   }
-  std::vector<Memory> source_pieces, operand_pieces;
+  std::vector<Memory> source_pieces, operand_pieces, target_pieces;
 
  private:
   // That by which the instance sends or receives; -1: it does neither.
@@ -134,11 +128,41 @@ struct PipelineState {
   std::span<const Memory> PiecesOf(const std::vector<Step::Piece>& pieces,
                                    Instance instance,
                                    std::vector<Memory>& room) const {
-    for (std::size_t i = 0; i < pieces.size(); ++i) {
-      room[i] = pieces[i].step < 0 ? InMemory(pieces[i].place, instance)[0]
-                                   : InSlotOf(pieces[i], instance);
+    room.clear();
+    for (const Step::Piece& piece : pieces) {
+      if (piece.step < 0) {
+        AddInMemory(piece.place, instance, room);
+      } else {
+        room.push_back(InSlotOf(piece, instance));
+      }
     }
-    return std::span(room).first(pieces.size());
+    return room;
+  }
+
+  void AddInMemory(Place place, Instance instance,
+                   std::vector<Memory>& room) const {
+    const UserBuffer& buffer = place.buffer == Place::Buffer::kInput
+                                   ? operation->input
+                                   : operation->output;
+    const int transport = TransportOf(instance);
+    const MemoryHandle handle =
+        transport < 0 ? nullptr : buffer.reached[transport].handle;
+    const std::uint64_t bytes = SizeOf(operation->type);
+    const auto [first, rest] = operation->chunking.Range(
+        place.chunk, place.count, flow.subchunk(instance));
+    for (const Extent& extent : {first, rest}) {
+      if (buffer.list != nullptr) {
+        buffer.list->ForEach(
+            extent.begin * bytes, extent.count * bytes,
+            [&room](std::byte* data, std::uint64_t length) {
+              room.push_back({data, static_cast<std::uint32_t>(length)});
+            });
+      } else if (extent.count > 0 || room.empty()) {
+        room.push_back(
+            {reinterpret_cast<std::byte*>(buffer.base + extent.begin * bytes),
+             static_cast<std::uint32_t>(extent.count * bytes), handle});
+      }
+    }
   }
 
   Memory InSlotOf(const Step::Piece& piece, Instance instance) const {

@@ -25,7 +25,8 @@ class Compiler {
       RINGPIPE_RETURN_IF_ERROR(Check(transfer));
       RINGPIPE_RETURN_IF_ERROR(Add(transfer));
     }
-    plan_.all_eager = options_.on_host && options_.message_bytes > 0;
+    plan_.all_eager =
+        options_.on_host && !options_.in_pieces && options_.message_bytes > 0;
     for (const auto& [rank, peer] : peers_) {
       plan_.peers.push_back(peer);
       plan_.all_eager &= peer.eager;
@@ -129,6 +130,9 @@ class Compiler {
   // schedule names it: in place, input and output need not be reached alike
   // (one may be a part of the other).
   Reach ReachOf(int peer, Place place) const {
+    if (options_.in_pieces) {
+      return {};
+    }
     const PlanOptions::Peer& options = OptionsOf(peer);
     return place.buffer == Buffer::kInput ? options.input : options.output;
   }
@@ -343,7 +347,8 @@ class Compiler {
     const bool scattered =
         step.source.size() >
         (goes_eagerly ? 1 : OptionsOf(peer).abilities.pieces);
-    step.eager = !reached && !scattered && goes_eagerly && options_.on_host;
+    step.eager = !reached && !scattered && goes_eagerly && options_.on_host &&
+                 !options_.in_pieces;
     step.registers = !reached && !step.eager &&
                      sends == Reach::Sends::kAfterRegistering &&
                      step.source.size() == 1;

@@ -124,6 +124,8 @@ struct PlanOptions {
   bool same_to_all = false;
   // The buffers are host memory: this rank's own instructions reach it.
   bool on_host = true;
+  // They are lists of pieces: nothing is sent from where it lies.
+  bool in_pieces = false;
   // Each transfer is one message of at most so many bytes; 0: more, or several.
   std::uint32_t message_bytes = 0;
   // Every peer; or one by one, by rank, which outlives Compile.

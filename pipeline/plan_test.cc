@@ -286,6 +286,25 @@ TEST(PlanTest, AMessageDoesNotArriveInATargetOfTwoPieces) {
   }
 }
 
+// Whatever connections could do with memory that lies together.
+TEST(PlanTest, FromAListOfPiecesNothingIsSentAndNothingArrivesInOne) {
+  const Schedule schedule = {1,
+                             0,
+                             {Transfer::Send(Input(0), 1),
+                              Transfer::ReceiveReduce(Input(0), Output(0), 1)}};
+  PlanOptions options = {
+      .message_bytes = 64,
+      .each_peer = {{.eager_bytes = 64}, kReached, kReached}};
+  EXPECT_TRUE(CompileOrFail(schedule, options).all_eager);
+  options.in_pieces = true;
+  const Plan plan = CompileOrFail(schedule, options);
+  EXPECT_FALSE(plan.all_eager);
+  EXPECT_TRUE(plan.peers[0].eager);  // as the other end has it
+  EXPECT_TRUE(plan.steps[0].copies_in);
+  EXPECT_EQ(plan.steps[1].arrival, Step::Arrival::kInSlot);
+  EXPECT_TRUE(plan.steps[1].in_memory);  // the reduction writes it
+}
+
 TEST(PlanTest, OverlappingRangesAreOrderedLikeEqualPlaces) {
   const Schedule schedule = {4,
                              0,

@@ -16,7 +16,8 @@ using Arrival = Step::Arrival;
 // The message for `instance` has been read; the peer gets back what lay there.
 Status ReleaseReceived(PipelineState& state, Instance instance) {
   const Step& step = state.flow.step(instance);
-  if (!step.transfer.receives() || step.arrival != Arrival::kAtPeer) {
+  if (!step.transfer.receives() || step.arrival != Arrival::kAtPeer ||
+      state.flow.IsNoMessage(instance)) {
     return Status::Ok();
   }
   return state.transports.connection(step.transfer.peer)->Release(instance);
@@ -190,10 +191,9 @@ Result<AcceleratorStage::Started> ReduceStage::Start(Instance instance) {
   const bool exchanged = first_step.received_first;
   const bool local = !first_step.transfer.receives();
   const Memory slot = step.in_memory ? Memory() : state_.InSlot(last);
-  const std::array<Memory, 2> memory =
-      step.in_memory ? state_.InMemory(step.transfer.target, last)
-                     : std::array<Memory, 2>{slot};
-  Cursor target(memory);
+  Cursor target(step.in_memory
+                    ? Pieces(state_.InMemory(step.transfer.target, last))
+                    : Pieces(slot));
   Cursor own(state_.SourceOf(instance));
   Cursor operand(local ? state_.OperandOf(instance)
                        : std::span(received).first(1));

@@ -23,6 +23,8 @@ struct RunOptions {
   int depth = 1;  // sub-chunks in a round
   // Sub-chunks of a chunk, from 1.
   std::uint64_t subchunks = 0;
+  // Those that each chunk has, where chunks are not alike: none more than that.
+  std::vector<std::uint64_t> subchunks_of_chunks = {};
 
   // What happens next at a rank where several things can. kEager: what began
   // first ends first, and reads and writes memory when it begins. kLazy:

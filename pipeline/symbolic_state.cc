@@ -28,7 +28,9 @@ void Values::Apply(Rank& rank, const Work& work) {
   const Step& step = rank.flow.step(last);
   const bool copies_out = work.kind == Event::Kind::kBeginCopyOut;
   Terms value;
-  if (work.kind == Event::Kind::kBeginReduce) {
+  if (rank.flow.IsNoMessage(last)) {
+    value = Undefined(rank, last);
+  } else if (work.kind == Event::Kind::kBeginReduce) {
     value = ReadSource(rank, work.instances.front());
     for (const Instance instance : work.instances) {
       value = Reduce(rank, instance, value);
@@ -106,6 +108,9 @@ Terms Values::ReadSent(Rank& rank, Instance instance) {
 
 // What a message holds that has arrived for `instance`.
 Terms Values::ReadReceived(Rank& rank, Instance instance) {
+  if (rank.flow.IsNoMessage(instance)) {
+    return Undefined(rank, instance);
+  }
   if (rank.flow.step(instance).arrival != Arrival::kAtPeer) {
     return rank.slot_values[rank.flow.slot(instance)];
   }

@@ -69,7 +69,8 @@ struct Rank {
         number(its_number),
         slots(options.slots),
         slot_values(options.slots) {
-    flow.Start(plan, options.subchunks, options.depth, size, slots);
+    flow.Start(plan, options.subchunks, options.depth, size, slots,
+               options.subchunks_of_chunks);
     lent.resize(flow.lanes() * plan.steps.size());
     chains.resize(lent.size());
     to_peer.resize(size);

@@ -4,6 +4,12 @@
 #include <bit>
 
 namespace ringpipe {
+namespace {
+
+// Of a call's detail: its counts differ by rank.
+constexpr std::uint64_t kHasCounts = std::uint64_t{1} << 63;
+
+}  // namespace
 
 const char* Name(TraceTrack track) {
   switch (track) {
@@ -39,9 +45,9 @@ TraceEvent TraceEvent::ForCall(const Digest& digest) {
   event.step = digest.collective;
   event.peer = static_cast<std::int32_t>(digest.root);
   event.message = digest.algorithm;
-  event.detail = (digest.type & 0xffff) |
-                 std::uint64_t{digest.op & 0xffff} << 16 |
-                 std::uint64_t{digest.depth} << 32;
+  event.detail = digest.type | std::uint64_t{digest.op} << 16 |
+                 std::uint64_t{digest.depth} << 32 |
+                 (digest.counts == 0 ? 0 : kHasCounts);
   return event;
 }
 
@@ -50,12 +56,13 @@ Digest TraceEvent::digest() const {
   digest.sequence = call;
   digest.count = bytes;
   digest.subchunk_elements = subchunk;
-  digest.collective = step;
+  digest.collective = static_cast<std::uint16_t>(step);
   digest.root = static_cast<std::uint32_t>(peer);
-  digest.algorithm = message;
-  digest.type = detail & 0xffff;
-  digest.op = detail >> 16 & 0xffff;
-  digest.depth = static_cast<std::uint32_t>(detail >> 32);
+  digest.algorithm = static_cast<std::uint16_t>(message);
+  digest.type = static_cast<std::uint16_t>(detail);
+  digest.op = static_cast<std::uint16_t>(detail >> 16);
+  digest.depth = static_cast<std::uint32_t>((detail & ~kHasCounts) >> 32);
+  digest.counts = (detail & kHasCounts) == 0 ? 0 : 1;
   return digest;
 }
 

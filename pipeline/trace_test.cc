@@ -73,13 +73,16 @@ TEST(TraceEventTest, ACallKeepsItsDigest) {
   const Digest digest = {.sequence = 1ULL << 40,
                          .count = 1ULL << 50,
                          .collective = 3,
-                         .algorithm = 70'000,
+                         .algorithm = 7'000,
                          .type = 9,
                          .op = 4,
                          .root = 65'535,
                          .depth = 64,
                          .subchunk_elements = 1ULL << 33};
   EXPECT_EQ(TraceEvent::ForCall(digest).digest(), digest);
+  Digest with_counts = digest;
+  with_counts.counts = 0x123456789abcdef0;
+  EXPECT_NE(TraceEvent::ForCall(with_counts).digest().counts, 0U);
 }
 
 class CallTraceTest : public ::testing::Test {

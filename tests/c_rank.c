@@ -267,6 +267,75 @@ static int Requests(struct Rank* self) {
   return 0;
 }
 
+/* Each rank's list is cut in another place; the second half comes first. */
+static int Lists(struct Rank* self) {
+  const size_t cut = 1 + (size_t)self->rank * 1000;
+  int64_t* const send = self->registered;
+  int64_t* const receive = self->allocated;
+  Fill(send + cut, self->rank, 0, COUNT - cut);
+  Fill(send, self->rank, COUNT - cut, cut);
+  ringpipe_buffer sends[] = {{send + cut, COUNT - cut}, {NULL, 0}, {send, cut}};
+  ringpipe_buffer receives[] = {{receive + cut, COUNT - cut}, {receive, cut}};
+  ringpipe_call call = SumOf(NULL);
+  call.count = COUNT;
+  call.send_list = sends;
+  call.send_list_length = 3;
+  call.receive_list = receives;
+  call.receive_list_length = 2;
+  ringpipe_request* request = NULL;
+  CHECK_OK(ringpipe_start(self->communicator, &call, &request));
+  memset(sends, 0, sizeof sends);
+  memset(receives, 0, sizeof receives);
+  CHECK_OK(ringpipe_wait(request, TIMEOUT));
+  ringpipe_request_free(request);
+  for (size_t i = 0; i < COUNT; ++i) {
+    CHECK(receive[i] == Sum(self->size, i < cut ? COUNT - cut + i : i - cut));
+  }
+  call.send_list = NULL;
+  CHECK(ringpipe_run(self->communicator, &call) == RINGPIPE_INVALID_ARGUMENT);
+  CHECK(strstr(ringpipe_error_message(), "send_list_length is 3") != NULL);
+  call.send_list_length = 0;
+  call.send = send;
+  call.receive_list_length = 0; /* and no receive buffer */
+  CHECK(ringpipe_run(self->communicator, &call) == RINGPIPE_INVALID_ARGUMENT);
+  CHECK(strstr(ringpipe_error_message(), "receive buffer is null") != NULL);
+  return 0;
+}
+
+/* Rank r's part has r * 1000 elements. */
+static int CountsThatDiffer(struct Rank* self) {
+  uint64_t counts[64];
+  uint64_t first = 0;
+  CHECK(self->size <= 64);
+  for (int rank = 0; rank < self->size; ++rank) {
+    counts[rank] = (uint64_t)rank * 1000;
+    first += rank < self->rank ? counts[rank] : 0;
+  }
+  Fill(self->registered, self->rank, (size_t)first, (size_t)counts[self->rank]);
+  ringpipe_call call = {.struct_size = sizeof call,
+                        .collective = RINGPIPE_ALL_GATHER,
+                        .send = self->registered,
+                        .receive = self->allocated,
+                        .data_type = RINGPIPE_INT64,
+                        .counts = counts,
+                        .counts_length = (uint64_t)self->size};
+  CHECK_OK(ringpipe_run(self->communicator, &call));
+  size_t at = 0;
+  for (int rank = 0; rank < self->size; ++rank) {
+    for (uint64_t i = 0; i < counts[rank]; ++i, ++at) {
+      CHECK(self->allocated[at] == Value(rank, at));
+    }
+  }
+  call.counts_length = 1;
+  call.count = 1;
+  CHECK(ringpipe_run(self->communicator, &call) == RINGPIPE_INVALID_ARGUMENT);
+  CHECK(strstr(ringpipe_error_message(), "a count and counts") != NULL);
+  call.counts = NULL;
+  CHECK(ringpipe_run(self->communicator, &call) == RINGPIPE_INVALID_ARGUMENT);
+  CHECK(strstr(ringpipe_error_message(), "counts is NULL") != NULL);
+  return 0;
+}
+
 /* Rank 0 makes its call when the others have seen that theirs has not ended. */
 static int Unended(struct Rank* self) {
   int64_t value = Value(self->rank, 0);
@@ -468,8 +537,9 @@ static int Aborted(struct Rank* self) {
 
 static int MakeAllCalls(struct Rank* self) {
   const int failed = Names(self) || Memory(self) || Collectives(self) ||
-                     Requests(self) || Unended(self) || RefusedCalls(self) ||
-                     Barrier(self) || MemoryBack(self);
+                     Lists(self) || CountsThatDiffer(self) || Requests(self) ||
+                     Unended(self) || RefusedCalls(self) || Barrier(self) ||
+                     MemoryBack(self);
   __atomic_fetch_add(self->ended, 1, __ATOMIC_RELEASE);
   if (failed) {
     ringpipe_abort(self->communicator, self->error);

@@ -21,6 +21,7 @@
 #include "gtest/gtest.h"
 #include "tests/rank_threads.h"
 #include "tests/reference.h"
+#include "tests/scattered.h"
 #include "tests/ways.h"
 
 namespace ringpipe::testing {
@@ -64,13 +65,20 @@ struct How {
   bool in_place = false;
   bool asynchronous = false;
   Memory memory = Memory::kPrivate;
+  bool in_pieces = false;  // of private memory
 };
 
 constexpr How kHows[] = {{}, {.in_place = true}, {.asynchronous = true}};
+constexpr How kHowsInPieces[] = {
+    {.in_pieces = true},
+    {.in_place = true, .in_pieces = true},
+    {.asynchronous = true, .in_pieces = true},
+};
 
 std::string Words(std::string_view call, const How& how) {
   return std::string(call) + (how.in_place ? " in place" : "") +
-         (how.asynchronous ? ", asynchronous" : "");
+         (how.asynchronous ? ", asynchronous" : "") +
+         (how.in_pieces ? ", in pieces" : "");
 }
 
 // A buffer of a call, in memory of one of the kinds.
@@ -111,11 +119,14 @@ class Buffer {
 };
 
 // Makes the call and, where it is asynchronous, waits for its end.
-Status Make(Communicator& c, const How& how, const Call& call) {
+// `after_start`: nothing that it does may make a difference.
+template <typename F>
+Status Make(Communicator& c, const How& how, const Call& call, F after_start) {
   if (!how.asynchronous) {
     return c.Run(call);
   }
   RINGPIPE_ASSIGN_OR_RETURN(Request request, c.Start(call));
+  after_start();
   return request.Wait();
 }
 
@@ -158,13 +169,48 @@ InPlace InPlaceOf(Collective collective, std::size_t part) {
   }
 }
 
+// The same with lists of buffers, cut differently on each rank; one of them may
+// be a buffer.
+template <typename T>
+Status MakeInPieces(Communicator& c, Call call, const How& how,
+                    const std::vector<T>& values, const InPlace& at,
+                    std::size_t input, const std::vector<T>& expected,
+                    bool in_place) {
+  const std::uint64_t seed = 1000 * call.count + 10 * c.rank();
+  Scattered<T> in(values, seed);
+  Scattered<T> out(Poisoned<T>(in_place ? 0 : expected.size()), seed + 1);
+  Scattered<T>& target = in_place ? in : out;
+  std::vector<ringpipe::Buffer> send =
+      in.Pieces(in_place ? at.input : 0, input);
+  std::vector<ringpipe::Buffer> receive =
+      target.Pieces(in_place ? at.output : 0, expected.size());
+  call.send_list = send;
+  call.receive_list = receive;
+  auto together = Poisoned<T>(expected.size());
+  const bool receives_together = !in_place && seed % 3 == 0;
+  if (receives_together) {
+    call.receive_list = {};
+    call.receive = together.data();
+  }
+  RINGPIPE_RETURN_IF_ERROR(Make(c, how, call, [&] {
+    std::fill(send.begin(), send.end(), ringpipe::Buffer{});
+    std::fill(receive.begin(), receive.end(), ringpipe::Buffer{});
+  }));
+  EXPECT_TRUE(in.GapsAreWhole() && out.GapsAreWhole())
+      << "something was written between the pieces";
+  return Compare(receives_together
+                     ? together
+                     : target.Values(in_place ? at.output : 0, expected.size()),
+                 expected, Words(CollectiveName(call.collective), how));
+}
+
 // Makes the call, whose buffers are not set, in each of these ways, and
 // compares the result with what is expected.
 template <typename T>
 Status TestCall(Communicator& c, Call call, std::span<const How> hows = kHows) {
   const auto input = InputOf<T>(call, c.rank(), c.size());
   const auto expected = OutputOf<T>(call, c.rank(), c.size());
-  const InPlace at = InPlaceOf(call.collective, c.rank() * call.count);
+  const InPlace at = InPlaceOf(call.collective, PartOf(call, c.rank()).first);
   for (const How& how : hows) {
     const bool in_place = how.in_place && !input.empty() && !expected.empty() &&
                           call.collective != Collective::kAllToAll;
@@ -174,13 +220,18 @@ Status TestCall(Communicator& c, Call call, std::span<const How> hows = kHows) {
           std::max(at.input + input.size(), at.output + expected.size()));
       std::copy(input.begin(), input.end(), values.data() + at.input);
     }
+    if (how.in_pieces) {
+      RINGPIPE_RETURN_IF_ERROR(MakeInPieces<T>(
+          c, call, how, values, at, input.size(), expected, in_place));
+      continue;
+    }
     const Buffer<T> in(c, how.memory, std::move(values));
     const Buffer<T> out(c, how.memory,
                         Poisoned<T>(in_place ? 0 : expected.size()));
     T* const receive = in_place ? in.data() + at.output : out.data();
     call.send = in_place ? in.data() + at.input : in.data();
     call.receive = receive;
-    RINGPIPE_RETURN_IF_ERROR(Make(c, how, call));
+    RINGPIPE_RETURN_IF_ERROR(Make(c, how, call, [] {}));
     RINGPIPE_RETURN_IF_ERROR(Compare(
         receive, expected, Words(CollectiveName(call.collective), how)));
   }
@@ -275,12 +326,17 @@ TEST_P(CallTest, IsRightForEveryTypeAndOperation) {
     for (const DataType type : kDataTypes) {
       for (const ReduceOp op : kReduceOps) {
         if (InfoOf(collective).reduces || op == ReduceOp::kSum) {
-          RINGPIPE_RETURN_IF_ERROR(
-              TestCallOfType(c, {.collective = collective,
-                                 .count = is_all_reduce ? 1000U : 100U,
-                                 .type = type,
-                                 .op = op,
-                                 .root = c.size() - 1}));
+          const bool in_pieces =
+              (static_cast<int>(type) + static_cast<int>(op)) % 2 == 0;
+          const Call call = {.collective = collective,
+                             .count = is_all_reduce ? 1000U : 100U,
+                             .type = type,
+                             .op = op,
+                             .root = c.size() - 1};
+          RINGPIPE_RETURN_IF_ERROR(TestCallOfType(c, call));
+          if (in_pieces) {
+            RINGPIPE_RETURN_IF_ERROR(TestCallOfType(c, call, kHowsInPieces));
+          }
         }
       }
     }
@@ -299,7 +355,10 @@ TEST_P(CallTest, IsRightForEveryCountFromManyRoots) {
       call.type = kDataTypes[turn % kDataTypes.size()];
       call.op = kReduceOps[turn % kReduceOps.size()];
       ++turn;
-      return TestCallOfType(c, call);
+      Status status = TestCallOfType(c, call);
+      return status.ok() && turn % 3 == 0
+                 ? TestCallOfType(c, call, kHowsInPieces)
+                 : status;
     };
     for (const int root : Roots(c.size())) {
       call.root = root;
@@ -309,6 +368,56 @@ TEST_P(CallTest, IsRightForEveryCountFromManyRoots) {
     }
     call.root = c.size() / 2;
     return test(info.has_parts ? Largest() / c.size() : Largest());
+  });
+}
+
+// All calls of which a part is one rank's.
+class PartsTest : public CollectivesTest {};
+
+std::vector<CollectiveCase> CasesOfParts() {
+  std::vector<CollectiveCase> all = CasesOfCalls();
+  std::erase_if(all, [](const CollectiveCase& own) {
+    return !InfoOf(own.collective).takes_counts();
+  });
+  return all;
+}
+
+INSTANTIATE_TEST_SUITE_P(Ways, PartsTest, ::testing::ValuesIn(CasesOfParts()),
+                         [](const auto& info) {
+                           return std::string(
+                                      InfoOf(info.param.collective).function) +
+                                  "_" + NameOfCase(info);
+                         });
+
+// Of so many ranks: none, one rank's alone, and short and long ones with
+// nothing among them.
+std::vector<std::vector<std::size_t>> CountsThatDiffer(int size,
+                                                       std::size_t largest) {
+  std::vector<std::vector<std::size_t>> all(5, std::vector<std::size_t>(size));
+  std::mt19937_64 random(size);
+  for (int rank = 0; rank < size; ++rank) {
+    all[1][rank] = rank == size / 2 ? largest : 0;
+    all[2][rank] = rank;
+    all[3][rank] = random() % 3 == 0 ? 0 : random() % 3000;
+    all[4][rank] = random() % 3 == 0 ? 1 : random() % (largest / size);
+  }
+  return all;
+}
+
+TEST_P(PartsTest, AreRightWhereTheyAreNotEquallyLong) {
+  Expect([](Communicator& c) -> Status {
+    std::size_t turn = 0;
+    for (const auto& counts : CountsThatDiffer(c.size(), Largest() / 4)) {
+      const Call call = {.collective = GetParam().collective,
+                         .type = kDataTypes[turn % kDataTypes.size()],
+                         .op = kReduceOps[turn % kReduceOps.size()],
+                         .root = static_cast<int>(turn) % c.size(),
+                         .counts = counts};
+      RINGPIPE_RETURN_IF_ERROR(TestCallOfType(c, call));
+      RINGPIPE_RETURN_IF_ERROR(TestCallOfType(c, call, kHowsInPieces));
+      ++turn;
+    }
+    return Status::Ok();
   });
 }
 
@@ -554,6 +663,40 @@ TEST(NamedCallTest, EachIsTheCallOfThatName) {
   });
 }
 
+TEST(NamedCallTest, EachWithCountsIsTheCallOfThatName) {
+  ExpectRanks(Way::kHostMemory, 3, [](Communicator& c) -> Status {
+    const std::vector<std::size_t> counts = {7, 0, 11};
+    const DataType type = DataType::kInt32;
+    const auto test = [&](Collective collective, const auto& make) -> Status {
+      const Call call = {.collective = collective,
+                         .type = type,
+                         .op = ReduceOp::kMax,
+                         .root = 2,
+                         .counts = counts};
+      const auto send = InputOf<std::int32_t>(call, c.rank(), c.size());
+      const auto expected = OutputOf<std::int32_t>(call, c.rank(), c.size());
+      auto receive = Poisoned<std::int32_t>(expected.size());
+      RINGPIPE_RETURN_IF_ERROR(make(send.data(), receive.data()));
+      return Compare(receive, expected, CollectiveName(collective));
+    };
+    RINGPIPE_RETURN_IF_ERROR(
+        test(Collective::kReduceScatter, [&](const auto* in, auto* out) {
+          return c.ReduceScatterV(in, out, counts, type, ReduceOp::kMax);
+        }));
+    RINGPIPE_RETURN_IF_ERROR(
+        test(Collective::kAllGather, [&](const auto* in, auto* out) {
+          return c.AllGatherV(in, out, counts, type);
+        }));
+    RINGPIPE_RETURN_IF_ERROR(
+        test(Collective::kGather, [&](const auto* in, auto* out) {
+          return c.GatherV(in, out, counts, type, 2);
+        }));
+    return test(Collective::kScatter, [&](const auto* in, auto* out) {
+      return c.ScatterV(in, out, counts, type, 2);
+    });
+  });
+}
+
 // What a seed makes: so many ranks, how their messages are cut up, and by which
 // algorithm each collective goes.
 struct RandomJob {
@@ -602,7 +745,8 @@ How RandomHow(std::mt19937_64& random) {
   const auto below = [&random](unsigned limit) { return random() % limit; };
   return {.in_place = below(2) == 1,
           .asynchronous = below(2) == 1,
-          .memory = static_cast<Memory>(below(3))};
+          .memory = static_cast<Memory>(below(3)),
+          .in_pieces = below(3) == 0};
 }
 
 // The same on every rank but for how each makes it.
@@ -613,6 +757,14 @@ Status MakeRandomCall(Communicator& c, RandomJob& job, const How& how) {
   call.count = job.Below(1 << job.Below(job.kMostElementsLog));
   call.root = job.Below(c.size());
   call.collective = static_cast<Collective>(job.Below(kCollectives));
+  std::vector<std::size_t> counts;
+  if (InfoOf(call.collective).takes_counts() && job.Below(2) == 1) {
+    for (int rank = 0; rank < c.size(); ++rank) {
+      counts.push_back(job.Below(3) == 0 ? 0 : job.Below(2 * call.count + 1));
+    }
+    call.count = 0;
+    call.counts = counts;
+  }
   return TestCallOfType(c, call, std::span<const How>(&how, 1));
 }
 

@@ -270,7 +270,40 @@ TEST_P(MismatchTest, OfCountsIsAnErrorAtBothWithBothValues) {
         return c.AllReduce(in(c), out(c), kCount + c.rank(), DataType::kFloat32,
                            ReduceOp::kSum);
       },
-      {"count 1000", "count 1001"});
+      {"in count:", "count 1000", "count 1001"});
+}
+
+TEST_P(MismatchTest, OfCountsByRankIsAnErrorAtBoth) {
+  ExpectMismatch(
+      [&](Communicator& c) {
+        const std::size_t more = c.rank() * 10;
+        const std::vector<std::size_t> counts = {500 - more, 500 + more};
+        return c.AllGatherV(in(c), out(c), counts, DataType::kFloat32);
+      },
+      {"in counts by rank", "counts by rank, in all 1000"});
+  ExpectMismatch(
+      [&](Communicator& c) -> Status {
+        if (c.rank() == 0) {
+          return c.AllGather(in(c), out(c), 500, DataType::kFloat32);
+        }
+        const std::vector<std::size_t> counts = {500, 500};
+        return c.AllGatherV(in(c), out(c), counts, DataType::kFloat32);
+      },
+      {"count 500", "counts by rank, in all 1000"});
+}
+
+// All but one rank give nothing, and too much for a first message.
+TEST_P(MismatchTest, OfLongCountsByRankIsAnErrorAtBoth) {
+  constexpr std::size_t kLong = 1 << 20;
+  ExpectMismatch(
+      [&](Communicator& c) {
+        const std::vector<float> send(kLong, 1);
+        std::vector<float> receive(kLong);
+        const std::vector<std::size_t> counts = {kLong - c.rank(), 0};
+        return c.AllGatherV(send.data(), receive.data(), counts,
+                            DataType::kFloat32);
+      },
+      {"in count, counts by rank", "in all 1048576", "in all 1048575"});
 }
 
 TEST_P(MismatchTest, OfZeroAndSomeIsAnErrorAtBoth) {
@@ -290,7 +323,7 @@ TEST_P(MismatchTest, OfTypesIsAnErrorAtBoth) {
             c.rank() == 0 ? DataType::kFloat32 : DataType::kInt32,
             ReduceOp::kSum);
       },
-      {"float32", "int32"});
+      {"in type:", "float32", "int32"});
 }
 
 TEST_P(MismatchTest, OfCallsOfNoElementsIsAnErrorAtBoth) {
@@ -310,7 +343,7 @@ TEST_P(MismatchTest, OfOperationsIsAnErrorAtBoth) {
         return c.AllReduce(in(c), out(c), kCount, DataType::kFloat32,
                            c.rank() == 0 ? ReduceOp::kMin : ReduceOp::kMax);
       },
-      {"min", "max"});
+      {"in operation:", "min", "max"});
 }
 
 TEST_P(MismatchTest, OfRootsIsAnErrorAtBoth) {
@@ -318,7 +351,7 @@ TEST_P(MismatchTest, OfRootsIsAnErrorAtBoth) {
       [&](Communicator& c) {
         return c.Broadcast(in(c), out(c), kCount, DataType::kFloat32, c.rank());
       },
-      {"root 0", "root 1"});
+      {"in root:", "root 0", "root 1"});
 }
 
 TEST_P(MismatchTest, OfTheOrderOfCallsIsAnErrorAtBoth) {

@@ -32,6 +32,8 @@ ENDS_BESIDE_A_STOPPED_RANK_WITHIN_S = liveness_bound_s(3)
 JOIN_S = 4
 # The benchmark's -R: private memory, the communicator's, registered memory.
 BUFFERS = {"0": "private", "1": "allocated", "2": "registered"}
+COLLECTIVES = ["allreduce", "reduce-scatter", "all-gather", "broadcast",
+               "reduce", "gather", "scatter", "all-to-all"]
 # That no rank has open, so that each says on stderr why it has ended; otherwise
 # only rank 0 does.
 NO_DESCRIPTOR = "999"
@@ -51,8 +53,9 @@ def meeting(run, hosts):
             "RINGPIPE_SECRET": f"of {os.getpid()} {run}"}
 
 
-def start(run, ranks, size, buffers, hosts, device):
-    """The ranks of a job that calls allreduce until it is ended."""
+def start(run, ranks, collective, size, buffers, hosts, device):
+    """The ranks of a job that makes one call after the other, until it is
+    ended."""
     environment = {
         "PATH": os.environ["PATH"],
         "RINGPIPE_SIZE": str(ranks),
@@ -62,7 +65,7 @@ def start(run, ranks, size, buffers, hosts, device):
         "RINGPIPE_DEVICE": device,
         "RINGPIPE_SUBCHUNK_BYTES": random.choice(["4096", "131072"]),
     }
-    return [Process([BENCHMARK, "-b", size, "-e", size, "-n", "1000000",
+    return [Process([BENCHMARK, "--collective", collective, "-b", size, "-e", size, "-n", "1000000",
                      "-c", "0", "-R", buffers, "--error-fd", NO_DESCRIPTOR],
                     dict(environment, RINGPIPE_RANK=str(rank),
                          RINGPIPE_HOST_ID=f"host {rank * hosts // ranks}"))
@@ -83,6 +86,7 @@ class RandomKillTest(unittest.TestCase):
             rf"|timeout: .* rank {victim} is missing", context)
 
     def end_one(self, run):
+        collective = random.choice(COLLECTIVES)
         size = random.choice(["8", "64K", "4M"])
         buffers = random.choice(list(BUFFERS))
         hosts = random.choice([1, 2])
@@ -91,7 +95,7 @@ class RandomKillTest(unittest.TestCase):
         count = random.randint(3, 8)
         victim, other = random.sample(range(count), 2)
         stopped = other if run % STOP_EVERY == 0 else None
-        ranks = start(run, count, size, buffers, hosts, device)
+        ranks = start(run, count, collective, size, buffers, hosts, device)
         try:
             if stopped is not None:
                 # Who is stopped while it joins is waited for.
@@ -106,7 +110,7 @@ class RandomKillTest(unittest.TestCase):
             for rank in survivors:
                 rank.finish()
             took_s = time.monotonic() - start_s
-            context = (f"run {run}, {count} ranks, {size} of "
+            context = (f"run {run}, {count} ranks, {collective}, {size} of "
                        f"{BUFFERS[buffers]} memory, {hosts} host(s), device "
                        f"'{device}', rank {victim} killed, rank {stopped} "
                        "stopped\n" + "".join(rank.stderr for rank in survivors))

@@ -76,13 +76,40 @@ std::vector<T> Results(int size, std::size_t begin, std::size_t count,
   return values;
 }
 
-// Inputs of all ranks, one after the other.
+// Where a rank's part of a message is in the whole.
+struct Part {
+  std::size_t first = 0;
+  std::size_t count = 0;
+};
+inline Part PartOf(const Call& call, int rank) {
+  if (call.counts.empty()) {
+    return {rank * call.count, call.count};
+  }
+  Part part = {0, call.counts[rank]};
+  for (int before = 0; before < rank; ++before) {
+    part.first += call.counts[before];
+  }
+  return part;
+}
+
+// What each rank gives that has a part, one after the other.
 template <typename T>
-std::vector<T> InputsOfAll(int size, std::size_t begin, std::size_t count,
-                           ReduceOp op) {
+std::vector<T> PartsOfAll(const Call& call, int size) {
   std::vector<T> all;
   for (int rank = 0; rank < size; ++rank) {
-    const auto part = Inputs<T>(rank, begin, count, op);
+    const auto part = Inputs<T>(rank, 0, PartOf(call, rank).count, call.op);
+    all.insert(all.end(), part.begin(), part.end());
+  }
+  return all;
+}
+
+// What each rank gives to this one in an all-to-all.
+template <typename T>
+std::vector<T> PartsFor(const Call& call, int receiver, int size) {
+  const auto [first, count] = PartOf(call, receiver);
+  std::vector<T> all;
+  for (int rank = 0; rank < size; ++rank) {
+    const auto part = Inputs<T>(rank, first, count, call.op);
     all.insert(all.end(), part.begin(), part.end());
   }
   return all;
@@ -93,19 +120,22 @@ std::vector<T> InputsOfAll(int size, std::size_t begin, std::size_t count,
 template <typename T>
 std::vector<T> InputOf(const Call& call, int rank, int size) {
   const bool is_root = rank == call.root;
+  const std::size_t own = PartOf(call, rank).count;
+  const std::size_t all =
+      PartOf(call, size - 1).first + PartOf(call, size - 1).count;
   switch (call.collective) {
     case Collective::kAllReduce:
     case Collective::kReduce:
     case Collective::kAllGather:
     case Collective::kGather:
-      return Inputs<T>(rank, 0, call.count, call.op);
+      return Inputs<T>(rank, 0, own, call.op);
     case Collective::kReduceScatter:
     case Collective::kAllToAll:
-      return Inputs<T>(rank, 0, size * call.count, call.op);
+      return Inputs<T>(rank, 0, all, call.op);
     case Collective::kBroadcast:
       return Inputs<T>(rank, 0, is_root ? call.count : 0, call.op);
     case Collective::kScatter:
-      return Inputs<T>(rank, 0, is_root ? size * call.count : 0, call.op);
+      return Inputs<T>(rank, 0, is_root ? all : 0, call.op);
     case Collective::kBarrier:
     case Collective::kSendReceive:
       break;
@@ -116,24 +146,24 @@ std::vector<T> InputOf(const Call& call, int rank, int size) {
 template <typename T>
 std::vector<T> OutputOf(const Call& call, int rank, int size) {
   const bool is_root = rank == call.root;
-  const std::size_t part = rank * call.count;
+  const auto [first, count] = PartOf(call, rank);
   switch (call.collective) {
     case Collective::kAllReduce:
       return Results<T>(size, 0, call.count, call.op);
     case Collective::kReduce:
       return Results<T>(size, 0, is_root ? call.count : 0, call.op);
     case Collective::kReduceScatter:
-      return Results<T>(size, part, call.count, call.op);
+      return Results<T>(size, first, count, call.op);
     case Collective::kAllGather:
-      return InputsOfAll<T>(size, 0, call.count, call.op);
+      return PartsOfAll<T>(call, size);
     case Collective::kGather:
-      return InputsOfAll<T>(size, 0, is_root ? call.count : 0, call.op);
+      return is_root ? PartsOfAll<T>(call, size) : std::vector<T>();
     case Collective::kBroadcast:
       return Inputs<T>(call.root, 0, call.count, call.op);
     case Collective::kScatter:
-      return Inputs<T>(call.root, part, call.count, call.op);
+      return Inputs<T>(call.root, first, count, call.op);
     case Collective::kAllToAll:
-      return InputsOfAll<T>(size, part, call.count, call.op);
+      return PartsFor<T>(call, rank, size);
     case Collective::kBarrier:
     case Collective::kSendReceive:
       break;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "engine/communicator.h"
+#include "engine/ringpipe.h"
 #include "gtest/gtest.h"
 #include "tests/rank_threads.h"
 
@@ -118,6 +119,30 @@ TEST_P(ShortCallTest, AllocatesNothingAndTakesNoContendedLock) {
   });
   EXPECT_EQ(allocations, 0);
   EXPECT_EQ(contended_locks, 0);
+}
+
+// In C a call is the same, and of a job of one rank all of it.
+TEST(ShortCallTest, InCAllocatesNothingEither) {
+  allocations = 0;
+  ringpipe_options options = {};
+  options.struct_size = sizeof options;
+  options.explicit_rank = 1;
+  options.size = 1;
+  ringpipe_communicator* c = nullptr;
+  ASSERT_EQ(ringpipe_create(&options, &c), RINGPIPE_OK)
+      << ringpipe_error_message();
+  double one = 1, sum = 0;
+  for (int round = -kRounds; round < kRounds; ++round) {
+    counts = round >= 0;
+    ASSERT_EQ(
+        ringpipe_all_reduce(c, &one, &sum, 1, RINGPIPE_FLOAT64, RINGPIPE_SUM,
+                            RINGPIPE_DEFAULT_TIMEOUT, nullptr),
+        RINGPIPE_OK);
+  }
+  counts = false;
+  ringpipe_destroy(c);
+  EXPECT_EQ(sum, 1);
+  EXPECT_EQ(allocations, 0);
 }
 
 INSTANTIATE_TEST_SUITE_P(

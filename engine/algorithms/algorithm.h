@@ -48,6 +48,8 @@ struct AlgorithmInfo {
   Collective collective = Collective::kAllReduce;
   // "ring": as users name it; no two of a collective share it.
   std::string_view name;
+  // What it, or one that differs in details, is called elsewhere.
+  std::string_view also = {};
   // Where it is described.
   std::string_view source;
   // What its ranks do, for users.

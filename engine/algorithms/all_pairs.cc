@@ -170,6 +170,7 @@ Schedule PairwiseAllToAll(const Member& self) {
 constexpr AlgorithmInfo kAllPairs[] = {
     {.collective = Collective::kAllReduce,
      .name = "all_pairs",
+     .also = "two-shot allreduce; direct reduce-scatter and all-gather",
      .source = "two phases: each rank reduces and hands out one part",
      .how = "The message is one chunk for each rank, which gets that "
             "chunk from all others, reduces it, and gives the result to "
@@ -180,6 +181,8 @@ constexpr AlgorithmInfo kAllPairs[] = {
      .direct_over_sent = true},
     {.collective = Collective::kAllReduce,
      .name = "one_shot",
+     .also = "one-shot allreduce (of inference engines); all-to-all broadcast "
+             "and local reduction",
      .source = "NCCL's \"allreduce, tree of depth one\"; tiny messages",
      .how = "Each rank gives all others its whole message, and reduces "
             "what it gets from them.",
@@ -188,6 +191,7 @@ constexpr AlgorithmInfo kAllPairs[] = {
      .slots = CopiesForAll},
     {.collective = Collective::kReduceScatter,
      .name = "all_pairs",
+     .also = "direct reduce-scatter",
      .source = "the first phase of allreduce by all pairs",
      .how = "Each rank gets its chunk from all others, and reduces it.",
      .algorithm = ForSeveral<ReduceScatter>,
@@ -206,6 +210,7 @@ constexpr AlgorithmInfo kAllPairs[] = {
      .slots_of_split = ChunksForAll},
     {.collective = Collective::kReduceScatter,
      .name = "pairwise",
+     .also = "pairwise exchange",
      .source = kMpich,
      .how = "In step i each rank sends the rank i after it that rank's "
             "chunk, and reduces what comes from the rank i before it.",
@@ -218,6 +223,7 @@ constexpr AlgorithmInfo kAllPairs[] = {
      .slots = SlotsOfPairwiseReduction},
     {.collective = Collective::kAllGather,
      .name = "all_pairs",
+     .also = "direct all-gather; spread-out",
      .source = "the second phase of allreduce by all pairs",
      .how = "Each rank gives all others its chunk.",
      .algorithm = AllGather,
@@ -242,6 +248,7 @@ constexpr AlgorithmInfo kAllPairs[] = {
      .slots = CopiesForAll},
     {.collective = Collective::kAllToAll,
      .name = "all_at_once",
+     .also = "linear; spread-out; isend-irecv",
      .source = kMpich,
      .how = "Each rank sends all others their chunk, and takes theirs as "
             "they come.",
@@ -250,6 +257,7 @@ constexpr AlgorithmInfo kAllPairs[] = {
      .slots = CopiesForAll},
     {.collective = Collective::kAllToAll,
      .name = "pairwise",
+     .also = "pairwise exchange",
      .source = kMpich,
      .how = "In step i each rank sends the rank i after it that rank's "
             "chunk, and takes one from the rank i before it.",

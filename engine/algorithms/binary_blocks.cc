@@ -158,6 +158,7 @@ int SlotsOfBlocks(const Member& of, int depth) {
 constexpr AlgorithmInfo kBinaryBlocks[] = {
     {.collective = Collective::kAllReduce,
      .name = "halving_doubling",
+     .also = "binary blocks; gloo's halving-doubling",
      .source = kGloo,
      .how = "As rabenseifner, but from the nearest rank to the farthest. "
             "Off powers of two the ranks form blocks of different powers "

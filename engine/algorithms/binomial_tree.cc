@@ -230,6 +230,7 @@ int SlotsOfScatterAndGather(const Member& of, int depth) {
 constexpr AlgorithmInfo kBinomialTrees[] = {
     {.collective = Collective::kAllReduce,
      .name = "reduce_broadcast",
+     .also = "binomial reduce and broadcast; Open MPI's nonoverlapping",
      .source = kMpich,
      .how = "Up a binomial tree to rank 0 the message is reduced, and "
             "down the same tree the result goes back.",
@@ -257,6 +258,7 @@ constexpr AlgorithmInfo kBinomialTrees[] = {
      .slots = SlotsOfTree},
     {.collective = Collective::kBroadcast,
      .name = "scatter_all_gather",
+     .also = "van de Geijn's broadcast; MPICH's broadcast of long messages",
      .source = kMpich,
      .how = "Down a binomial tree each rank gets the chunks of its part "
             "of the ranks; then the chunks travel around all ranks.",

@@ -91,6 +91,7 @@ int SlotsOfTravellers(const Member& of, int depth) {
 constexpr AlgorithmInfo kBruckAlgorithms[] = {
     {.collective = Collective::kAllGather,
      .name = "bruck",
+     .also = "concatenation algorithm; dissemination all-gather",
      .source = kBruck,
      .how = "In step i each rank sends all chunks that it has, as far as "
             "they are missing there, to the rank 2^i before it.",
@@ -101,6 +102,7 @@ constexpr AlgorithmInfo kBruckAlgorithms[] = {
      .slots_of_split = HalfAndOne},
     {.collective = Collective::kAllToAll,
      .name = "bruck",
+     .also = "index algorithm",
      .source = kBruck,
      .how = "A chunk that has to travel i ranks travels 2^j of them in "
             "step j, for each bit j of i. All chunks that travel in a "
@@ -112,6 +114,7 @@ constexpr AlgorithmInfo kBruckAlgorithms[] = {
      .slots_of_split = CopiesForAll},
     {.collective = Collective::kBarrier,
      .name = "dissemination",
+     .also = "Bruck's barrier",
      .source = "Hensgen, Finkel and Manber, \"Two algorithms for barrier "
                "synchronization\", Int. J. Parallel Program. 17, 1988",
      .how = "In step i each rank tells the rank 2^i after it what it has "

@@ -98,6 +98,7 @@ int SlotsOfTwoTrees(const Member& of, int depth) {
 constexpr AlgorithmInfo kDoubleBinaryTrees[] = {
     {.collective = Collective::kAllReduce,
      .name = "double_binary_tree",
+     .also = "two-tree; NCCL's Tree",
      .source =
          "Sanders, Speck and Träff, \"Two-tree algorithms for full "
          "bandwidth broadcast, reduction and scan\", Parallel Comput. 35, "

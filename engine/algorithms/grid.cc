@@ -134,6 +134,7 @@ int SlotsOfTwoLevel(const Member& of, int depth) {
 constexpr AlgorithmInfo kGrids[] = {
     {.collective = Collective::kAllReduce,
      .name = "torus",
+     .also = "2D-torus all-reduce; 2D ring",
      .source = "Mikami et al., \"Massively Distributed SGD: ImageNet/ResNet-50 "
                "Training in a Flash\", 2018: 2D-torus all-reduce",
      .how = "The ranks are a grid that is as square as their number "
@@ -144,6 +145,7 @@ constexpr AlgorithmInfo kGrids[] = {
      .slots = SlotsOfTorus},
     {.collective = Collective::kAllReduce,
      .name = "two_level",
+     .also = "hierarchical allreduce; SMP-aware",
      .source = "Cho et al., \"BlueConnect: Decomposing All-Reduce for Deep "
                "Learning on Heterogeneous Network Hierarchy\", MLSys 2019",
      .how = "A row is a host, whose ranks reduce a chunk each as in "

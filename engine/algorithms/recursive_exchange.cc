@@ -263,6 +263,7 @@ constexpr std::string_view kRabenseifner =
 constexpr AlgorithmInfo kRecursiveExchanges[] = {
     {.collective = Collective::kAllReduce,
      .name = "recursive_doubling",
+     .also = "butterfly; hypercube exchange",
      .source = kMpich,
      .how = "In step i each rank exchanges its sum with the rank whose "
             "number differs in bit i, and both add. Beyond a power of "
@@ -276,6 +277,8 @@ constexpr AlgorithmInfo kRecursiveExchanges[] = {
      .slots = OneMoreThanDepth},
     {.collective = Collective::kAllReduce,
      .name = "rabenseifner",
+     .also = "recursive halving and doubling; recursive vector halving, "
+             "distance doubling; reduce-scatter and all-gather",
      .source = kRabenseifner,
      .how = "A reduce-scatter by recursive halving, then an all-gather by "
             "recursive doubling. Beyond a power of two, each of the ranks "
@@ -288,6 +291,7 @@ constexpr AlgorithmInfo kRecursiveExchanges[] = {
      .slots = SlotsOfHalvingAndDoubling},
     {.collective = Collective::kReduceScatter,
      .name = "recursive_halving",
+     .also = "Open MPI's recursive halving",
      .source = kMpich,
      .how = "In each step two ranks whose numbers differ in one bit, from "
             "the highest to the lowest, exchange half of what they still "
@@ -315,6 +319,7 @@ constexpr AlgorithmInfo kRecursiveExchanges[] = {
      .exists = IsForPowerOfTwo},
     {.collective = Collective::kAllGather,
      .name = "recursive_doubling",
+     .also = "hypercube all-gather",
      .source = kMpich,
      .how = "In step i each rank exchanges all chunks that it has with "
             "the rank whose number differs in bit i. Beyond a power of "
@@ -328,6 +333,7 @@ constexpr AlgorithmInfo kRecursiveExchanges[] = {
      .slots_of_split = CopiesForAll},
     {.collective = Collective::kReduce,
      .name = "rabenseifner",
+     .also = "reduce-scatter and gather",
      .source = kRabenseifner,
      .how = "A reduce-scatter by recursive halving; then the chunks go up "
             "a binomial tree to the root. Beyond a power of two, each of "

@@ -71,6 +71,8 @@ constexpr std::string_view kPatarasuk =
 constexpr AlgorithmInfo kRings[] = {
     {.collective = Collective::kAllReduce,
      .name = "ring",
+     .also = "bandwidth-optimal ring; baidu-allreduce; NCCL's Ring; Open MPI's "
+             "segmented ring",
      .source = kPatarasuk,
      .how = "The message is one chunk for each rank. A partial sum of "
             "each chunk travels around all ranks, each of which adds its "
@@ -109,6 +111,7 @@ constexpr AlgorithmInfo kRings[] = {
      .slots = OneMoreThanDepth},
     {.collective = Collective::kBroadcast,
      .name = "chain",
+     .also = "pipeline; linear pipeline",
      .source = "Patarasuk, Faraj and Yuan, \"Pipelined broadcast on Ethernet "
                "switched clusters\", IPDPS 2006",
      .how = "The message goes from the root to the next rank, from that "

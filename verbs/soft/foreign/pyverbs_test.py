@@ -204,6 +204,10 @@ class PyverbsTest(unittest.TestCase):
     def test_a_shared_receive_queue_is_queried_and_modified(self):
         side = self._side(srq=True)
         self.assertGreaterEqual(side.srq.query().max_wr, 10)
+        # With fewer receives than its limit it would tell that at once, and then
+        # have none.
+        for _ in range(2):
+            side.post_receive()
         side.srq.modify(SrqAttr(srq_limit=2), e.IBV_SRQ_LIMIT)
         self.assertEqual(side.srq.query().srq_limit, 2)
 

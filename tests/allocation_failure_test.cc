@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
@@ -114,15 +115,26 @@ bool FailAllFrom(long which, F f) {
   return failed_for_good;
 }
 
-enum class Kind { kBlocking, kAsynchronous };
+// kInPieces: asynchronous, of a list of two pieces.
+enum class Kind { kBlocking, kAsynchronous, kInPieces };
 
 Status Sum(Communicator& communicator, Kind kind, std::vector<float>& data) {
   if (kind == Kind::kBlocking) {
     return communicator.AllReduce(data.data(), data.data(), kCount,
                                   DataType::kFloat32, ReduceOp::kSum);
   }
-  Result<Request> request = communicator.AllReduceAsync(
-      data.data(), data.data(), kCount, DataType::kFloat32, ReduceOp::kSum);
+  const std::array<Buffer, 2> list = {
+      {{data.data(), 1}, {data.data() + 1, kCount - 1}}};
+  Call call = {.collective = Collective::kAllReduce,
+               .send = data.data(),
+               .receive = data.data(),
+               .count = kCount,
+               .type = DataType::kFloat32};
+  if (kind == Kind::kInPieces) {
+    call.send = call.receive = nullptr;
+    call.send_list = call.receive_list = list;
+  }
+  Result<Request> request = communicator.Start(call);
   return request.ok() ? request->Wait() : request.status();
 }
 
@@ -135,11 +147,14 @@ class AllocationFailure
 INSTANTIATE_TEST_SUITE_P(
     Ways, AllocationFailure,
     ::testing::Combine(kWays,
-                       ::testing::Values(Kind::kBlocking, Kind::kAsynchronous)),
+                       ::testing::Values(Kind::kBlocking, Kind::kAsynchronous,
+                                         Kind::kInPieces)),
     [](const auto& info) {
+      const Kind kind = std::get<1>(info.param);
       return std::string(Name(std::get<0>(info.param))) +
-             (std::get<1>(info.param) == Kind::kBlocking ? "_blocking"
-                                                         : "_asynchronous");
+             (kind == Kind::kBlocking       ? "_blocking"
+              : kind == Kind::kAsynchronous ? "_asynchronous"
+                                            : "_in_pieces");
     });
 
 TEST_P(AllocationFailure, OfACallFailsTheCommunicator) {
@@ -216,10 +231,24 @@ ringpipe_communicator* CreateInC(int rank, const std::string& job) {
 ringpipe_status SumInC(ringpipe_communicator* communicator, Kind kind,
                        std::vector<float>& data) {
   ringpipe_request* request = nullptr;
-  ringpipe_status status = ringpipe_all_reduce(
-      communicator, data.data(), data.data(), kCount, RINGPIPE_FLOAT32,
-      RINGPIPE_SUM, RINGPIPE_DEFAULT_TIMEOUT,
-      kind == Kind::kBlocking ? nullptr : &request);
+  ringpipe_status status = RINGPIPE_OK;
+  if (kind == Kind::kInPieces) {
+    const ringpipe_buffer list[] = {{data.data(), 1},
+                                    {data.data() + 1, kCount - 1}};
+    ringpipe_call call = {};
+    call.struct_size = sizeof call;
+    call.collective = RINGPIPE_ALL_REDUCE;
+    call.count = kCount;
+    call.data_type = RINGPIPE_FLOAT32;
+    call.send_list = call.receive_list = list;
+    call.send_list_length = call.receive_list_length = 2;
+    status = ringpipe_start(communicator, &call, &request);
+  } else {
+    status = ringpipe_all_reduce(communicator, data.data(), data.data(), kCount,
+                                 RINGPIPE_FLOAT32, RINGPIPE_SUM,
+                                 RINGPIPE_DEFAULT_TIMEOUT,
+                                 kind == Kind::kBlocking ? nullptr : &request);
+  }
   if (request != nullptr) {
     status = ringpipe_wait(request, RINGPIPE_DEFAULT_TIMEOUT);
     ringpipe_request_free(request);

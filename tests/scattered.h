@@ -3,9 +3,10 @@
 #define RINGPIPE_TESTS_SCATTERED_H_
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <random>
 #include <utility>
 #include <vector>
@@ -49,13 +50,17 @@ class Scattered {
   }
 
   bool GapsAreWhole() const {
-    const std::vector<T> gap = Poisoned<T>(1);
+    const T gap = Poisoned<T>(1).front();
     return std::all_of(gaps_.begin(), gaps_.end(), [&](std::size_t at) {
-      return std::memcmp(&memory_[at], gap.data(), sizeof(T)) == 0;
+      return BytesOf(memory_[at]) == BytesOf(gap);
     });
   }
 
  private:
+  static auto BytesOf(const T& value) {
+    return std::bit_cast<std::array<std::byte, sizeof(T)>>(value);
+  }
+
   // Returns how much memory it takes.
   std::size_t Cut(std::size_t values, std::uint64_t seed) {
     std::mt19937_64 random(seed);

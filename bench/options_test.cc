@@ -97,8 +97,8 @@ TEST(Options, OneSizeAloneIsEnoughWhereTheOtherWouldContradictIt) {
 }
 
 TEST(Options, TensorsAreOneSize) {
-  const auto options = Parse({"--tensors", "resnet50", "-d", "bfloat16",
-                              "--collective", "broadcast"});
+  const auto options = Parse(
+      {"--tensors", "resnet50", "-d", "bfloat16", "--collective", "broadcast"});
   ASSERT_TRUE(options.ok()) << options.status().message();
   EXPECT_EQ(options->tensors.size(), 161U);
   EXPECT_EQ(AllSizes(options.value()),

@@ -278,16 +278,19 @@ TEST_P(MismatchTest, OfCountsByRankIsAnErrorAtBoth) {
       [&](Communicator& c) {
         const std::size_t more = c.rank() * 10;
         const std::vector<std::size_t> counts = {500 - more, 500 + more};
-        return c.AllGatherV(in(c), out(c), counts, DataType::kFloat32);
+        return c.ReduceScatterV(in(c), out(c), counts, DataType::kFloat32,
+                                ReduceOp::kSum);
       },
       {"in counts by rank", "counts by rank, in all 1000"});
   ExpectMismatch(
       [&](Communicator& c) -> Status {
         if (c.rank() == 0) {
-          return c.AllGather(in(c), out(c), 500, DataType::kFloat32);
+          return c.ReduceScatter(in(c), out(c), 500, DataType::kFloat32,
+                                 ReduceOp::kSum);
         }
         const std::vector<std::size_t> counts = {500, 500};
-        return c.AllGatherV(in(c), out(c), counts, DataType::kFloat32);
+        return c.ReduceScatterV(in(c), out(c), counts, DataType::kFloat32,
+                                ReduceOp::kSum);
       },
       {"count 500", "counts by rank, in all 1000"});
 }

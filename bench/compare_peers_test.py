@@ -17,6 +17,8 @@ import peer_settings  # pylint: disable=wrong-import-position
 # Not resolved: what Bazel gives this test, and no more.
 PROGRAMS = pathlib.Path(sys.argv.pop(1)).absolute().parent
 PATIENCE_S = 280
+# Open MPI 5 wants one.
+os.environ.setdefault("HOME", os.environ.get("TEST_TMPDIR", "/tmp"))
 
 
 def installed(names):

@@ -32,7 +32,13 @@ typedef enum {
   RINGPIPE_DEVICE_ERROR = 9,
   RINGPIPE_INTERNAL = 10,
   /* The call's buffers must be neither used again nor freed. */
-  RINGPIPE_MEMORY_HELD = 11
+  RINGPIPE_MEMORY_HELD = 11,
+  /* The time of this wait is over; the call runs on. Of waits alone: a call
+   * that its own deadline has ended has RINGPIPE_TIMEOUT. */
+  RINGPIPE_WAIT_OVER = 12,
+  /* ringpipe_options::while_waiting has ended this wait; the call runs on. Of
+   * waits alone. */
+  RINGPIPE_INTERRUPTED = 13
 } ringpipe_status;
 
 /* 0 is no type. */
@@ -92,6 +98,32 @@ typedef void (*ringpipe_log_callback)(ringpipe_log_level level,
  *
  *   ringpipe_options options = {.struct_size = sizeof options}; */
 
+/* A place where the ranks of a job find each other: the launcher's or the
+ * framework's own, that has keys and values. It carries where rank 0 listens
+ * and, unless one is given, a new secret: docs/security.md says what that
+ * means. All else goes over ringpipe's own connections.
+ *
+ * Both are called on the thread that is in ringpipe_create, and never after
+ * that has returned: `put` on rank 0, once; `get` on the others, again and
+ * again. They must not call ringpipe. Keys begin with "ringpipe/" and have the
+ * job id: what is in the store under that key must be of this job alone. */
+typedef struct {
+  uint32_t struct_size;
+  uint32_t reserved; /* 0 */
+  /* Sets `key` to `value`, of at most RINGPIPE_STORE_BYTES. 0: done; otherwise
+   * it has failed. */
+  int (*put)(void* context, const char* key, const void* value, size_t bytes);
+  /* Waits for `key`, for at most `timeout_ms`, and sets `value` and *bytes. 0:
+   * done; RINGPIPE_STORE_NOT_YET: nobody has put it so far; otherwise it has
+   * failed. `capacity` is RINGPIPE_STORE_BYTES. */
+  int (*get)(void* context, const char* key, int64_t timeout_ms, void* value,
+             size_t capacity, size_t* bytes);
+  void* context;
+} ringpipe_store;
+
+#define RINGPIPE_STORE_BYTES 4096
+#define RINGPIPE_STORE_NOT_YET 1
+
 /* If explicit_rank is 0, `rank` and `size` below are ignored, and the
  * environment says them; otherwise both are used, and ringpipe_create fails if
  * they are wrong. Strings may be NULL: then the environment says them. */
@@ -104,6 +136,32 @@ typedef struct {
   const char* job_id;
   ringpipe_log_callback log; /* NULL: to stderr */
   void* log_context;
+  /* Called while a call that blocks waits, on the thread that made the call, so
+   * that a binding can look for signals there: once each `interval_us` (0: 20
+   * ms), and at once after a signal handler has run on that thread, where that
+   * can be seen. A call that ends sooner does not call it. No lock of
+   * ringpipe's is held.
+   *
+   * 0: wait on. Otherwise ringpipe_wait, _wait_all and _wait_any return
+   * RINGPIPE_INTERRUPTED, and the calls run on; ringpipe_run, the calls by name
+   * that block, and ringpipe_exchange fail with RINGPIPE_ABORTED, and so does
+   * the communicator on all ranks; ringpipe_create fails likewise; and
+   * ringpipe_destroy waits for the others no longer.
+   *
+   * It may start, test and free requests and abort. Calls that block are
+   * refused there (RINGPIPE_INVALID_ARGUMENT). It must return: neither longjmp
+   * nor an exception may leave it. */
+  int (*while_waiting)(void* context);
+  void* while_waiting_context;
+  int64_t interval_us;
+  const ringpipe_store* store; /* instead of a root; NULL: none */
+  const char* secret;
+  const char* host_id;
+  /* Instead of RINGPIPE_TIMEOUT_MS and RINGPIPE_JOIN_TIMEOUT_MS: milliseconds,
+   * or RINGPIPE_DEFAULT_TIMEOUT, which leaves it to the variable. The first may
+   * be RINGPIPE_NO_TIMEOUT. */
+  int64_t timeout_ms;
+  int64_t join_timeout_ms;
 } ringpipe_options;
 
 /* A piece of a list of buffers: so many elements. */
@@ -136,7 +194,39 @@ typedef struct {
    * by rank, the same on all ranks. Copied as well. */
   const uint64_t* counts;
   uint64_t counts_length;
+  /* For ringpipe_start alone; NULL: none. Called when the call has ended,
+   * however it has, exactly once for each call that was started, also where its
+   * request has been freed: on a thread of ringpipe's, with no lock held. Waits
+   * for the call may have returned by then; ringpipe_destroy has not.
+   *
+   * It may start, test and free requests and abort. Calls that block are
+   * refused there (RINGPIPE_INVALID_ARGUMENT). Later calls wait for it: a
+   * binding should only signal in it. */
+  void (*ended)(ringpipe_status status, void* context);
+  void* ended_context;
 } ringpipe_call;
+
+/* One stage of the pipeline, since the communicator was created. */
+typedef struct {
+  uint32_t struct_size; /* set before the call */
+  uint32_t reserved;
+  const char* stage; /* "copy in", "send", "receive", ...; for ever */
+  uint64_t operations;
+  uint64_t bytes;
+  uint64_t busy_ns; /* time spent in the stage */
+  uint64_t waits;   /* times that the pipeline stood still for it */
+  uint64_t wait_ns; /* and how long */
+} ringpipe_stage_counters;
+
+/* The pool of registered slots. */
+typedef struct {
+  uint32_t struct_size; /* set before the call */
+  uint32_t reserved;
+  uint64_t slots; /* in the pool */
+  uint64_t in_use;
+  uint64_t high_water; /* most in use at once */
+  uint64_t waits;      /* times that somebody found none free */
+} ringpipe_slot_counters;
 
 /* How long a call may take, in milliseconds, or one of these: the value of the
  * variable RINGPIPE_TIMEOUT_MS; no limit; no time at all. A wait takes the
@@ -226,8 +316,9 @@ ringpipe_all_to_all(ringpipe_communicator* communicator, const void* send,
                     void* receive, size_t count, ringpipe_data_type type,
                     int64_t timeout_ms, ringpipe_request** request);
 
-/* Waits for the call and returns its status. RINGPIPE_TIMEOUT if it has not
- * ended in that time; the call then runs on. */
+/* Waits for the call and returns its status. RINGPIPE_WAIT_OVER if it has not
+ * ended in that time, RINGPIPE_INTERRUPTED if while_waiting has ended the wait;
+ * the call then runs on. */
 RINGPIPE_API ringpipe_status ringpipe_wait(ringpipe_request* request,
                                            int64_t timeout_ms);
 /* Sets *ended to 1 and returns the call's status if it has ended, else to 0 and
@@ -235,14 +326,16 @@ RINGPIPE_API ringpipe_status ringpipe_wait(ringpipe_request* request,
 RINGPIPE_API ringpipe_status ringpipe_test(ringpipe_request* request,
                                            int* ended);
 /* Waits for all of `count` requests; NULLs among them are passed over. Returns
- * the first error among them, in their order; RINGPIPE_TIMEOUT if one has not
- * ended in that time. */
+ * the first error among them, in their order; RINGPIPE_WAIT_OVER if one has not
+ * ended in that time, RINGPIPE_INTERRUPTED as above. Of communicators that
+ * differ, the first request's has its while_waiting called. */
 RINGPIPE_API ringpipe_status ringpipe_wait_all(
     ringpipe_request* const* requests, size_t count, int64_t timeout_ms);
 /* Waits for one of them to end, sets *index to which, the first in their order,
  * and returns its status. Sets *index to `count` where none has ended in that
- * time (RINGPIPE_TIMEOUT), or all are NULL (RINGPIPE_INVALID_ARGUMENT), or
- * there is no memory to wait with. */
+ * time (RINGPIPE_WAIT_OVER), or while_waiting has ended the wait
+ * (RINGPIPE_INTERRUPTED), or all are NULL (RINGPIPE_INVALID_ARGUMENT), or there
+ * is no memory to wait with. */
 RINGPIPE_API ringpipe_status
 ringpipe_wait_any(ringpipe_request* const* requests, size_t count,
                   int64_t timeout_ms, size_t* index);
@@ -254,6 +347,41 @@ RINGPIPE_API void ringpipe_request_free(ringpipe_request* request);
  * `reason`. */
 RINGPIPE_API void ringpipe_abort(ringpipe_communicator* communicator,
                                  const char* reason);
+
+/* Gives every rank the blobs of all ranks, for small control data: at most 1
+ * MiB from each. Rank r's is written to receive + r * capacity, and its length
+ * to sizes[r] (`sizes` may be NULL). RINGPIPE_INVALID_ARGUMENT where a rank's
+ * is longer than `capacity`; the exchange has then taken place, and all `sizes`
+ * are set. All ranks make these calls in the same order; those of several
+ * threads run one after another. */
+RINGPIPE_API ringpipe_status
+ringpipe_exchange(ringpipe_communicator* communicator, const void* send,
+                  size_t bytes, void* receive, size_t capacity, size_t* sizes);
+
+/* RINGPIPE_OK, or the reason for which the communicator has failed, with which
+ * every call fails; ringpipe_error_message() has its message. */
+RINGPIPE_API ringpipe_status
+ringpipe_failure(const ringpipe_communicator* communicator);
+/* The ranks that this rank knows to be lost, or to have left without
+ * destroying, in ascending order: writes the first `capacity` of them, and
+ * *count, how many there are. They are what a RINGPIPE_PEER_LOST is about. */
+RINGPIPE_API ringpipe_status
+ringpipe_lost_ranks(const ringpipe_communicator* communicator, int32_t* ranks,
+                    size_t capacity, size_t* count);
+/* How this rank reaches the others, and why so, as a text: as much of it as
+ * `capacity` holds, with a 0 at its end, and the length of the whole, without
+ * that 0, in *length (which may be NULL). */
+RINGPIPE_API ringpipe_status
+ringpipe_device(const ringpipe_communicator* communicator, char* text,
+                size_t capacity, size_t* length);
+/* What stage number `index` of the pipeline has done.
+ * RINGPIPE_INVALID_ARGUMENT past the last. */
+RINGPIPE_API ringpipe_status
+ringpipe_read_stage(const ringpipe_communicator* communicator, size_t index,
+                    ringpipe_stage_counters* counters);
+RINGPIPE_API ringpipe_status
+ringpipe_read_slots(const ringpipe_communicator* communicator,
+                    ringpipe_slot_counters* counters);
 
 #ifdef __cplusplus
 } /* extern "C" */

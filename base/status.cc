@@ -33,6 +33,10 @@ const char* StatusCodeName(StatusCode code) {
       return "internal error";
     case StatusCode::kMemoryHeld:
       return "memory held";
+    case StatusCode::kWaitOver:
+      return "wait over";
+    case StatusCode::kInterrupted:
+      return "interrupted";
   }
   return "unknown status";
 }

@@ -36,6 +36,12 @@ enum class StatusCode : int {
   // stopped peer may still write its buffers: they must be neither used again
   // nor freed.
   kMemoryHeld = 11,
+  // The time of a wait is over; the call runs on. Of waits for asynchronous
+  // calls alone: a call that its own deadline has ended has kTimeout.
+  kWaitOver = 12,
+  // CommunicatorOptions::while_waiting has ended a wait; the call runs on. Of
+  // waits for asynchronous calls alone.
+  kInterrupted = 13,
 };
 
 // "timeout" for kTimeout, and so on.

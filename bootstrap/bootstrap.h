@@ -43,6 +43,9 @@ std::string FormatRanks(const std::set<int>& ranks);
 // connections (fewer where ulimit -n is low) are open at once, for at most 5 s,
 // in which at most 1 KiB a message is taken.
 //
+// Join, AllGather and Barrier fail with kAborted, and so does the job, if the
+// function of the caller's BlockingCall (base/while_waiting.h) ends them.
+//
 // Thread-safe, but for the destructor; AllGather and Barrier must be called by
 // all ranks in the same order, one call at a time on each.
 class Bootstrap {
@@ -127,7 +130,8 @@ class Bootstrap {
   Status Barrier(Deadline deadline);
 
   // As Barrier, for ranks that are about to leave. Its timeout fails nothing:
-  // this rank may leave then, alone.
+  // this rank may leave then, alone. The same holds for kInterrupted,
+  // if the caller's function has ended the wait.
   Status LeaveTogether(Deadline deadline);
 
   // What each rank says of itself (Options::reply), by rank; "" where a rank

@@ -14,6 +14,7 @@
 #include "base/host_name.h"
 #include "base/signals_blocked.h"
 #include "base/thread_shortage.h"
+#include "base/while_waiting.h"
 #include "bootstrap/member_session.h"
 #include "bootstrap/root_session.h"
 
@@ -25,9 +26,6 @@ namespace asio = boost::asio;
 // Long enough for any process that runs to read something of what it is told,
 // and to close its end.
 constexpr auto kLeaveTimeout = std::chrono::milliseconds(700);
-// A flood of strangers must not become a flood of log lines.
-constexpr int kMostRefusalsLogged = 20;
-constexpr size_t kMostReasonsKept = 5;
 // How long a rank that cannot take part tries to tell the others.
 constexpr int64_t kTellingMs = 3000;
 
@@ -69,6 +67,8 @@ Session::Session(const Bootstrap::Options& options)
           "rank " + std::to_string(options.launch.rank))),
       descriptors_closed_(DescriptorsClosed().WithContext(
           "rank " + std::to_string(options.launch.rank))),
+      ended_by_caller_(EndedByCaller(options.launch.rank,
+                                     "a call that waited for other ranks")),
       work_(io_.get_executor()) {}
 
 Result<std::unique_ptr<Session>> Session::Create(
@@ -225,11 +225,18 @@ bool Session::WaitsFor(uint64_t sequence) const {
 Result<std::vector<std::string>> Session::WaitForCall(Deadline deadline) {
   std::unique_lock<std::mutex> lock(mutex_);
   const auto ended = [this] { return call_result_.has_value(); };
-  if (!deadline.infinite() &&
-      !changed_.wait_until(lock, deadline.when(), ended)) {
-    call_result_ = Status(StatusCode::kTimeout, "not all ranks leave");
+  const Waited waited = WaitUntil(changed_, lock, deadline, ended);
+  if (waited != Waited::kDone && call_ == Gathering::kLeave) {
+    call_result_ =
+        waited == Waited::kExpired
+            ? Status(StatusCode::kTimeout, "not all ranks leave")
+            : Status(StatusCode::kInterrupted, ended_by_caller_.message());
+  } else if (waited == Waited::kEnded) {
+    lock.unlock();
+    Fail(ended_by_caller_);
+    lock.lock();
+    changed_.wait(lock, ended);
   }
-  changed_.wait(lock, ended);
   Result<std::vector<std::string>> result = *std::move(call_result_);
   call_result_.reset();
   call_.reset();
@@ -307,11 +314,6 @@ bool Session::HasLeftInOrder(int rank) const {
   const std::lock_guard<std::mutex> lock(mutex_);
   const auto departed = departed_.find(rank);
   return departed != departed_.end() && departed->second == Departure::kInOrder;
-}
-
-int Session::refused_connections() const {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  return refused_total_;
 }
 
 void Session::Leave() {
@@ -596,44 +598,6 @@ void Session::NoteOwnSide(const Endpoint& own_side) {
   if (address_.empty() && !IsLocal(own_side)) {
     address_ = AddressOf(own_side);
   }
-}
-
-void Session::Refuse(const std::string& reason) {
-  int line = 0;  // of the log; 0: none
-  {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    ++refused_total_;
-    const bool is_kept = refused_.count(reason) != 0;
-    // A rank that is refused comes again, many times.
-    line = is_kept ? 0 : ++refused_lines_;
-    ++(is_kept || refused_.size() < kMostReasonsKept ? refused_[reason]
-                                                     : refused_otherwise_);
-  }
-  if (line > 0 && line <= kMostRefusalsLogged) {
-    options_.logger.Warning("refused a connection at " + options_.launch.root +
-                            ": " + reason);
-  }
-  if (line == kMostRefusalsLogged) {
-    options_.logger.Warning("further refusals are only counted");
-  }
-}
-
-std::string Session::DescribeRefused() const {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  if (refused_total_ == 0) {
-    return "; no connection was refused";
-  }
-  std::string text =
-      "; refused " + std::to_string(refused_total_) + " connection(s) (";
-  bool first = true;
-  for (const auto& [reason, count] : refused_) {
-    text += (first ? "" : "; ") + std::to_string(count) + ": " + reason;
-    first = false;
-  }
-  if (refused_otherwise_ > 0) {
-    text += "; " + std::to_string(refused_otherwise_) + ": other reasons";
-  }
-  return text + ")";
 }
 
 std::string Session::DescribeRank(int rank) const {

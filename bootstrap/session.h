@@ -28,6 +28,7 @@
 #include "bootstrap/bootstrap.h"
 #include "bootstrap/endpoint.h"
 #include "bootstrap/message.h"
+#include "bootstrap/refusals.h"
 
 namespace ringpipe {
 
@@ -56,7 +57,7 @@ class Session {
   Status Abort(const Status& reason);
   Status failure() const;
   std::vector<int> departed() const;
-  int refused_connections() const;
+  int refused_connections() const { return refusals_.total(); }
 
   // Tells the others, closes everything, ends the thread.
   void Leave();
@@ -113,11 +114,11 @@ class Session {
   void ArmTimeout(Gathering gathering, int64_t left_ms);
   void DisarmTimeout();
 
-  // Counts and logs a connection that was no rank's. Of many different reasons
-  // the later ones are only counted: strangers choose them.
-  void Refuse(const std::string& reason);
-  // "; refused 3 connections (2: ..., 1: ...)", or "".
-  std::string DescribeRefused() const;
+  // Counts and logs a connection that was no rank's.
+  void Refuse(const std::string& reason) {
+    refusals_.Note(reason, options_.launch.root, options_.logger);
+  }
+  std::string DescribeRefused() const { return refusals_.Describe(); }
 
   bool joined() const { return joined_; }
   bool failed() const { return !failure().ok(); }
@@ -169,6 +170,7 @@ class Session {
   // Of this rank, whose number they say.
   const Status out_of_memory_;
   const Status descriptors_closed_;
+  const Status ended_by_caller_;
   boost::asio::executor_work_guard<boost::asio::io_context::executor_type>
       work_;
   boost::asio::steady_timer timeout_timer_{io_};
@@ -193,15 +195,12 @@ class Session {
   Status failure_;
   std::map<int, uint64_t> departed_;  // by rank: Departure::calls
   std::vector<Identity> identities_;  // by rank, from the join on
-  std::map<std::string, int> refused_;
-  int refused_otherwise_ = 0;
-  int refused_total_ = 0;
-  int refused_lines_ = 0;  // that were to be logged
   bool leaving_has_begun_ = false;
   uint64_t sent_ = 0;  // how often something was, since that
   bool has_sent_last_ = false;
   bool left_ = false;
 
+  Refusals refusals_;
   std::atomic<bool> ended_ = false;  // the io thread is to end
   std::thread thread_;
 };

@@ -6,6 +6,7 @@
 
 #include "base/signals_blocked.h"
 #include "base/thread_shortage.h"
+#include "base/while_waiting.h"
 
 namespace ringpipe {
 
@@ -30,7 +31,15 @@ CallOrder::~CallOrder() {
 
 void CallOrder::WaitForTurn(std::unique_lock<std::mutex>& lock,
                             std::uint64_t sequence) {
-  changed_.wait(lock, [&] { return turn_ == sequence; });
+  const auto is_its_turn = [&] { return turn_ == sequence; };
+  if (WaitUntil(changed_, lock, Deadline::Infinite(), is_its_turn) ==
+      Waited::kEnded) {
+    // The turn comes all the same: the calls before it end.
+    lock.unlock();
+    end_calls_();
+    lock.lock();
+    changed_.wait(lock, is_its_turn);
+  }
 }
 
 // With the mutex held, as the next two. Where it throws, nothing has changed.

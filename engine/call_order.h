@@ -9,6 +9,7 @@
 #include <mutex>
 #include <optional>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/deadline.h"
@@ -42,7 +43,11 @@ class CallOrder {
     CallOrder& order_;
   };
 
-  CallOrder() = default;
+  // `end_calls` ends the calls that have been made, soon: it is called on a
+  // thread that waits for its turn and whose function has asked for the end
+  // (base/while_waiting.h). May be empty if no thread has such a function.
+  explicit CallOrder(std::function<void()> end_calls = {})
+      : end_calls_(std::move(end_calls)) {}
   // Runs what was submitted to its end (it ends soon where the communicator has
   // been aborted), and waits until all callers have left.
   ~CallOrder();
@@ -130,6 +135,7 @@ class CallOrder {
   Status StartWorker();
   void Work();
 
+  const std::function<void()> end_calls_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   // Guarded by mutex_.

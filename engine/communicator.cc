@@ -16,6 +16,7 @@
 
 #include "base/deadline.h"
 #include "base/exception_status.h"
+#include "base/while_waiting.h"
 #include "bootstrap/launcher.h"
 #include "engine/call_order.h"
 #include "engine/checked_call.h"
@@ -43,6 +44,10 @@ Result<CommunicatorOptions> CommunicatorOptions::FromProcess() {
 
 namespace {
 
+Status MayBlock(const char* call) {
+  return WithoutExceptions([&] { return UsersFunction::MayBlock(call); });
+}
+
 // Who waits for the first of several calls to end.
 struct FirstEnd {
   std::mutex mutex;
@@ -56,28 +61,40 @@ struct FirstEnd {
     changed.notify_all();
   }
 
-  // Whether there was one by then.
-  bool Await(const Deadline& deadline) {
+  Waited Await(const Deadline& deadline) {
     std::unique_lock<std::mutex> lock(mutex);
-    const auto has_ended = [this] { return ended; };
-    if (deadline.infinite()) {
-      changed.wait(lock, has_ended);
-      return true;
-    }
-    return changed.wait_until(lock, deadline.when(), has_ended);
+    return WaitUntil(changed, lock, deadline, [this] { return ended; });
   }
 };
 
 }  // namespace
 
+// What the requests of one communicator have in common, which some of them may
+// outlive.
+struct Request::Waits {
+  WhileWaiting while_waiting;
+  // A wait that ends before its call must not fail for want of memory, which
+  // would look like the end of the call.
+  const Status expired{
+      StatusCode::kTimeout,
+      "the call has not ended in the time of this wait; it runs on, wait for "
+      "it again"};
+  const Status interrupted{
+      StatusCode::kInterrupted,
+      "the function while_waiting has ended this wait; the call runs on"};
+
+  const Status& Why(Waited waited) const {
+    return waited == Waited::kEnded ? interrupted : expired;
+  }
+};
+
 // The end of an asynchronous call, shared between who waits and who runs it.
 // Thread-safe.
 struct Request::State {
-  explicit State(Status expired) : wait_expired(std::move(expired)) {}
+  explicit State(std::shared_ptr<const Waits> its_waits)
+      : waits(std::move(its_waits)) {}
 
-  // What a wait returns that expires: it must not fail for want of memory,
-  // which would look like the end of the call.
-  const Status wait_expired;
+  const std::shared_ptr<const Waits> waits;
   mutable std::mutex mutex;
   std::condition_variable ended;
   // Guarded by mutex.
@@ -95,16 +112,11 @@ struct Request::State {
     ended.notify_all();
   }
 
-  // nullopt: it has not ended by then.
-  std::optional<Status> Await(const Deadline& deadline) {
+  // Once it is done, the status does not change any more.
+  Waited Await(const Deadline& deadline) {
     std::unique_lock<std::mutex> lock(mutex);
-    const auto has_ended = [this] { return status.has_value(); };
-    if (deadline.infinite()) {
-      ended.wait(lock, has_ended);
-    } else {
-      ended.wait_until(lock, deadline.when(), has_ended);
-    }
-    return status;
+    return WaitUntil(ended, lock, deadline,
+                     [this] { return status.has_value(); });
   }
 
   bool Done() const {
@@ -114,25 +126,34 @@ struct Request::State {
 };
 
 Status Request::Wait(std::chrono::milliseconds timeout) {
-  const std::optional<Status> end = state_->Await(Deadline::After(timeout));
-  return end.has_value() ? *end : state_->wait_expired;
+  RINGPIPE_RETURN_IF_ERROR(MayBlock("Request::Wait (ringpipe_wait)"));
+  const BlockingCall blocking(state_->waits->while_waiting);
+  const Waited waited = state_->Await(Deadline::After(timeout));
+  return waited == Waited::kDone ? *state_->status : state_->waits->Why(waited);
 }
 
 bool Request::Done() const { return state_->Done(); }
 
 Status Request::WaitAll(std::span<const Request> requests,
                         std::chrono::milliseconds timeout) {
+  if (requests.empty()) {
+    return Status::Ok();
+  }
+  RINGPIPE_RETURN_IF_ERROR(MayBlock("Request::WaitAll (ringpipe_wait_all)"));
+  const Waits& waits = *requests.front().state_->waits;
+  const BlockingCall blocking(waits.while_waiting);
   const Deadline deadline = Deadline::After(timeout);
-  Status error, expired;
+  Status error;
   for (const Request& request : requests) {
-    const std::optional<Status> end = request.state_->Await(deadline);
-    if (!end.has_value()) {
-      expired = request.state_->wait_expired;
-    } else if (error.ok()) {
-      error = *end;
+    const Waited waited = request.state_->Await(deadline);
+    if (waited != Waited::kDone) {
+      return waits.Why(waited);
+    }
+    if (error.ok()) {
+      error = *request.state_->status;
     }
   }
-  return expired.ok() ? error : expired;
+  return error;
 }
 
 // Tells `first` of the end of each request, as long as it lives.
@@ -173,12 +194,16 @@ Result<std::size_t> Request::WaitAny(std::span<const Request> requests,
     return Status(StatusCode::kInvalidArgument,
                   "there is no request to wait for");
   }
+  RINGPIPE_RETURN_IF_ERROR(MayBlock("Request::WaitAny (ringpipe_wait_any)"));
   return WithoutExceptions([&]() -> Result<std::size_t> {
+    const Waits& waits = *requests.front().state_->waits;
+    const BlockingCall blocking(waits.while_waiting);
     FirstEnd first;
     Watch watch(requests, first);
     watch.Begin();
-    if (!first.Await(Deadline::After(timeout))) {
-      return requests.front().state_->wait_expired;
+    if (const Waited waited = first.Await(Deadline::After(timeout));
+        waited != Waited::kDone) {
+      return waits.Why(waited);
     }
     return static_cast<std::size_t>(
         std::find_if(requests.begin(), requests.end(),
@@ -189,7 +214,9 @@ Result<std::size_t> Request::WaitAny(std::span<const Request> requests,
 
 class Communicator::State {
  public:
-  State() {
+  explicit State(WhileWaiting while_waiting)
+      : waits_(std::make_shared<const Request::Waits>(
+            Request::Waits{std::move(while_waiting)})) {
     exit_notice_.emplace([this] { Exit(); });
   }
 
@@ -199,11 +226,14 @@ class Communicator::State {
     is_created_.store(true, std::memory_order_release);
   }
   Engine& engine() { return *engine_; }
+  const WhileWaiting& while_waiting() const { return waits_->while_waiting; }
   // Not its child's.
   bool IsOfThisProcess() const { return process_ == getpid(); }
 
   Status Run(const Call& call) {
+    RINGPIPE_RETURN_IF_ERROR(MayBlock("Run (ringpipe_run)"));
     const CallOrder::Caller caller(order_);
+    const BlockingCall blocking(while_waiting());
     return Guarded([&]() -> Status {
       RINGPIPE_ASSIGN_OR_RETURN(const CheckedCall checked,
                                 engine_->Check(call));
@@ -222,7 +252,7 @@ class Communicator::State {
       RINGPIPE_ASSIGN_OR_RETURN(const CheckedCall checked,
                                 engine_->Check(call));
       const Deadline deadline = DeadlineFor(call.timeout);
-      request = std::make_shared<Request::State>(wait_expired_);
+      request = std::make_shared<Request::State>(waits_);
       return order_.RunLater(
           deadline,
           [this, checked, deadline](std::uint64_t sequence) {
@@ -238,15 +268,19 @@ class Communicator::State {
   }
 
   Result<std::vector<std::string>> Exchange(const std::string& blob) {
+    RINGPIPE_RETURN_IF_ERROR(MayBlock("Exchange (ringpipe_exchange)"));
     const CallOrder::Caller caller(order_);
+    const BlockingCall blocking(while_waiting());
     if (order_.closed()) {
       AbortCalls();
       return CallOrder::Closed();
     }
     const Deadline deadline = DeadlineFor({});
-    // A thread that waits here waits no longer than the one before it, whose
-    // end by the deadline is the end of the communicator.
-    const std::lock_guard<std::mutex> turn(exchanging_);
+    const ExchangeTurn turn(*this);
+    if (!turn.has_come()) {
+      EndCalls();
+      return engine_->failure();
+    }
     try {
       return engine_->bootstrap().AllGather(blob, deadline);
     } catch (const std::exception& exception) {
@@ -268,6 +302,7 @@ class Communicator::State {
   // Ends what is pending, so that all callers leave and the progress thread can
   // be joined; and waits for the other ranks, as long as no thread calls.
   void Leave() {
+    const BlockingCall blocking(while_waiting());
     order_.Close();
     if (order_.pending()) {
       AbortCalls();
@@ -278,6 +313,50 @@ class Communicator::State {
   }
 
  private:
+  // Exchange calls take turns.
+  class ExchangeTurn {
+   public:
+    // A thread that waits here waits no longer than the one before it, whose
+    // end by the deadline is the end of the communicator.
+    explicit ExchangeTurn(State& state) : state_(state) {
+      std::unique_lock<std::mutex> lock(state_.exchange_mutex_);
+      has_come_ =
+          WaitUntil(state_.exchange_ended_, lock, Deadline::Infinite(),
+                    [this] { return !state_.exchanging_; }) == Waited::kDone;
+      state_.exchanging_ |= has_come_;
+    }
+    ~ExchangeTurn() {
+      if (has_come_) {
+        {
+          const std::lock_guard<std::mutex> lock(state_.exchange_mutex_);
+          state_.exchanging_ = false;
+        }
+        state_.exchange_ended_.notify_one();
+      }
+    }
+    ExchangeTurn(const ExchangeTurn&) = delete;
+    ExchangeTurn& operator=(const ExchangeTurn&) = delete;
+
+    // Not if the caller's function has ended the wait for it.
+    bool has_come() const { return has_come_; }
+
+   private:
+    State& state_;
+    bool has_come_ = false;
+  };
+
+  // The caller's function has ended a wait for earlier calls.
+  void EndCalls() noexcept {
+    Status reason = OutOfMemory();
+    try {
+      reason =
+          EndedByCaller(engine_->rank(), "a call that waited for its turn");
+    } catch (const std::exception&) {
+      // Without the reason.
+    }
+    engine_->Fail(reason);
+  }
+
   // Peers may be in a call that this rank does not make any more.
   void AbortCalls() {
     engine_->Abort("destroyed its communicator while calls were pending",
@@ -320,14 +399,14 @@ class Communicator::State {
   }
 
   const pid_t process_ = getpid();
-  const Status wait_expired_{
-      StatusCode::kTimeout,
-      "the call has not ended in the time of this wait; it runs on, wait for "
-      "it again"};
+  const std::shared_ptr<const Request::Waits> waits_;
   std::unique_ptr<Engine> engine_;
   std::atomic<bool> is_created_ = false;
-  std::mutex exchanging_;  // whose turn it is
-  CallOrder order_;        // ends before the engine does
+  std::mutex exchange_mutex_;
+  std::condition_variable exchange_ended_;
+  bool exchanging_ = false;  // guarded by exchange_mutex_
+  // Ends before the engine does.
+  CallOrder order_{[this] { EndCalls(); }};
   // Ends first: a process that exits while it destroys the communicator tells
   // the others too.
   std::optional<ExitNotice> exit_notice_;
@@ -376,10 +455,19 @@ Result<std::unique_ptr<Engine>> CreateEngine(
 
 Result<std::unique_ptr<Communicator>> Communicator::Create(
     const CommunicatorOptions& options) {
+  RINGPIPE_RETURN_IF_ERROR(MayBlock("Create (ringpipe_create)"));
+  if (options.while_waiting_interval.count() <= 0) {
+    return WithoutExceptions([]() -> Status {
+      return {StatusCode::kInvalidArgument,
+              "CommunicatorOptions::while_waiting_interval is not positive"};
+    });
+  }
   return WithoutExceptions([&]() -> Result<std::unique_ptr<Communicator>> {
     // The engine comes last: from then on the peers count on this rank.
     std::unique_ptr<Communicator> communicator(
-        new Communicator(std::make_unique<State>()));
+        new Communicator(std::make_unique<State>(WhileWaiting{
+            options.while_waiting, options.while_waiting_interval})));
+    const BlockingCall blocking(communicator->state_->while_waiting());
     RINGPIPE_ASSIGN_OR_RETURN(auto engine, CreateEngine(options));
     communicator->state_->Own(std::move(engine));
     return communicator;

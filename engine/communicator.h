@@ -44,6 +44,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -84,6 +85,22 @@ struct CommunicatorOptions {
   // Where the lines of the log go. Unset: to stderr.
   LogCallback log;
 
+  // Called while a call that blocks waits, on the thread that made the call:
+  // after each `while_waiting_interval` of waiting, and at once after a signal
+  // handler has run on that thread, where that can be seen. A call that ends
+  // sooner does not call it. No lock of ringpipe's is held.
+  //
+  // False: wait on. True: a wait of Request's returns kInterrupted, and the
+  // calls run on; Run, the calls by name and Exchange fail with kAborted, and
+  // so does the communicator on all ranks; Create fails likewise; the
+  // destructor waits for the other ranks no longer.
+  //
+  // It may start calls (Start, ...Async), ask Request::Done, and Abort. Calls
+  // that block are refused there (kInvalidArgument); a communicator must not be
+  // destroyed there. It must not throw.
+  std::function<bool()> while_waiting;
+  std::chrono::microseconds while_waiting_interval{20'000};
+
   // The accelerator whose memory may be used for buffers, besides host memory.
   // Unset: one CUDA device, namely that of the first device buffer in a call; a
   // buffer on another device is refused. Before that call nothing is created on
@@ -106,7 +123,8 @@ struct CommunicatorOptions {
 class Request {
  public:
   // Waits for the end of the call and returns its status. Returns kTimeout if
-  // the call has not ended after `timeout` (negative: waits without limit). The
+  // the call has not ended after `timeout` (negative: waits without limit), and
+  // kInterrupted if CommunicatorOptions::while_waiting has ended the wait. The
   // call then runs on, and can be waited for again; it has a deadline of its
   // own, which ends it.
   Status Wait(
@@ -116,13 +134,15 @@ class Request {
   bool Done() const;
 
   // Waits for the end of all of them. Returns the first error among them, in
-  // their order; kTimeout, as Wait does, if one has not ended in that time.
+  // their order; kTimeout and kInterrupted as Wait does, if one has not ended
+  // by then. If they are of several communicators, the first one's
+  // `while_waiting` is called.
   static Status WaitAll(
       std::span<const Request> requests,
       std::chrono::milliseconds timeout = std::chrono::milliseconds(-1));
   // Waits for one of them to end, and returns which: the first in their order
-  // that has. Its status is Wait's. kTimeout if none has ended in that time;
-  // kInvalidArgument if there is none.
+  // that has. Its status is Wait's. kTimeout and kInterrupted as WaitAll does,
+  // if none has ended by then; kInvalidArgument if there is none.
   static Result<std::size_t> WaitAny(
       std::span<const Request> requests,
       std::chrono::milliseconds timeout = std::chrono::milliseconds(-1));
@@ -131,6 +151,7 @@ class Request {
 
  private:
   friend class Communicator;
+  struct Waits;
   class Watch;
   explicit Request(std::shared_ptr<State> state) : state_(std::move(state)) {}
   std::shared_ptr<State> state_;

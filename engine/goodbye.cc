@@ -42,6 +42,10 @@ bool Goodbye::LeaveTogether(Deadline deadline) noexcept {
           RanksThatStay() +
           ", which have not destroyed theirs: destroy communicators on all "
           "ranks in the same order, after their last calls");
+    } else if (together.code() == StatusCode::kInterrupted) {
+      job_.logger->Warning(
+          "destroyed the communicator without waiting for the other ranks: " +
+          together.message());
     } else {
       job_.logger->Debug("leaving alone: " + together.ToString());
     }

@@ -14,8 +14,8 @@
 #include "engine/communicator.h"
 
 // The C enumerations are the C++ ones by number.
-static_assert(RINGPIPE_MEMORY_HELD ==
-              static_cast<int>(ringpipe::StatusCode::kMemoryHeld));
+static_assert(RINGPIPE_INTERRUPTED ==
+              static_cast<int>(ringpipe::StatusCode::kInterrupted));
 static_assert(RINGPIPE_BFLOAT16 ==
               static_cast<int>(ringpipe::DataType::kBfloat16));
 static_assert(RINGPIPE_AVERAGE ==
@@ -27,10 +27,21 @@ static_assert(RINGPIPE_ALL_TO_ALL ==
               static_cast<int>(ringpipe::Collective::kAllToAll) + 1);
 
 // For good: structures grow at their ends alone.
-static_assert(sizeof(ringpipe_options) == 48 && sizeof(ringpipe_buffer) == 16);
+static_assert(sizeof(ringpipe_buffer) == 16);
+static_assert(offsetof(ringpipe_options, while_waiting) == 48 &&
+              offsetof(ringpipe_options, store) == 72 &&
+              offsetof(ringpipe_options, join_timeout_ms) == 104 &&
+              sizeof(ringpipe_options) == 112);
 static_assert(offsetof(ringpipe_call, send_list) == 56 &&
               offsetof(ringpipe_call, counts) == 88 &&
-              sizeof(ringpipe_call) == 104);
+              offsetof(ringpipe_call, ended) == 104 &&
+              sizeof(ringpipe_call) == 120);
+static_assert(offsetof(ringpipe_store, put) == 8 &&
+              sizeof(ringpipe_store) == 32);
+static_assert(offsetof(ringpipe_stage_counters, stage) == 8 &&
+              sizeof(ringpipe_stage_counters) == 56);
+static_assert(offsetof(ringpipe_slot_counters, slots) == 8 &&
+              sizeof(ringpipe_slot_counters) == 40);
 
 struct ringpipe_communicator {
   std::unique_ptr<ringpipe::Communicator> communicator;
@@ -318,6 +329,45 @@ Status WaitAny(ringpipe_request* const* requests, std::size_t count,
   return requests[which]->request->Wait();
 }
 
+// The program's own functions.
+Status SetFunctions(const ringpipe_options& given,
+                    ringpipe::CommunicatorOptions& settings) {
+  if (given.log != nullptr) {
+    settings.log = [log = given.log, context = given.log_context](
+                       ringpipe::LogLevel level, std::string_view line) {
+      log(static_cast<ringpipe_log_level>(level), std::string(line).c_str(),
+          context);
+    };
+  }
+  if (given.while_waiting != nullptr) {
+    settings.while_waiting = [function = given.while_waiting,
+                              context = given.while_waiting_context] {
+      return function(context) != 0;
+    };
+  }
+  if (given.interval_us < 0) {
+    return Invalid("ringpipe_options::interval_us is " +
+                   std::to_string(given.interval_us) +
+                   "; give microseconds, or 0 for 20 ms");
+  }
+  if (given.interval_us > 0) {
+    settings.while_waiting_interval =
+        std::chrono::microseconds(given.interval_us);
+  }
+  return Status::Ok();
+}
+
+Status Set(const ringpipe_options& given,
+           ringpipe::CommunicatorOptions& settings) {
+  if (given.explicit_rank != 0) {
+    settings.rank = given.rank;
+    settings.size = given.size;
+  }
+  settings.root = given.root != nullptr ? given.root : "";
+  settings.job_id = given.job_id != nullptr ? given.job_id : "";
+  return SetFunctions(given, settings);
+}
+
 ringpipe_status Create(const ringpipe_options* options,
                        ringpipe_communicator** communicator) {
   if (communicator == nullptr) {
@@ -334,18 +384,8 @@ ringpipe_status Create(const ringpipe_options* options,
     if (!given.ok()) {
       return ToC(given.status());
     }
-    if (given->explicit_rank != 0) {
-      settings->rank = given->rank;
-      settings->size = given->size;
-    }
-    settings->root = given->root != nullptr ? given->root : "";
-    settings->job_id = given->job_id != nullptr ? given->job_id : "";
-    if (given->log != nullptr) {
-      settings->log = [log = given->log, context = given->log_context](
-                          ringpipe::LogLevel level, std::string_view line) {
-        log(static_cast<ringpipe_log_level>(level), std::string(line).c_str(),
-            context);
-      };
+    if (const Status set = Set(*given, *settings); !set.ok()) {
+      return ToC(set);
     }
   }
   auto handle = std::make_unique<ringpipe_communicator>();

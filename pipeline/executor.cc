@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/file_descriptor.h"
+#include "base/while_waiting.h"
 #include "reduction/ieee_arithmetic.h"
 
 namespace ringpipe {
@@ -132,6 +133,7 @@ Status Executor::Begin(const Operation& operation) {
   idle_ = stands_aborted_ = false;
   idle_since_ = CoarseNow();
   next_probe_ = idle_since_ + kProbeInterval;
+  caller_due_ = idle_since_ + kClockTick;
   RecordWhereabouts(/*waits=*/false);
   for (const auto& transport : transports()) {
     RINGPIPE_RETURN_IF_ERROR(transport->Begin(operation.digest.sequence));
@@ -333,11 +335,14 @@ std::chrono::nanoseconds Executor::NextSleep() {
   if (Accelerating()) {
     return std::exchange(next_sleep_, std::min(2 * next_sleep_, kLongestSleep));
   }
+  if (HoldsBack()) {
+    return std::chrono::milliseconds(1);
+  }
   // The earliest deadline may change, but then the next probe is not far.
-  return std::chrono::milliseconds(
-      HoldsBack() ? 1
-                  : std::min(EarliestDeadline().PollTimeoutMs(1000),
-                             Deadline::At(next_probe_).PollTimeoutMs(1000)));
+  int most_ms = std::min(EarliestDeadline().PollTimeoutMs(1000),
+                         Deadline::At(next_probe_).PollTimeoutMs(1000));
+  most_ms = Deadline::At(CallerDue()).PollTimeoutMs(most_ms);
+  return std::chrono::milliseconds(most_ms);
 }
 
 // How many events there are. Looks then whether the numbers still stand for
@@ -350,6 +355,11 @@ Result<int> Executor::PollDescriptors() {
       ppoll(descriptors_.data(), descriptors_.size(), &timeout, nullptr);
   if (ready < 0 && errno != EINTR) {
     return ErrnoStatus(StatusCode::kInternal, "ppoll", errno);
+  }
+  if (BlockingCall* const call = BlockingCall::Current();
+      ready < 0 && call != nullptr) {
+    call->Hurry();
+    caller_due_ = call->due();
   }
   const bool some_are_closed =
       ready > 0 && std::any_of(descriptors_.begin(), descriptors_.end(),
@@ -469,9 +479,9 @@ Deadline Executor::EarliestDeadline() const {
                                      operation.earliest_deadline->load()));
 }
 
-// Unless the communicator was ended, or the deadline has come. Where a rank is
-// lost, the call goes on as long as anything happens: it may not wait for that
-// one.
+// Unless the communicator was ended, its caller's function ends the call, or
+// the deadline has come. Where a rank is lost, the call goes on as long as
+// anything happens: it may not wait for that one.
 Status Executor::MayGoOn(Clock::time_point now) {
   if (aborted()) {
     Status reason = options_.abort->reason(sequence());
@@ -479,10 +489,13 @@ Status Executor::MayGoOn(Clock::time_point now) {
       return reason;
     }
   }
+  const Operation& operation = *state_.operation;
+  if (now >= caller_due_ && CallerEnds()) {
+    return EndedByCaller(options_.rank, operation.name(operation.digest));
+  }
   if (now < EarliestDeadline().when()) {
     return Status::Ok();
   }
-  const Operation& operation = *state_.operation;
   return {StatusCode::kTimeout,
           operation.name(operation.digest) + " did not end by " +
               (operation.deadline.expired()
@@ -490,6 +503,19 @@ Status Executor::MayGoOn(Clock::time_point now) {
                    : "the deadline of a call that waits behind it") +
               " on rank " + std::to_string(options_.rank) +
               ", which waits for " + DescribeWait()};
+}
+
+Clock::time_point Executor::CallerDue() {
+  BlockingCall* const call = BlockingCall::Current();
+  caller_due_ = call == nullptr ? Clock::time_point::max() : call->due();
+  return caller_due_;
+}
+
+bool Executor::CallerEnds() {
+  BlockingCall* const call = BlockingCall::Current();
+  const bool ends = call != nullptr && call->Ends();
+  static_cast<void>(CallerDue());
+  return ends;
 }
 
 void Executor::RecordWhereabouts(bool waits) {

@@ -34,7 +34,8 @@ namespace ringpipe {
 // Run drives all stages on the caller's thread: it takes what the transports
 // have for it, advances every stage by what is ready, and where nothing is,
 // spins for a bounded time and then sleeps in poll() on the transports'
-// descriptors and the abort signal, until the deadline.
+// descriptors and the abort signal, until the deadline. If the call that is
+// made is a BlockingCall with a function, that is called meanwhile.
 //
 // One thread at a time, except stage_counters and slot_counters.
 class Executor final : private Connection::Events, private ShortRun::Driver {
@@ -146,6 +147,9 @@ class Executor final : private Connection::Events, private ShortRun::Driver {
   // Whether the communicator has failed, for this call too.
   bool aborted() const { return options_.abort->raised(sequence()); }
   Status MayGoOn(Clock::time_point now);
+  // When to look for, or call, the function of this thread's BlockingCall.
+  Clock::time_point CallerDue();
+  bool CallerEnds();
   // For whereabouts: in a call, and standing still where `waits`.
   void RecordWhereabouts(bool waits);
   StageMeter& WaitedFor();
@@ -199,6 +203,8 @@ class Executor final : private Connection::Events, private ShortRun::Driver {
   unsigned short_polls_ = 0;
   bool stands_aborted_ = false;  // and nothing has happened since
   Clock::time_point next_probe_;
+  // CallerDue, so far: at first only when to look, as most calls end before.
+  Clock::time_point caller_due_;
 };
 
 }  // namespace ringpipe

@@ -62,6 +62,7 @@ constexpr TestWays kTests[] = {
     {"threads_test", {kRails, kHostMemory}},
     {"trace_test", {kRails, kRailsAndTestNetwork, kHostMemory}},
     {"wake_test", {kRails, kHostMemory}},
+    {"while_waiting_test", {kRails, kHostMemory}},
 };
 
 // Cases of collectives_test: each of the collectives by each of the algorithms,

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/file_descriptor.h"
+#include "base/while_waiting.h"
 
 namespace ringpipe::verbs {
 
@@ -248,9 +249,15 @@ Status ConnectionSetup::Wait(Deadline deadline, int abort_fd) const {
   }
   // poll() passes over a negative descriptor.
   pollfd fds[2] = {{resources_.channel->fd, POLLIN, 0}, {abort_fd, POLLIN, 0}};
-  const int count = poll(fds, 2, deadline.PollTimeoutMs(most_ms));
-  if (count < 0 && errno != EINTR) {
-    return resources_.device.CallFailed("poll for connection events", errno);
+  const int count = poll(
+      fds, 2, BlockingCall::PollTimeoutMs(deadline.PollTimeoutMs(most_ms)));
+  const int error = count < 0 ? errno : 0;
+  if (BlockingCall::EndsAfterPoll(error == EINTR)) {
+    return EndedByCaller(resources_.own_rank,
+                         "the creation of the communicator");
+  }
+  if (count < 0 && error != EINTR) {
+    return resources_.device.CallFailed("poll for connection events", error);
   }
   if (count > 0 && ((fds[0].revents | fds[1].revents) & POLLNVAL) != 0) {
     return DescriptorsClosed();

@@ -14,6 +14,7 @@
 
 #include "auth/mac.h"
 #include "base/unix_message.h"
+#include "base/while_waiting.h"
 
 namespace ringpipe {
 namespace {
@@ -130,10 +131,16 @@ Result<bool> RegionExchange::Step(Deadline deadline, int abort_fd) {
   for (const auto& trade : trades_) {
     waits_.push_back({trade->socket(), POLLIN, 0});
   }
-  if (poll(waits_.data(), waits_.size(), PollTimeoutMs(deadline)) < 0) {
-    if (errno != EINTR) {
+  const int ready = poll(waits_.data(), waits_.size(),
+                         BlockingCall::PollTimeoutMs(PollTimeoutMs(deadline)));
+  const int error = ready < 0 ? errno : 0;
+  if (BlockingCall::EndsAfterPoll(error == EINTR)) {
+    return EndedByCaller(traders_.rank, "the creation of the communicator");
+  }
+  if (ready < 0) {
+    if (error != EINTR) {
       return ErrnoStatus(StatusCode::kResourceExhausted,
-                         "poll for the ranks of this host", errno);
+                         "poll for the ranks of this host", error);
     }
     waits_.clear();
   }

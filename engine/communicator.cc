@@ -76,7 +76,7 @@ struct Request::Waits {
   // A wait that ends before its call must not fail for want of memory, which
   // would look like the end of the call.
   const Status expired{
-      StatusCode::kTimeout,
+      StatusCode::kWaitOver,
       "the call has not ended in the time of this wait; it runs on, wait for "
       "it again"};
   const Status interrupted{

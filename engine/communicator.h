@@ -122,7 +122,7 @@ struct CommunicatorOptions {
 // An asynchronous call. Copyable; copies stand for the same call. Thread-safe.
 class Request {
  public:
-  // Waits for the end of the call and returns its status. Returns kTimeout if
+  // Waits for the end of the call and returns its status. Returns kWaitOver if
   // the call has not ended after `timeout` (negative: waits without limit), and
   // kInterrupted if CommunicatorOptions::while_waiting has ended the wait. The
   // call then runs on, and can be waited for again; it has a deadline of its
@@ -134,14 +134,14 @@ class Request {
   bool Done() const;
 
   // Waits for the end of all of them. Returns the first error among them, in
-  // their order; kTimeout and kInterrupted as Wait does, if one has not ended
+  // their order; kWaitOver and kInterrupted as Wait does, if one has not ended
   // by then. If they are of several communicators, the first one's
   // `while_waiting` is called.
   static Status WaitAll(
       std::span<const Request> requests,
       std::chrono::milliseconds timeout = std::chrono::milliseconds(-1));
   // Waits for one of them to end, and returns which: the first in their order
-  // that has. Its status is Wait's. kTimeout and kInterrupted as WaitAll does,
+  // that has. Its status is Wait's. kWaitOver and kInterrupted as WaitAll does,
   // if none has ended by then; kInvalidArgument if there is none.
   static Result<std::size_t> WaitAny(
       std::span<const Request> requests,

@@ -81,7 +81,7 @@ static ringpipe_status End(struct Rank* self, ringpipe_status started) {
   if (started == RINGPIPE_OK && self->request != NULL) {
     do {
       status = ringpipe_wait(self->request, 1);
-    } while (status == RINGPIPE_TIMEOUT);
+    } while (status == RINGPIPE_WAIT_OVER);
     if (status == RINGPIPE_OK) {
       status = ringpipe_wait(self->request, RINGPIPE_DEFAULT_TIMEOUT);
     }
@@ -347,9 +347,9 @@ static int Unended(struct Rank* self) {
     CHECK_OK(ringpipe_start(self->communicator, &call, &request));
     CHECK_OK(ringpipe_test(request, &ended));
     CHECK(ended == 0);
-    CHECK(ringpipe_wait(request, RINGPIPE_AT_ONCE) == RINGPIPE_TIMEOUT);
-    CHECK(ringpipe_wait_all(&request, 1, 1) == RINGPIPE_TIMEOUT);
-    CHECK(ringpipe_wait_any(&request, 1, 1, &index) == RINGPIPE_TIMEOUT);
+    CHECK(ringpipe_wait(request, RINGPIPE_AT_ONCE) == RINGPIPE_WAIT_OVER);
+    CHECK(ringpipe_wait_all(&request, 1, 1) == RINGPIPE_WAIT_OVER);
+    CHECK(ringpipe_wait_any(&request, 1, 1, &index) == RINGPIPE_WAIT_OVER);
     CHECK(index == 1);
     __atomic_fetch_add(self->looked, 1, __ATOMIC_RELEASE);
     CHECK_OK(ringpipe_wait(request, TIMEOUT));
@@ -499,7 +499,7 @@ static int RefusedCalls(struct Rank* self) {
 
 static int Names(struct Rank* self) {
   const char* before = "unknown status";
-  for (int status = RINGPIPE_OK; status <= RINGPIPE_MEMORY_HELD; ++status) {
+  for (int status = RINGPIPE_OK; status <= RINGPIPE_INTERRUPTED; ++status) {
     const char* const name = ringpipe_status_name((ringpipe_status)status);
     CHECK(name[0] != '\0' && strcmp(name, before) != 0);
     CHECK(strcmp(name, "unknown status") != 0);

@@ -180,7 +180,7 @@ TEST_P(RequestTest, AllCopiesHearTheSameEnd) {
               Status status;
               do {
                 status = copy.Wait(milliseconds(10));
-              } while (status.code() == StatusCode::kTimeout && !copy.Done());
+              } while (status.code() == StatusCode::kWaitOver && !copy.Done());
               return copy.Wait();
             }));
       }
@@ -302,11 +302,11 @@ TEST_P(TwoCommunicatorsTest, TheFirstOfTheirCallsToEndIsFound) {
       EXPECT_TRUE(found.ok() && *found == 1) << found.status().ToString();
       EXPECT_TRUE(found_too.ok() && *found_too == 1);
       EXPECT_EQ(Request::WaitAll(requests, milliseconds(0)).code(),
-                StatusCode::kTimeout);
+                StatusCode::kWaitOver);
       EXPECT_EQ(Request::WaitAny(std::span(requests).first(1), milliseconds(0))
                     .status()
                     .code(),
-                StatusCode::kTimeout);
+                StatusCode::kWaitOver);
       RINGPIPE_RETURN_IF_ERROR(second.Barrier());
       RINGPIPE_RETURN_IF_ERROR(Request::WaitAll(requests));
       EXPECT_EQ(Request::WaitAny(requests).value(), 0U);

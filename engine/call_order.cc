@@ -106,7 +106,7 @@ bool CallOrder::RunIfIdle(const std::function<void()>& run) {
   return true;
 }
 
-Status CallOrder::RunLater(Deadline deadline, Run run, End end) {
+Status CallOrder::RunLater(Deadline deadline, Run run, End end, End after) {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (closed_) {
@@ -115,7 +115,8 @@ Status CallOrder::RunLater(Deadline deadline, Run run, End end) {
     if (!worker_.joinable()) {
       RINGPIPE_RETURN_IF_ERROR(StartWorker());
     }
-    queue_.push_back({next_sequence_, std::move(run), std::move(end)});
+    queue_.push_back(
+        {next_sequence_, std::move(run), std::move(end), std::move(after)});
     try {
       AddCall(deadline);
     } catch (...) {
@@ -153,7 +154,7 @@ void CallOrder::Work() {
     if (queue_.empty()) {
       return;
     }
-    const Queued call = std::move(queue_.front());
+    Queued call = std::move(queue_.front());
     queue_.pop_front();
     WaitForTurn(lock, call.sequence);
     lock.unlock();
@@ -167,6 +168,12 @@ void CallOrder::Work() {
       call.end(OutOfMemory());  // which needs none
     }
     EndTurn();
+    if (call.after) {
+      lock.unlock();
+      // What it holds is a user's, and is destroyed without the lock, too.
+      std::exchange(call.after, {})(status);
+      lock.lock();
+    }
   }
 }
 

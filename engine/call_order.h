@@ -27,7 +27,9 @@ class CallOrder {
  public:
   // Runs a call given its number, from 0.
   using Run = std::function<Status(std::uint64_t sequence)>;
-  // Is told how a call has ended; must not make another one.
+  // Is told how a call has ended. As `end`, under the lock: it must not make
+  // another one. As `after`, with no lock held, on the thread that has run the
+  // call, before it runs the next one.
   using End = std::function<void(const Status&)>;
 
   // A call from its first look at the communicator to its last: on the caller's
@@ -69,7 +71,8 @@ class CallOrder {
   }
 
   // kResourceExhausted where no thread can be started; nothing is queued then.
-  Status RunLater(Deadline deadline, Run run, End end);
+  // Otherwise `end` and `after`, which may be empty, are called once each.
+  Status RunLater(Deadline deadline, Run run, End end, End after = {});
 
   // Runs `run` and nothing beside it, where no call has been made that has not
   // ended; returns whether.
@@ -105,6 +108,7 @@ class CallOrder {
     std::uint64_t sequence;
     Run run;
     End end;
+    End after;
   };
 
   struct Expiry {

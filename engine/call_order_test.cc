@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/while_waiting.h"
 #include "gtest/gtest.h"
 
 namespace ringpipe {
@@ -80,6 +81,101 @@ TEST(CallOrderTest, TheProgressThreadTakesNoSignalsOfTheApplication) {
   sigset_t own;
   pthread_sigmask(SIG_SETMASK, nullptr, &own);
   EXPECT_EQ(sigismember(&own, SIGTERM), 0);
+}
+
+// It would wait for the lock, if the thread that calls it held it.
+TEST(CallOrderTest, AfterACallAFunctionMayUseTheOrder) {
+  std::atomic<int> after = 0;
+  std::atomic<int> ran = 0;
+  std::shared_ptr<int> held = std::make_shared<int>();
+  const std::weak_ptr<int> watched = held;
+  {
+    CallOrder order;
+    const auto run = [&](std::uint64_t) {
+      ++ran;
+      return Status(StatusCode::kAborted, "its end");
+    };
+    ASSERT_TRUE(
+        order
+            .RunLater(
+                Deadline::Infinite(), run, kNothing,
+                [&, held](const Status& status) {
+                  EXPECT_EQ(status.message(), "its end");
+                  EXPECT_FALSE(order.pending());
+                  EXPECT_TRUE(
+                      order.RunLater(Deadline::Infinite(), run, kNothing).ok());
+                  ++after;
+                })
+            .ok());
+    held.reset();
+    while (ran < 2) {
+      std::this_thread::yield();
+    }
+    EXPECT_EQ(watched.use_count(), 0);
+  }
+  EXPECT_EQ(after, 1);
+}
+
+TEST(CallOrderTest, AfterEachQueuedCallItIsCalledAlsoWhereTheOrderEnds) {
+  constexpr int kCalls = 10;
+  std::promise<void> go;
+  int after = 0;
+  std::thread opener;
+  {
+    CallOrder order;
+    for (int call = 0; call < kCalls; ++call) {
+      ASSERT_TRUE(order
+                      .RunLater(
+                          Deadline::Infinite(),
+                          [&](std::uint64_t sequence) {
+                            if (sequence == 0) {
+                              go.get_future().wait();
+                            }
+                            return Status::Ok();
+                          },
+                          kNothing, [&](const Status&) { ++after; })
+                      .ok());
+    }
+    order.Close();
+    EXPECT_EQ(order
+                  .RunLater(
+                      Deadline::Infinite(),
+                      [](std::uint64_t) { return Status::Ok(); }, kNothing,
+                      [&](const Status&) { ADD_FAILURE(); })
+                  .code(),
+              StatusCode::kAborted);
+    opener = std::thread([&] { go.set_value(); });
+  }
+  opener.join();
+  EXPECT_EQ(after, kCalls);
+}
+
+TEST(CallOrderTest, AFunctionThatEndsTheWaitForATurnEndsTheCallsBefore) {
+  std::promise<void> inside, end;
+  CallOrder order([&] { end.set_value(); });
+  std::thread first([&] {
+    EXPECT_TRUE(order
+                    .RunNow(Deadline::Infinite(),
+                            [&](std::uint64_t) {
+                              inside.set_value();
+                              end.get_future().wait();
+                              return Status::Ok();
+                            })
+                    .ok());
+  });
+  inside.get_future().wait();
+  const WhileWaiting hook = {[] { return true; }, std::chrono::milliseconds(1)};
+  const BlockingCall call(hook);
+  bool ran = false;
+  EXPECT_TRUE(order
+                  .RunNow(Deadline::Infinite(),
+                          [&](std::uint64_t) {
+                            ran = true;
+                            return Status::Ok();
+                          })
+                  .ok());
+  EXPECT_TRUE(ran);
+  first.join();
 }
 
 TEST(CallOrderTest, ACallThatThrowsGivesItsTurnBack) {

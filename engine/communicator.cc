@@ -245,7 +245,7 @@ class Communicator::State {
     });
   }
 
-  Result<Request> Start(const Call& call) {
+  Result<Request> Start(const Call& call, Ended ended) {
     const CallOrder::Caller caller(order_);
     std::shared_ptr<Request::State> request;
     const Status started = Guarded([&]() -> Status {
@@ -259,7 +259,8 @@ class Communicator::State {
             return engine_->Run(
                 checked, {sequence, deadline, &order_.earliest_deadline()});
           },
-          [request](const Status& status) { request->End(status); });
+          [request](const Status& status) { request->End(status); },
+          InUsersFunction(std::move(ended)));
     });
     if (!started.ok()) {
       return started;
@@ -344,6 +345,17 @@ class Communicator::State {
     State& state_;
     bool has_come_ = false;
   };
+
+  // What runs `ended` such that calls which block are refused in it.
+  static CallOrder::End InUsersFunction(Ended ended) {
+    if (!ended) {
+      return {};
+    }
+    return [ended = std::move(ended)](const Status& status) noexcept {
+      const UsersFunction running("ended");
+      ended(status);
+    };
+  }
 
   // The caller's function has ended a wait for earlier calls.
   void EndCalls() noexcept {
@@ -499,8 +511,8 @@ Status Communicator::Deregister(void* memory) {
 
 Status Communicator::Run(const Call& call) { return state_->Run(call); }
 
-Result<Request> Communicator::Start(const Call& call) {
-  return state_->Start(call);
+Result<Request> Communicator::Start(const Call& call, Ended ended) {
+  return state_->Start(call, std::move(ended));
 }
 
 void Communicator::Abort(std::string_view reason) noexcept {

@@ -201,7 +201,15 @@ class Communicator {
   Status Run(const Call& call);
   // The same, at once: the call runs on a thread of the communicator, after
   // those that were made before.
-  Result<Request> Start(const Call& call);
+  //
+  // `ended`, if given, is called once if Start succeeds: when the call has
+  // ended, however it has, on a thread of the communicator, with no lock held.
+  // Waits for the call may have returned before; the destructor waits for it.
+  // It may start calls, ask Request::Done, and Abort. Calls that block are
+  // refused there (kInvalidArgument); a communicator must not be destroyed
+  // there. It must not throw. Later asynchronous calls wait until it returns.
+  using Ended = std::function<void(const Status&)>;
+  Result<Request> Start(const Call& call, Ended ended = {});
 
   // The calls by name. Where a buffer holds the parts of all ranks, it has size
   // * count elements, rank r's part from r * count on. A buffer that the rank

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/while_waiting.h"
 #include "engine/communicator.h"
 
 // The C enumerations are the C++ ones by number.
@@ -68,6 +69,7 @@ using ringpipe::Request;
 using ringpipe::Result;
 using ringpipe::Status;
 using ringpipe::StatusCode;
+using ringpipe::UsersFunction;
 
 // The one thing that a C function cannot return.
 thread_local std::string error_message;
@@ -149,6 +151,9 @@ struct CallWithLists {
   CallWithLists& operator=(const CallWithLists&) = delete;
 
   Call call;
+  // ringpipe_call's.
+  void (*ended)(ringpipe_status status, void* context) = nullptr;
+  void* ended_context = nullptr;
   std::vector<Buffer> send;
   std::vector<Buffer> receive;
   std::vector<std::size_t> counts;
@@ -217,6 +222,8 @@ Result<CallWithLists> ToCall(const ringpipe_call* from) {
   made.send_list = with.send;
   made.receive_list = with.receive;
   made.counts = with.counts;
+  with.ended = call.ended;
+  with.ended_context = call.ended_context;
   return with;
 }
 
@@ -231,7 +238,7 @@ Status WithCall(ringpipe_communicator* communicator, const ringpipe_call* from,
   }
   try {
     const Result<CallWithLists> with = ToCall(from);
-    return with.ok() ? make(with->call) : with.status();
+    return with.ok() ? make(*with) : with.status();
   } catch (const std::bad_alloc&) {
     return communicator->OutOfMemory();
   }
@@ -239,9 +246,20 @@ Status WithCall(ringpipe_communicator* communicator, const ringpipe_call* from,
 
 ringpipe_status Run(ringpipe_communicator* communicator,
                     const ringpipe_call* from) {
-  return ToC(WithCall(communicator, from, [&](const Call& call) {
-    return communicator->communicator->Run(call);
+  return ToC(WithCall(communicator, from, [&](const CallWithLists& with) {
+    return with.ended == nullptr
+               ? communicator->communicator->Run(with.call)
+               : Invalid("ringpipe_call::ended is for ringpipe_start alone");
   }));
+}
+
+// Needs no memory of its own.
+ringpipe::Communicator::Ended EndedOf(const CallWithLists& with) {
+  if (with.ended == nullptr) {
+    return {};
+  }
+  return [ended = with.ended, context = with.ended_context](
+             const Status& status) { ended(ToC(status), context); };
 }
 
 ringpipe_status Start(ringpipe_communicator* communicator,
@@ -250,14 +268,16 @@ ringpipe_status Start(ringpipe_communicator* communicator,
     return NullArgument("request");
   }
   *request = nullptr;
-  return ToC(WithCall(communicator, from, [&](const Call& call) -> Status {
-    // Before the call begins, which nobody could wait for without it.
-    auto handle = std::make_unique<ringpipe_request>();
-    RINGPIPE_ASSIGN_OR_RETURN(handle->request,
-                              communicator->communicator->Start(call));
-    *request = handle.release();
-    return Status::Ok();
-  }));
+  return ToC(
+      WithCall(communicator, from, [&](const CallWithLists& with) -> Status {
+        // Before the call begins, which nobody could wait for without it.
+        auto handle = std::make_unique<ringpipe_request>();
+        RINGPIPE_ASSIGN_OR_RETURN(
+            handle->request,
+            communicator->communicator->Start(with.call, EndedOf(with)));
+        *request = handle.release();
+        return Status::Ok();
+      }));
 }
 
 // What calls by name have in common.
@@ -423,7 +443,11 @@ ringpipe_status ringpipe_create(const ringpipe_options* options,
 }
 
 void ringpipe_destroy(ringpipe_communicator* communicator) {
-  delete communicator;
+  const ringpipe_status may =
+      Guarded([] { return ToC(UsersFunction::MayBlock("ringpipe_destroy")); });
+  if (may == RINGPIPE_OK) {
+    delete communicator;
+  }
 }
 
 int ringpipe_rank(const ringpipe_communicator* communicator) {

@@ -249,7 +249,9 @@ RINGPIPE_API const char* ringpipe_status_name(ringpipe_status status);
  * environment. */
 RINGPIPE_API ringpipe_status ringpipe_create(
     const ringpipe_options* options, ringpipe_communicator** communicator);
-/* Waits for the other ranks to do the same, for 2 s. NULL is allowed. */
+/* Waits for the other ranks to do the same, for 2 s. NULL is allowed. Does
+ * nothing, with a message in ringpipe_error_message(), where calls that block
+ * are refused. */
 RINGPIPE_API void ringpipe_destroy(ringpipe_communicator* communicator);
 
 /* -1 for NULL. */

@@ -39,6 +39,7 @@ constexpr TestWays kTests[] = {
     {"collectives_test",
      {kRails, kAdversarialRails, kHostMemory, kHostMemoryAndTestNetwork},
      {kTestNetwork, kRailsAndTestNetwork}},
+    {"ended_test", {kRails, kHostMemory}},
     {"exit_test", {kRails, kAdversarialRails, kHostMemory}},
     // AddressSanitizer has seen enough of one device.
     {"failure_test", {kRails, kHostMemory}, {kAdversarialRails}},

@@ -199,13 +199,14 @@ TEST_P(WhileWaitingTest, EndsAnExchangeThatWaitsForItsTurn) {
 
 TEST_P(WhileWaitingTest, EndsAWaitAlone) {
   Hook hook;
-  std::atomic<bool> waits = true;
+  std::atomic<bool> ends = false;
   std::atomic<int> ended = 0;
-  hook.then = [&] { return waits.load(); };
+  hook.then = [&] { return ends.load(); };
   ExpectRanks(
       GetParam(), 2,
       [&](Communicator& c) -> Status {
         if (c.rank() == 0) {
+          ends = true;
           RINGPIPE_ASSIGN_OR_RETURN(Request request, c.BarrierAsync());
           EXPECT_EQ(request.Wait().code(), StatusCode::kInterrupted);
           ++ended;
@@ -215,7 +216,7 @@ TEST_P(WhileWaitingTest, EndsAWaitAlone) {
           EXPECT_EQ(Request::WaitAny({&request, 1}).status().code(),
                     StatusCode::kInterrupted);
           EXPECT_FALSE(request.Done());
-          waits = false;
+          ends = false;
           ++ended;
           return request.Wait();
         }
@@ -224,12 +225,7 @@ TEST_P(WhileWaitingTest, EndsAWaitAlone) {
         }
         return c.Barrier();
       },
-      // Not while the communicator is created.
-      [&](int rank, CommunicatorOptions& options) {
-        hook.interval = milliseconds(200);
-        hook.GiveToRankZero(rank, options);
-        waits = true;
-      });
+      hook.ForRankZero());
 }
 
 TEST_P(WhileWaitingTest, EndsTheCreation) {

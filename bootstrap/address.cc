@@ -36,6 +36,14 @@ std::string Address::ToString() const {
 }
 
 Result<Address> Address::Parse(const std::string& text) {
+  return Parse(text, /*to_listen=*/false);
+}
+
+Result<Address> Address::ParseListening(const std::string& text) {
+  return Parse(text, /*to_listen=*/true);
+}
+
+Result<Address> Address::Parse(const std::string& text, bool to_listen) {
   const Status bad(StatusCode::kInvalidArgument,
                    "\"" + text +
                        "\" is not an address for rank 0 (RINGPIPE_ROOT): use "
@@ -65,7 +73,7 @@ Result<Address> Address::Parse(const std::string& text) {
   const auto [parsed, error] =
       std::from_chars(text.data() + colon + 1, end, address.port);
   if (address.host.empty() || error != std::errc() || parsed != end ||
-      address.port == 0) {
+      (!to_listen && (address.port == 0 || address.is_any()))) {
     return bad;
   }
   if (address.IsLinkLocal() && address.host.find('%') == std::string::npos) {

@@ -28,6 +28,15 @@ struct Address {
   // for port 0, which no other rank could know; and for a link-local address
   // that does not say on which interface.
   static Result<Address> Parse(const std::string& text);
+
+  // Where rank 0 is to listen if it can tell the others where it does: the port
+  // may be 0, which lets the kernel choose one, and the host "*", which is any
+  // address of this host that may be used.
+  static Result<Address> ParseListening(const std::string& text);
+  bool is_any() const { return !unix_socket && host == "*"; }
+
+ private:
+  static Result<Address> Parse(const std::string& text, bool to_listen);
 };
 
 }  // namespace ringpipe

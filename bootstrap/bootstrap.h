@@ -15,6 +15,7 @@
 #include "base/name_filter.h"
 #include "base/status.h"
 #include "bootstrap/launcher.h"
+#include "bootstrap/store.h"
 
 namespace ringpipe {
 
@@ -53,6 +54,11 @@ class Bootstrap {
   struct Options {
     Launch launch;
     std::string secret;  // empty: none; then only unix sockets
+    // Carries rank 0's addresses to the others and, unless `secret` is given, a
+    // new secret. launch.root then says only where rank 0 listens: its port may
+    // be 0, for one that the kernel chooses, and its host "*", for any.
+    // Outlives Join. May be null.
+    const Store* store = nullptr;
     // The network interfaces at whose addresses rank 0 listens, besides
     // loopback's, and whose addresses are used to reach it on another host.
     NameFilter interfaces;
@@ -75,6 +81,10 @@ class Bootstrap {
     // What this rank says to a rank that asks all (AskAll): at most 256 bytes,
     // not empty. Called from Bootstrap's thread; must not block or call back.
     std::function<std::string()> reply;
+    // Join's own, where there is a store: whether it has made `secret`; and
+    // where rank 0 listens, according to the store.
+    bool has_made_secret = false;
+    std::vector<std::string> stored_addresses;
   };
 
   // Returns when all ranks have joined. kTimeout lists the missing ranks and
@@ -83,7 +93,8 @@ class Bootstrap {
   // deadline of any rank counts for all. kInvalidArgument: a bad launch or
   // address, or TCP without a secret; kUnavailable: rank 0's address is in use;
   // kPeerLost: a rank died that had joined;
-  // kResourceExhausted: no thread or descriptor.
+  // kResourceExhausted: no thread or descriptor. What the store's functions
+  // return, if they fail.
   static Result<std::unique_ptr<Bootstrap>> Join(const Options& options);
 
   // Leaves in order: the other ranks learn that this one is done, and do not

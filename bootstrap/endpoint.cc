@@ -156,6 +156,32 @@ Result<std::vector<Endpoint>> ListeningEndpoints(const NameFilter& interfaces,
   return endpoints;
 }
 
+Result<std::vector<std::string>> AddressesOf(
+    const std::vector<Endpoint>& listening, const NameFilter& interfaces) {
+  namespace ip = boost::asio::ip;
+  std::vector<std::string> others, local;
+  for (const Endpoint& place : listening) {
+    const tcp::endpoint own = AsTcp(place);
+    std::vector<tcp::endpoint> expanded = {own};
+    if (own.address().is_unspecified()) {
+      RINGPIPE_ASSIGN_OR_RETURN(expanded, AdmittedAddresses(interfaces));
+      expanded.emplace_back(ip::address_v4::loopback(), 0);
+    }
+    for (const tcp::endpoint& one : expanded) {
+      // IPv6's wildcard takes IPv4's connections as well.
+      if (one.address().is_v4() || own.address().is_v6()) {
+        const tcp::endpoint address(one.address(), own.port());
+        if (IsLocal(address)) {
+          local.push_back(ToString(address));
+        } else if (!IsLinkLocal(address)) {
+          others.push_back(ToString(address));
+        }
+      }
+    }
+  }
+  return others.empty() ? local : others;
+}
+
 Result<std::vector<Route>> RoutesTo(const std::vector<Endpoint>& endpoints,
                                     const NameFilter& interfaces) {
   const auto any_source = [&](const Endpoint& there) {

@@ -29,6 +29,14 @@ Endpoint UnixEndpoint(const std::string& name);
 Result<std::vector<Endpoint>> ListeningEndpoints(const NameFilter& interfaces,
                                                  uint16_t port);
 
+// The addresses, as text, at which others reach sockets that listen at
+// `listening`: of one that listens at any address, all of the interfaces that
+// `interfaces` admits. No link-local ones, which would need to say on which
+// link. Where no other host can reach them, loopback's. kUnavailable as
+// ListeningEndpoints.
+Result<std::vector<std::string>> AddressesOf(
+    const std::vector<Endpoint>& listening, const NameFilter& interfaces);
+
 // A way to connect to an endpoint.
 struct Route {
   Endpoint there;

@@ -32,12 +32,12 @@ MemberSession::MemberSession(const Bootstrap::Options& options)
 // --- Finding rank 0 ----------------------------------------------------------
 
 void MemberSession::StartJoin() {
-  Result<Address> address = RootAddress();
-  if (!address.ok()) {
-    Fail(address.status());
+  Result<std::vector<Address>> addresses = RootAddresses();
+  if (!addresses.ok()) {
+    Fail(addresses.status());
     return;
   }
-  root_ = *std::move(address);
+  roots_ = *std::move(addresses);
   Attempt();
 }
 
@@ -47,44 +47,50 @@ void MemberSession::Attempt() {
   }
   ++attempts_;
   failures_.clear();
-  if (root_.unix_socket) {
-    untried_ = {{UnixEndpoint(root_.host), std::nullopt}};
+  resolved_.clear();
+  if (roots_.front().unix_socket) {
+    untried_ = {{UnixEndpoint(roots_.front().host), std::nullopt}};
     TryNext();
   } else {
-    Resolve();
+    Resolve(0);
   }
 }
 
-void MemberSession::Resolve() {
-  waits_for_ = "no answer yet from the system for the name " + root_.host;
-  resolver_.Resolve(root_.host, root_.port,
-                    [this](const Result<std::vector<Endpoint>>& endpoints) {
-                      if (stopped()) {
-                        return;
-                      }
-                      if (!endpoints.ok()) {
-                        const Status why = endpoints.status().WithContext(
-                            "cannot resolve " + root_.host);
-                        if (why.code() == StatusCode::kResourceExhausted) {
-                          Fail(why);
-                        } else {
-                          // A scheduler may publish the name of rank 0's host
-                          // later.
-                          failures_ = why.message();
-                          RetryLater();
-                        }
-                        return;
-                      }
-                      Result<std::vector<Route>> routes =
-                          RoutesTo(*endpoints, options_.interfaces);
-                      if (!routes.ok()) {
-                        Fail(routes.status().WithContext("to reach rank 0 at " +
-                                                         root_.ToString()));
-                        return;
-                      }
-                      untried_.assign(routes->rbegin(), routes->rend());
-                      TryNext();
-                    });
+void MemberSession::Resolve(size_t next) {
+  const Address& root = roots_[next];
+  waits_for_ = "no answer yet from the system for the name " + root.host;
+  resolver_.Resolve(
+      root.host, root.port,
+      [this, next](const Result<std::vector<Endpoint>>& endpoints) {
+        if (stopped()) {
+          return;
+        }
+        if (!endpoints.ok()) {
+          const Status why = endpoints.status().WithContext("cannot resolve " +
+                                                            roots_[next].host);
+          if (why.code() == StatusCode::kResourceExhausted) {
+            Fail(why);
+          } else {
+            // A scheduler may publish the name of rank 0's host later.
+            failures_ = why.message();
+            RetryLater();
+          }
+          return;
+        }
+        resolved_.insert(resolved_.end(), endpoints->begin(), endpoints->end());
+        next + 1 < roots_.size() ? Resolve(next + 1) : TryAll();
+      });
+}
+
+void MemberSession::TryAll() {
+  Result<std::vector<Route>> routes = RoutesTo(resolved_, options_.interfaces);
+  if (!routes.ok()) {
+    Fail(routes.status().WithContext("to reach rank 0 at " +
+                                     options_.launch.root));
+    return;
+  }
+  untried_.assign(routes->rbegin(), routes->rend());
+  TryNext();
 }
 
 void MemberSession::TryNext() {
@@ -181,7 +187,7 @@ void MemberSession::OnConnected() {
   DetectDeadHost(fd, options_.tcp_timeout);
   const Endpoint own_side = OwnSide(fd);
   Result<std::string> contact =
-      chain_.Listen(root_, own_side, options_.interfaces);
+      chain_.Listen(roots_.front(), own_side, options_.interfaces);
   if (!contact.ok()) {
     options_.logger.Warning("cannot listen for the neighbour, rank " +
                             std::to_string(rank() - 1) + ": " +

@@ -4,6 +4,7 @@
 
 #include <boost/asio/steady_timer.hpp>
 #include <chrono>
+#include <cstddef>
 #include <memory>
 #include <string>
 #include <utility>  // before Asio: Boost 1.74 needs it there
@@ -37,7 +38,9 @@ class MemberSession : public Session {
   // One attempt after the other, until rank 0 is found or the deadline ends
   // the join: rank 0 may start later than this rank.
   void Attempt();
-  void Resolve();
+  // Root number `next` and those after it.
+  void Resolve(size_t next);
+  void TryAll();
   void TryNext();
   void Connect(const Route& route);
   void OnConnected();
@@ -58,7 +61,8 @@ class MemberSession : public Session {
   // It is useless to go on connecting.
   bool stopped() const { return failed() || leaving(); }
 
-  Address root_;
+  std::vector<Address> roots_;      // where rank 0 may be, one at least
+  std::vector<Endpoint> resolved_;  // of this attempt
   Resolver resolver_;
   boost::asio::steady_timer retry_timer_;
   boost::asio::steady_timer neighbour_timer_;

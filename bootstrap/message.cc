@@ -169,6 +169,24 @@ Result<Identity> Identity::Decode(std::string_view bytes) {
   return identity;
 }
 
+void GatheredBlobs::InMessages(
+    uint64_t sequence, const std::vector<std::string>& blobs,
+    const std::function<void(const GatheredBlobs&)>& send) {
+  GatheredBlobs batch;
+  batch.sequence = sequence;
+  size_t batch_bytes = 0;
+  for (size_t rank = 0; rank < blobs.size(); ++rank) {
+    batch.blobs.push_back(blobs[rank]);
+    batch_bytes += sizeof(uint32_t) + blobs[rank].size();
+    if (batch_bytes >= kBlobBatchBytes || rank + 1 == blobs.size()) {
+      send(batch);
+      batch.blobs.clear();
+      batch.first_rank = static_cast<uint32_t>(rank + 1);
+      batch_bytes = 0;
+    }
+  }
+}
+
 std::vector<Replies> Replies::InMessages(
     const std::vector<std::string>& texts) {
   static_assert(kMostTexts * (kMostReplyBytes + sizeof(uint32_t)) <=

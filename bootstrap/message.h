@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <string>
 #include <string_view>
@@ -77,6 +78,12 @@ struct GatheredBlobs {
   uint64_t sequence = 0;
   uint32_t first_rank = 0;
   std::vector<std::string> blobs;
+
+  // Gives the blobs of all ranks, by rank, to `send`, in messages that are not
+  // too long.
+  static void InMessages(uint64_t sequence,
+                         const std::vector<std::string>& blobs,
+                         const std::function<void(const GatheredBlobs&)>& send);
 };
 
 // To and from rank 0: the job has failed.

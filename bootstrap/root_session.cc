@@ -71,16 +71,16 @@ RootSession::RootSession(const Bootstrap::Options& options)
 void RootSession::StartJoin() {
   joined_as_[0] = own_identity();
   if (size() > 1) {
-    const Result<Address> address = RootAddress();
-    if (!address.ok()) {
-      Fail(address.status());
+    Result<std::vector<Address>> addresses = RootAddresses();
+    if (!addresses.ok()) {
+      Fail(addresses.status());
       return;
     }
-    const Address& root = address.value();
-    if (root.unix_socket) {
-      ListenOn({UnixEndpoint(root.host)}, /*all=*/true);
+    root_ = std::move(addresses->front());
+    if (root_.unix_socket) {
+      ListenOn({UnixEndpoint(root_.host)}, /*all=*/true);
     } else {
-      ResolveAndListen(root);
+      ResolveAndListen(root_);
     }
   }
   TakeContribution(0, {0, Gathering::kJoin, -1, joined_as_[0].Encode()});
@@ -90,6 +90,10 @@ void RootSession::ResolveAndListen(const Address& address) {
   const auto endpoints = ListeningEndpoints(options_.interfaces, address.port);
   if (!endpoints.ok()) {
     Fail(endpoints.status());
+    return;
+  }
+  if (address.is_any()) {
+    ListenOn(*endpoints, /*all=*/!options_.interfaces.admits_all());
     return;
   }
   const auto is_for_others = [&](const Endpoint& endpoint) {
@@ -191,9 +195,24 @@ void RootSession::ListenOn(const std::vector<Endpoint>& endpoints, bool all) {
   for (const auto& listener : listeners_) {
     WaitToAccept(listener.get());
   }
+  if (options_.store != nullptr) {
+    NoteListening(OwnAddresses());
+  }
   if (!obstacle().ok()) {
     Fail(obstacle());  // who comes is told
   }
+}
+
+Result<std::vector<std::string>> RootSession::OwnAddresses() const {
+  // A name says more than addresses where a port was given for it.
+  if (root_.unix_socket || (!root_.is_any() && root_.port != 0)) {
+    return std::vector<std::string>{root_.ToString()};
+  }
+  std::vector<Endpoint> listening;
+  for (const auto& listener : listeners_) {
+    listening.push_back(OwnSide(listener->socket.native_handle()));
+  }
+  return AddressesOf(listening, options_.interfaces);
 }
 
 void RootSession::AskHolder(const Endpoint& endpoint, const Status& refusal) {
@@ -553,7 +572,9 @@ void RootSession::CompleteRound() {
     // Before the ranks hear of it: the next join of one of them is not ours.
     StopAdmitting();
   }
-  SendRound(blobs);
+  GatheredBlobs::InMessages(
+      round_.sequence, blobs,
+      [this](const GatheredBlobs& some) { SendToAll(some); });
   ++round_.sequence;
   round_.missing = size();
   round_.open = false;
@@ -577,22 +598,6 @@ void RootSession::StopAdmitting() {
                     "started twice?"});
     } else {
       late->Close();
-    }
-  }
-}
-
-void RootSession::SendRound(const std::vector<std::string>& blobs) {
-  GatheredBlobs batch;
-  batch.sequence = round_.sequence;
-  size_t batch_bytes = 0;
-  for (size_t rank = 0; rank < blobs.size(); ++rank) {
-    batch.blobs.push_back(blobs[rank]);
-    batch_bytes += sizeof(uint32_t) + blobs[rank].size();
-    if (batch_bytes >= kBlobBatchBytes || rank + 1 == blobs.size()) {
-      SendToAll(batch);
-      batch.blobs.clear();
-      batch.first_rank = static_cast<uint32_t>(rank + 1);
-      batch_bytes = 0;
     }
   }
 }

@@ -66,6 +66,8 @@ class RootSession : public Session {
   static Status Own(Listener::Socket* socket, FileDescriptor fd);
   void ListenOn(const std::vector<Endpoint>& endpoints, bool all);
   void ResolveAndListen(const Address& address);
+  // Where it listens, for the other ranks.
+  Result<std::vector<std::string>> OwnAddresses() const;
   // Whether the name means this host; for DescribeTimeout.
   void CheckName(const Address& address);
   void WaitToAccept(Listener* listener);
@@ -99,9 +101,9 @@ class RootSession : public Session {
   void TakeContribution(int rank, Contribution contribution);
   void CompleteRound();
   void AskFor(int asker);
-  void SendRound(const std::vector<std::string>& blobs);
   void SendToAll(const Message& message);
 
+  Address root_;  // where it is to listen
   std::vector<std::unique_ptr<Listener>> listeners_;
   Resolver resolver_;
   const size_t most_strangers_;

@@ -17,6 +17,7 @@
 #include "base/while_waiting.h"
 #include "bootstrap/member_session.h"
 #include "bootstrap/root_session.h"
+#include "bootstrap/stored_root.h"
 
 namespace ringpipe {
 namespace {
@@ -30,27 +31,6 @@ constexpr auto kLeaveTimeout = std::chrono::milliseconds(700);
 constexpr int64_t kTellingMs = 3000;
 
 }  // namespace
-
-std::string FormatRanks(const std::set<int>& ranks) {
-  constexpr int kMostRuns = 16;
-  std::string text;
-  int runs = 0;
-  for (auto at = ranks.begin(); at != ranks.end();) {
-    const int first = *at;
-    int last = first;
-    for (++at; at != ranks.end() && *at == last + 1; ++at) {
-      last = *at;
-    }
-    if (++runs > kMostRuns) {
-      return text + ", ...";
-    }
-    text += (text.empty() ? "" : ", ") + std::to_string(first);
-    if (last > first) {
-      text += (last == first + 1 ? ", " : " to ") + std::to_string(last);
-    }
-  }
-  return text;
-}
 
 int64_t LeftMs(Deadline deadline) {
   if (deadline.infinite()) {
@@ -161,8 +141,45 @@ Status Session::Join() {
     ArmTimeout(Gathering::kJoin, left_ms);
     StartJoin();
   });
+  if (options_.store != nullptr && rank() == 0 && size() > 1) {
+    TellByStore();
+  }
   const Status joined = WaitForCall().status();
   return obstacle_.ok() ? joined : obstacle_;
+}
+
+// Also what it does not live to see: who comes is told why.
+void Session::TellByStore() {
+  std::unique_lock<std::mutex> lock(mutex_);
+  if (WaitUntil(changed_, lock, Deadline::Infinite(), [this] {
+        return !listens_at_.empty() || call_result_;
+      }) == Waited::kEnded) {
+    lock.unlock();
+    Fail(ended_by_caller_);
+    return;
+  }
+  StoredRoot root = {listens_at_, ""};
+  lock.unlock();
+  if (root.addresses.empty()) {
+    return;
+  }
+  if (options_.has_made_secret) {
+    root.secret = options_.secret;
+  }
+  if (const Status put = root.Put(*options_.store, options_.launch);
+      !put.ok()) {
+    Fail(put);
+  }
+}
+
+void Session::NoteListening(const Result<std::vector<std::string>>& addresses) {
+  if (!addresses.ok()) {
+    Fail(addresses.status());
+    return;
+  }
+  const std::lock_guard<std::mutex> lock(mutex_);
+  listens_at_ = *addresses;
+  changed_.notify_all();
 }
 
 Result<std::vector<std::string>> Session::Gather(Gathering gathering,
@@ -638,8 +655,20 @@ Status Session::MakeJobKey(const std::vector<std::string>& identities) {
   return Status::Ok();
 }
 
-Result<Address> Session::RootAddress() const {
-  return Address::Parse(options_.launch.root);
+Result<std::vector<Address>> Session::RootAddresses() const {
+  std::vector<std::string> texts = options_.stored_addresses;
+  if (texts.empty()) {
+    texts.push_back(options_.launch.root);
+  }
+  std::vector<Address> addresses;
+  for (const std::string& text : texts) {
+    RINGPIPE_ASSIGN_OR_RETURN(Address address,
+                              options_.store != nullptr && rank() == 0
+                                  ? Address::ParseListening(text)
+                                  : Address::Parse(text));
+    addresses.push_back(std::move(address));
+  }
+  return addresses;
 }
 
 Status Session::FindObstacle() const {
@@ -647,11 +676,11 @@ Status Session::FindObstacle() const {
   if (size() == 1 || !options_.secret.empty()) {
     return Status::Ok();
   }
-  RINGPIPE_ASSIGN_OR_RETURN(const Address root, RootAddress());
-  return root.unix_socket
+  RINGPIPE_ASSIGN_OR_RETURN(const std::vector<Address> roots, RootAddresses());
+  return roots.front().unix_socket
              ? Status::Ok()
              : Status(StatusCode::kInvalidArgument,
-                      root.ToString() +
+                      roots.front().ToString() +
                           " is TCP, where anybody could join: set "
                           "RINGPIPE_SECRET to the same value on all ranks; or, "
                           "where all are on one host, let them meet at a unix "

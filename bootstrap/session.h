@@ -94,6 +94,8 @@ class Session {
   void Fail(const Status& reason) noexcept;
   // The status of the loss of a rank whose connection ended for `reason`.
   static Status RankLost(const std::string& who, const Status& reason);
+  // Rank 0 has begun to listen; an error of its addresses is that of the join.
+  void NoteListening(const Result<std::vector<std::string>>& addresses);
   void CompleteJoin(std::vector<std::string> identities);
   void CompleteCall(Result<std::vector<std::string>> result);
   // What AskAll waits for.
@@ -132,8 +134,9 @@ class Session {
   const Identity& own_identity() const { return own_identity_; }
   // That rank's, after the join.
   Identity IdentityOf(int rank) const;
-  // kInvalidArgument where it is no address.
-  Result<Address> RootAddress() const;
+  // Where rank 0 is to listen, or listens: several by a store alone.
+  // kInvalidArgument where one is no address.
+  Result<std::vector<Address>> RootAddresses() const;
   // Why this rank joins only to say that it cannot; ok: it can.
   const Status& obstacle() const { return obstacle_; }
 
@@ -147,6 +150,7 @@ class Session {
   Status StartThread();
   void RunThread();
   Status StatusOf(const std::exception& error) const;
+  void TellByStore();
   Status MakeOwnIdentity();
   Status FindObstacle() const;
   Status MakeJobKey(const std::vector<std::string>& identities);
@@ -189,6 +193,7 @@ class Session {
   // The one call that waits, if any; its result, once there.
   std::optional<Gathering> call_;
   std::optional<Result<std::vector<std::string>>> call_result_;
+  std::vector<std::string> listens_at_;  // rank 0's, where there is a store
   uint64_t sequence_ = 0;  // of the latest Gather; the join's is 0
   bool asks_ = false;      // AskAll
   std::vector<std::string> replies_;

@@ -18,6 +18,7 @@
 #include "base/exception_status.h"
 #include "base/while_waiting.h"
 #include "bootstrap/launcher.h"
+#include "bootstrap/store.h"
 #include "engine/call_order.h"
 #include "engine/checked_call.h"
 #include "engine/engine.h"
@@ -454,13 +455,17 @@ Result<std::unique_ptr<Engine>> CreateEngine(
   if (!options.job_id.empty()) {
     environment.job_id = options.job_id;
   }
+  if (options.store.has_value() && environment.root.empty()) {
+    environment.root = kAnyAddress;
+  }
   RINGPIPE_ASSIGN_OR_RETURN(const Launch launch, DetectLaunch(environment));
   const std::string prefix = "rank " + std::to_string(launch.rank);
   const Logger logger = options.log
                             ? Logger(environment.log_level, options.log, prefix)
                             : Logger(environment.log_level, prefix);
   return Engine::Create(environment, launch, logger,
-                        {options.accelerator, options.transport});
+                        {options.accelerator, options.transport,
+                         options.store ? &*options.store : nullptr});
 }
 
 }  // namespace

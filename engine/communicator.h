@@ -56,6 +56,7 @@
 #include "base/environment.h"
 #include "base/log.h"
 #include "base/status.h"
+#include "bootstrap/store.h"
 #include "engine/call.h"
 #include "reduction/data_type.h"
 
@@ -81,6 +82,13 @@ struct CommunicatorOptions {
   std::optional<int> size;
   std::string root;
   std::string job_id;
+
+  // Where the ranks find each other, instead of a root that all must know. The
+  // root then says only where rank 0 listens: HOST:PORT, where PORT may be 0
+  // for one that the kernel chooses, or HOST "*" for any address that
+  // RINGPIPE_SOCKET_IFNAME admits. Neither set here nor in `environment`:
+  // "*:0". All ranks or none.
+  std::optional<Store> store;
 
   // Where the lines of the log go. Unset: to stderr.
   LogCallback log;

@@ -77,7 +77,7 @@ Result<std::unique_ptr<Engine>> Engine::Create(const Environment& environment,
   const Deadline deadline =
       Deadline::After(std::chrono::milliseconds(environment.join_timeout_ms));
   const Status able = engine->CheckLimits();
-  const Status joined = engine->Join(deadline, able);
+  const Status joined = engine->Join(deadline, able, parts.store);
   RINGPIPE_RETURN_IF_ERROR(able);
   RINGPIPE_RETURN_IF_ERROR(joined);
   // Whatever fails, the others have to hear of it.
@@ -149,8 +149,9 @@ Status Engine::SetUp(Deadline deadline) {
 }
 
 // With a status that is not ok, only to tell the others why.
-Status Engine::Join(Deadline deadline, const Status& able) {
+Status Engine::Join(Deadline deadline, const Status& able, const Store* store) {
   Bootstrap::Options options;
+  options.store = store;
   options.launch = launch_;
   options.secret = environment_.secret;
   RINGPIPE_ASSIGN_OR_RETURN(options.interfaces,

@@ -41,6 +41,7 @@ class Engine {
   struct Parts {
     std::shared_ptr<Accelerator> accelerator;
     std::shared_ptr<TransportFactory> transport;
+    const Store* store = nullptr;  // for Create alone; may be null
   };
 
   static Result<std::unique_ptr<Engine>> Create(const Environment& environment,
@@ -98,7 +99,7 @@ class Engine {
   Engine(const Environment& environment, const Launch& launch,
          const Logger& logger, const Parts& parts);
 
-  Status Join(Deadline deadline, const Status& able);
+  Status Join(Deadline deadline, const Status& able, const Store* store);
   // All that follows the join.
   Status CheckLimits();
   Status CheckDescriptors() const;

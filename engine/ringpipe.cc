@@ -1,17 +1,15 @@
 #include "engine/ringpipe.h"
 
-#include <algorithm>
 #include <chrono>
 #include <cstddef>
-#include <cstring>
 #include <memory>
 #include <new>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "base/while_waiting.h"
+#include "engine/c_interface.h"
 #include "engine/communicator.h"
 
 // The C enumerations are the C++ ones by number.
@@ -38,25 +36,45 @@ static_assert(offsetof(ringpipe_call, send_list) == 56 &&
               offsetof(ringpipe_call, ended) == 104 &&
               sizeof(ringpipe_call) == 120);
 static_assert(offsetof(ringpipe_store, put) == 8 &&
-              sizeof(ringpipe_store) == 32);
+              sizeof(ringpipe_store) == 32 &&
+              RINGPIPE_STORE_BYTES == ringpipe::Store::kMostBytes);
 static_assert(offsetof(ringpipe_stage_counters, stage) == 8 &&
               sizeof(ringpipe_stage_counters) == 56);
 static_assert(offsetof(ringpipe_slot_counters, slots) == 8 &&
               sizeof(ringpipe_slot_counters) == 40);
 
-struct ringpipe_communicator {
-  std::unique_ptr<ringpipe::Communicator> communicator;
+namespace ringpipe::c_interface {
+namespace {
 
-  // A call that cannot be made for want of memory fails the communicator: peers
-  // may wait for it, or take the next one for it.
-  ringpipe::Status OutOfMemory() {
-    return communicator->Fail(ringpipe::OutOfMemory());
+// The one thing that a C function cannot return.
+thread_local std::string error_message;
+// Instead, where there was no memory for a message; else nullptr.
+thread_local const char* fixed_message = nullptr;
+
+}  // namespace
+
+ringpipe_status ToC(const Status& status) {
+  if (!status.ok()) {
+    try {
+      error_message = status.ToString();
+      fixed_message = nullptr;
+    } catch (const std::bad_alloc&) {
+      fixed_message = StatusCodeName(status.code());
+    }
   }
-};
+  return static_cast<ringpipe_status>(status.code());
+}
 
-struct ringpipe_request {
-  std::optional<ringpipe::Request> request;
-};
+ringpipe_status Say(ringpipe_status code, const char* message) {
+  fixed_message = message;
+  return code;
+}
+
+const char* LastMessage() {
+  return fixed_message != nullptr ? fixed_message : error_message.c_str();
+}
+
+}  // namespace ringpipe::c_interface
 
 namespace {
 
@@ -70,46 +88,12 @@ using ringpipe::Result;
 using ringpipe::Status;
 using ringpipe::StatusCode;
 using ringpipe::UsersFunction;
-
-// The one thing that a C function cannot return.
-thread_local std::string error_message;
-// Instead, where there was no memory for a message; else nullptr.
-thread_local const char* fixed_message = nullptr;
-
-// The code holds also where there is no memory for the message.
-ringpipe_status ToC(const Status& status) {
-  if (!status.ok()) {
-    try {
-      error_message = status.ToString();
-      fixed_message = nullptr;
-    } catch (const std::bad_alloc&) {
-      fixed_message = ringpipe::StatusCodeName(status.code());
-    }
-  }
-  return static_cast<ringpipe_status>(status.code());
-}
-
-// Runs `f` so that nothing but a status leaves the C interface.
-template <typename F>
-ringpipe_status Guarded(F f) noexcept {
-  try {
-    return f();
-  } catch (const std::bad_alloc&) {
-    fixed_message = "resource exhausted: out of memory";
-    return RINGPIPE_RESOURCE_EXHAUSTED;
-  } catch (...) {
-    fixed_message = "internal error: an exception that ringpipe did not expect";
-    return RINGPIPE_INTERNAL;
-  }
-}
-
-ringpipe_status NullArgument(const char* what) {
-  return ToC({StatusCode::kInvalidArgument, std::string(what) + " is NULL"});
-}
-
-Status Invalid(const std::string& why) {
-  return {StatusCode::kInvalidArgument, why};
-}
+using ringpipe::c_interface::Guarded;
+using ringpipe::c_interface::Invalid;
+using ringpipe::c_interface::NullArgument;
+using ringpipe::c_interface::Read;
+using ringpipe::c_interface::ToC;
+using ringpipe::c_interface::ToOptions;
 
 Status CheckTimeout(std::int64_t timeout_ms) {
   return timeout_ms >= RINGPIPE_NO_TIMEOUT || timeout_ms == RINGPIPE_AT_ONCE
@@ -117,30 +101,6 @@ Status CheckTimeout(std::int64_t timeout_ms) {
              : Invalid("timeout_ms is " + std::to_string(timeout_ms) +
                        "; give milliseconds, RINGPIPE_DEFAULT_TIMEOUT (0), "
                        "RINGPIPE_NO_TIMEOUT (-1) or RINGPIPE_AT_ONCE");
-}
-
-// Of a structure whose size a caller has written into it: what the caller's
-// lacks is 0.
-template <typename T>
-Result<T> Read(const T* from, const char* name) {
-  const std::size_t size = from->struct_size;
-  if (size < sizeof from->struct_size) {
-    return Invalid(std::string(name) + "::struct_size is " +
-                   std::to_string(size) + "; set it to sizeof(" + name + ")");
-  }
-  const auto* const bytes = reinterpret_cast<const unsigned char*>(from);
-  for (std::size_t i = sizeof(T); i < size; ++i) {
-    if (bytes[i] != 0) {
-      return Invalid(std::string(name) +
-                     " has members that this version of libringpipe, " +
-                     ringpipe::Version() +
-                     ", does not know: it is older than the header with which "
-                     "the program was compiled");
-    }
-  }
-  T whole = {};
-  std::memcpy(&whole, from, std::min(size, sizeof whole));
-  return whole;
 }
 
 // A call, and the lists to which it points.
@@ -349,64 +309,15 @@ Status WaitAny(ringpipe_request* const* requests, std::size_t count,
   return requests[which]->request->Wait();
 }
 
-// The program's own functions.
-Status SetFunctions(const ringpipe_options& given,
-                    ringpipe::CommunicatorOptions& settings) {
-  if (given.log != nullptr) {
-    settings.log = [log = given.log, context = given.log_context](
-                       ringpipe::LogLevel level, std::string_view line) {
-      log(static_cast<ringpipe_log_level>(level), std::string(line).c_str(),
-          context);
-    };
-  }
-  if (given.while_waiting != nullptr) {
-    settings.while_waiting = [function = given.while_waiting,
-                              context = given.while_waiting_context] {
-      return function(context) != 0;
-    };
-  }
-  if (given.interval_us < 0) {
-    return Invalid("ringpipe_options::interval_us is " +
-                   std::to_string(given.interval_us) +
-                   "; give microseconds, or 0 for 20 ms");
-  }
-  if (given.interval_us > 0) {
-    settings.while_waiting_interval =
-        std::chrono::microseconds(given.interval_us);
-  }
-  return Status::Ok();
-}
-
-Status Set(const ringpipe_options& given,
-           ringpipe::CommunicatorOptions& settings) {
-  if (given.explicit_rank != 0) {
-    settings.rank = given.rank;
-    settings.size = given.size;
-  }
-  settings.root = given.root != nullptr ? given.root : "";
-  settings.job_id = given.job_id != nullptr ? given.job_id : "";
-  return SetFunctions(given, settings);
-}
-
 ringpipe_status Create(const ringpipe_options* options,
                        ringpipe_communicator** communicator) {
   if (communicator == nullptr) {
     return NullArgument("communicator");
   }
   *communicator = nullptr;
-  Result<ringpipe::CommunicatorOptions> settings =
-      ringpipe::CommunicatorOptions::FromProcess();
+  const auto settings = ToOptions(options);
   if (!settings.ok()) {
     return ToC(settings.status());
-  }
-  if (options != nullptr) {
-    const auto given = Read(options, "ringpipe_options");
-    if (!given.ok()) {
-      return ToC(given.status());
-    }
-    if (const Status set = Set(*given, *settings); !set.ok()) {
-      return ToC(set);
-    }
   }
   auto handle = std::make_unique<ringpipe_communicator>();
   auto created = ringpipe::Communicator::Create(*settings);
@@ -430,7 +341,7 @@ int ringpipe_version_number(void) {
 }
 
 const char* ringpipe_error_message(void) {
-  return fixed_message != nullptr ? fixed_message : error_message.c_str();
+  return ringpipe::c_interface::LastMessage();
 }
 
 const char* ringpipe_status_name(ringpipe_status status) {

@@ -3,13 +3,14 @@
 #define RINGPIPE_BASE_COUNTERS_H_
 
 #include <cstdint>
-#include <string>
+#include <string_view>
 
 namespace ringpipe {
 
 // One stage of the pipeline, since the communicator was created.
 struct StageCounters {
-  std::string stage;  // "copy in", "send", "receive", ...
+  // "copy in", "send", "receive", ...; a literal, with a 0 behind it.
+  std::string_view stage;
   std::uint64_t operations = 0;
   std::uint64_t bytes = 0;
   std::uint64_t busy_ns = 0;  // time spent in the stage

@@ -292,6 +292,12 @@ bool IsOfKubernetesService(std::string_view name, std::string_view value) {
   return false;
 }
 
+// Variables of bindings, which read them themselves.
+bool IsOfBinding(std::string_view name) {
+  return name.starts_with("RINGPIPE_PYTHON_") ||
+         name.starts_with("RINGPIPE_TORCH_");
+}
+
 // A misspelt variable would silently do nothing.
 Status RejectUnknown() {
   for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
@@ -306,7 +312,7 @@ Status RejectUnknown() {
     }
     const std::string_view value =
         pair.substr(std::min(name.size() + 1, pair.size()));
-    if (!known && !IsOfKubernetesService(name, value)) {
+    if (!known && !IsOfBinding(name) && !IsOfKubernetesService(name, value)) {
       return {StatusCode::kInvalidArgument,
               std::string(name) +
                   " is not a variable of ringpipe's; docs/reference.md lists "

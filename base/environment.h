@@ -123,7 +123,8 @@ struct Environment {
   // The same from the process's environment. kInvalidArgument also for a
   // variable that begins with RINGPIPE_ and is unknown, because it may be
   // misspelt; but not for what Kubernetes sets for services, such as
-  // RINGPIPE_SERVICE_HOST.
+  // RINGPIPE_SERVICE_HOST, nor for those of bindings, RINGPIPE_PYTHON_... and
+  // RINGPIPE_TORCH_...
   static Result<Environment> FromProcess();
 
   // The names of all variables that Parse may ask for: ringpipe's, then NCCL's.

@@ -173,6 +173,20 @@ class ScopedVariable {
   const std::string name_;
 };
 
+TEST(EnvironmentTest, VariablesOfBindingsAreLeftAlone) {
+  for (const char* const name :
+       {"RINGPIPE_PYTHON_LIBRARY", "RINGPIPE_TORCH_TIMEOUT"}) {
+    setenv(name, "1", 1);
+    EXPECT_TRUE(Environment::FromProcess().ok()) << name;
+    unsetenv(name);
+  }
+  for (const char* const name : {"RINGPIPE_PYTHON", "RINGPIPE_TORCHS_X"}) {
+    setenv(name, "1", 1);
+    EXPECT_FALSE(Environment::FromProcess().ok()) << name;
+    unsetenv(name);
+  }
+}
+
 TEST(EnvironmentTest, WhatKubernetesSetsForAServiceIsLeftAlone) {
   // `service`: ringpipe, ringpipe-root and ringpipe-soft, as it writes them.
   for (const std::string service :

@@ -166,7 +166,7 @@ void CommunicatorJob::AfterTimedCalls() {
   for (std::size_t i = 0; i < now.stages.size(); ++i) {
     const StageCounters& stage = now.stages[i];
     const StageCounters& past = before_.stages[i];
-    StageTime& time = load_.stages[stage.stage];
+    StageTime& time = load_.stages[std::string(stage.stage)];
     time.busy_ns += static_cast<double>(stage.busy_ns - past.busy_ns);
     time.wait_ns += static_cast<double>(stage.wait_ns - past.wait_ns);
   }

@@ -535,6 +535,12 @@ Status Communicator::Fail(const Status& reason) noexcept {
 
 Status Communicator::failure() const { return state_->engine().failure(); }
 
+Result<std::vector<int>> Communicator::lost_ranks() const {
+  return WithoutExceptions([this]() -> Result<std::vector<int>> {
+    return state_->engine().LostRanks();
+  });
+}
+
 std::string Communicator::device() const {
   try {
     return state_->engine().device();

@@ -413,6 +413,12 @@ class Communicator {
   // Ok, or why the communicator has failed.
   Status failure() const;
 
+  // The other ranks that are gone, as far as this rank knows, in ascending
+  // order: the one that a failure by kPeerLost is about, and those that have
+  // destroyed their communicators or exited. kResourceExhausted if there is no
+  // memory for them.
+  Result<std::vector<int>> lost_ranks() const;
+
   // How this rank reaches the others, and why so: "host memory: all ranks are
   // on this host", or the devices, each with the reason for its choice. This
   // and the next are empty where there is no memory for them.

@@ -12,6 +12,8 @@
 #include "engine/agreement.h"
 #include "engine/algorithms.h"
 #include "engine/culprit.h"
+#include "engine/lost_rank.h"
+#include "engine/reason_for_others.h"
 #include "engine/registration_cost.h"
 #include "pipeline/host/host_transport.h"
 #include "pipeline/host/region_memory.h"
@@ -31,26 +33,11 @@ constexpr int kDescriptorsOfMember = 1;
 constexpr int kDescriptorsOfHostPeer = 2;
 constexpr int kMostDescriptorsOfAPeer = 6;
 
+// For AbortSignal: every call that can be made is one before it.
+constexpr auto kLastCall = std::numeric_limits<std::uint64_t>::max() - 1;
+
 // As many as RINGPIPE_SLOTS admits.
 constexpr std::int64_t kMostSlots = 1 << 16;
-
-// Whether an error is this rank's own business, so that others have to be told
-// whose it is.
-bool IsOfOneRank(StatusCode code) {
-  return code == StatusCode::kInvalidArgument ||
-         code == StatusCode::kUnavailable ||
-         code == StatusCode::kResourceExhausted ||
-         code == StatusCode::kPermissionDenied ||
-         code == StatusCode::kDeviceError || code == StatusCode::kInternal;
-}
-
-// Whether another rank has told it: "rank 3: no power".
-bool HasTeller(std::string_view message) {
-  constexpr std::string_view kRank = "rank ";
-  const std::size_t end = message.find_first_not_of("0123456789", kRank.size());
-  return message.starts_with(kRank) && end > kRank.size() &&
-         message.substr(std::min(end, message.size())).starts_with(": ");
-}
 
 }  // namespace
 
@@ -566,9 +553,7 @@ void Engine::Abort(std::string_view what, std::string_view why) noexcept {
 void Engine::TellOthers(const Status& reason, std::uint64_t first) noexcept {
   Status told = OutOfMemory();
   try {
-    told = IsOfOneRank(reason.code()) && !HasTeller(reason.message())
-               ? reason.WithContext("rank " + std::to_string(rank()))
-               : reason;
+    told = ReasonForOthers(reason, rank());
   } catch (const std::exception&) {
     // Without the name.
   }
@@ -580,6 +565,19 @@ void Engine::TellOthers(const Status& reason, std::uint64_t first) noexcept {
   if (first == 0) {
     static_cast<void>(bootstrap_->Abort(told));
   }
+}
+
+std::vector<int> Engine::LostRanks() const {
+  std::vector<int> ranks = bootstrap_->departed();
+  if (abort_->raised()) {
+    ranks.push_back(LostRank(abort_->reason(kLastCall)));
+  }
+  std::erase_if(ranks, [this](int lost) {
+    return lost < 0 || lost >= size() || lost == rank();
+  });
+  std::sort(ranks.begin(), ranks.end());
+  ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
+  return ranks;
 }
 
 std::string Engine::device() const {

@@ -84,6 +84,8 @@ class Engine {
     return abort_->raised() ? abort_->reason(whereabouts_.now().calls_ended())
                             : Status::Ok();
   }
+  // In ascending order: see Communicator::lost_ranks. Throws std::bad_alloc.
+  std::vector<int> LostRanks() const;
   // As Goodbye's; and writes the trace, if there is one.
   void LeaveTogether() noexcept;
   // The process is about to exit without destroying this object.

@@ -364,9 +364,10 @@ ringpipe_exchange(ringpipe_communicator* communicator, const void* send,
  * every call fails; ringpipe_error_message() has its message. */
 RINGPIPE_API ringpipe_status
 ringpipe_failure(const ringpipe_communicator* communicator);
-/* The ranks that this rank knows to be lost, or to have left without
- * destroying, in ascending order: writes the first `capacity` of them, and
- * *count, how many there are. They are what a RINGPIPE_PEER_LOST is about. */
+/* The other ranks that are gone, as far as this rank knows, in ascending order:
+ * the one that a failure by RINGPIPE_PEER_LOST is about, and those that have
+ * destroyed their communicators or exited. Writes the first `capacity` of them,
+ * and *count, how many there are. */
 RINGPIPE_API ringpipe_status
 ringpipe_lost_ranks(const ringpipe_communicator* communicator, int32_t* ranks,
                     size_t capacity, size_t* count);

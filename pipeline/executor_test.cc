@@ -301,7 +301,7 @@ TEST(ExecutorTest, WhatIsReceivedOrReducedIntoUserMemoryIsNotCopied) {
                      [](int) { return SettingFromBits(3); }),
            "ring");
   for (const StageCounters& stage : job.executor(0).stage_counters()) {
-    const std::string name = stage.stage;
+    const std::string name(stage.stage);
     if (name == "copy in" || name == "register" || name == "copy out") {
       EXPECT_EQ(stage.bytes, 0U) << name;
     }

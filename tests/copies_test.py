@@ -37,9 +37,17 @@ SMALL = {
         "events.size() * sizeof(TraceEvent))":
             "at the end of a traced job",
     },
-    "engine/ringpipe.cc": {
+    "engine/c_inquiries.cc": {
+        "memcpy(receive + rank * capacity, blob.data(), bytes)":
+            "a blob of an exchange, for control data",
+        "std::copy_n(lost->begin(), std::min(capacity, lost->size()), ranks)":
+            "numbers of ranks that are gone",
+    },
+    "engine/c_interface.h": {
         "memcpy(&whole, from, std::min(size, sizeof whole))":
-            "a call or options, 56 bytes at most",
+            "a call or options, 120 bytes at most",
+        "memcpy(to, &from, std::min<std::size_t>(size, sizeof from))":
+            "counters, 56 bytes at most",
     },
     "pipeline/rails/rail_connection.cc": {
         "memcpy(static_cast<void*>(&address), text.data(), kFixed)":

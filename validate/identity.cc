@@ -6,6 +6,7 @@
 #include <regex>
 #include <utility>
 
+#include "engine/lost_rank.h"
 #include "nlohmann/json.hpp"
 
 namespace ringpipe::validate {
@@ -127,21 +128,16 @@ std::vector<std::string> RailsOf(std::string_view device) {
 }
 
 int LostRank(const Status& failure) {
-  std::vector<const char*> expressions;
-  if (failure.code() == StatusCode::kPeerLost) {
-    expressions = {"connection of rank [0-9]+ to rank ([0-9]+) ",
-                   "rank ([0-9]+) does not answer", "rank ([0-9]+) \\(",
-                   "rank\\(s\\) ([0-9]+)", "rank ([0-9]+)(?!:)\\b"};
-  } else if (failure.code() == StatusCode::kTimeout) {
+  if (failure.code() == StatusCode::kTimeout) {
     // It also names the rank whose call it was, and those that are at work.
-    expressions = {"rank ([0-9]+) does not answer", "rank\\(s\\) ([0-9]+) of "};
-  }
-  for (const char* const expression : expressions) {
-    if (const int rank = NumberIn(failure.message(), expression); rank >= 0) {
-      return rank;
+    for (const char* const expression :
+         {"rank ([0-9]+) does not answer", "rank\\(s\\) ([0-9]+) of "}) {
+      if (const int rank = NumberIn(failure.message(), expression); rank >= 0) {
+        return rank;
+      }
     }
   }
-  return -1;
+  return ringpipe::LostRank(failure);
 }
 
 }  // namespace ringpipe::validate

@@ -3,7 +3,8 @@
 # installed:
 #
 #   lib/libringpipe.so.0, lib/libringpipe.so, lib/pkgconfig/ringpipe.pc,
-#   include/ringpipe/HEADER..., share/doc/ringpipe/LICENSE
+#   lib/cmake/ringpipe/FILE.cmake, include/ringpipe/HEADER...,
+#   share/doc/ringpipe/LICENSE
 #
 # Headers lie side by side, whatever folders of the source tree they come from,
 # and include each other as <ringpipe/HEADER>.
@@ -15,7 +16,7 @@ umask 022 # the installed folders' modes, whoever builds
 tree=$(mktemp -d)
 trap 'rm -rf "$tree"' EXIT
 headers=$tree/include/ringpipe
-mkdir -p "$headers" "$tree/lib/pkgconfig" "$tree/share/doc/ringpipe"
+mkdir -p "$headers" "$tree"/lib/{pkgconfig,cmake/ringpipe} "$tree/share/doc/ringpipe"
 
 install_header() {
   local installed=$headers/${1##*/}
@@ -30,6 +31,7 @@ install_header() {
 for file in "$@"; do
   case $file in
     *.h) install_header "$file" ;;
+    *.cmake) install -m 644 "$file" "$tree/lib/cmake/ringpipe/" ;;
     *.pc) install -m 644 "$file" "$tree/lib/pkgconfig/" ;;
     *libringpipe.so) install -m 755 "$file" "$tree/lib/libringpipe.so.0" ;;
     *LICENSE) install -m 644 "$file" "$tree/share/doc/ringpipe/" ;;

@@ -258,7 +258,7 @@ static int Counters(struct Rank* self) {
   while (ringpipe_read_stage(self->communicator, stages, &stage) ==
          RINGPIPE_OK) {
     CHECK(stage.stage[0] != '\0' && stage.struct_size == sizeof stage);
-    sent += strcmp(stage.stage, "send") == 0 ? stage.bytes : 0;
+    sent += strcmp(stage.stage, "send") == 0 ? stage.operations : 0;
     ++stages;
   }
   CHECK(strstr(ringpipe_error_message(), "there is no stage number") != NULL);

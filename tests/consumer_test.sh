@@ -1,16 +1,18 @@
 #!/bin/bash
-# consumer_test.sh TAR README LICENSE C_SOURCE
+# consumer_test.sh TAR README LICENSE C_SOURCE VERSION_SCRIPT
 #
 # What README.md says under "Use it in a program", run as it stands there: the
 # library is installed, the sample is built against it and nothing else of this
-# tree, and runs. The same for a program in C. The library exports its interface
-# and nothing else.
+# tree, and runs. The same for a program in C, and for both by CMake. The library
+# exports its interface and nothing else, and each function of it in C under the
+# version that is promised.
 set -euo pipefail
 
 archive=$PWD/$1
 readme=$PWD/$2
 license=$PWD/$3
 c_source=$PWD/$4
+version_script=$PWD/$5
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
@@ -67,7 +69,7 @@ done
 
 cd "$work/clone"
 expect "The tree" "$(find here -mindepth 1 -maxdepth 2 -printf '%P\n' | sort)" \
-  "$(printf '%s\n' include include/ringpipe lib lib/libringpipe.so \
+  "$(printf '%s\n' include include/ringpipe lib lib/cmake lib/libringpipe.so \
     lib/libringpipe.so.0 lib/pkgconfig share share/doc)"
 expect "The modes of folders that were there" "$(stat -c %a here here/lib)" \
   $'751\n2775'
@@ -95,8 +97,54 @@ check() {
 check cpp_consumer 'ok 3'
 check c_consumer 'ok 8'
 
+# The header, as strictly as C goes.
+echo '#include <ringpipe/ringpipe.h>' |
+  gcc -std=c11 -pedantic -Wall -Wextra -Werror -fsyntax-only -x c -Ihere/include -
+
+# CMake finds the library too, in a tree that has been moved.
+cp -a here "moved here"
+mkdir cmake_build
+cp "$c_source" consumer.c
+cat >CMakeLists.txt <<'END'
+cmake_minimum_required(VERSION 3.18)
+project(consumer C CXX)
+find_package(ringpipe 0.1 REQUIRED)
+message(STATUS "found ${ringpipe_VERSION}")
+find_package(ringpipe 0.1 REQUIRED) # twice does no harm
+add_executable(cmake_c_consumer consumer.c)
+target_link_libraries(cmake_c_consumer ringpipe::ringpipe)
+add_executable(cmake_cpp_consumer sum.cc)
+target_compile_features(cmake_cpp_consumer PRIVATE cxx_std_20)
+target_link_libraries(cmake_cpp_consumer ringpipe::ringpipe)
+END
+cmake -S . -B cmake_build -DCMAKE_PREFIX_PATH="$PWD/moved here" >cmake.log 2>&1 ||
+  fail "cmake: $(<cmake.log)"
+grep -q "found $(pkg-config --modversion ringpipe)\$" cmake.log ||
+  fail "CMake and pkg-config find different versions: $(<cmake.log)"
+cmake --build cmake_build >cmake.log 2>&1 || fail "cmake --build: $(<cmake.log)"
+cp cmake_build/cmake_c_consumer cmake_build/cmake_cpp_consumer .
+check cmake_c_consumer 'ok 8'
+check cmake_cpp_consumer 'ok 3'
+ldd cmake_c_consumer | grep -qF "$PWD/moved here/lib/libringpipe.so.0" ||
+  fail "the program that CMake has built does not use the moved library"
+sed -i 's/ringpipe 0.1 /ringpipe 99 /' CMakeLists.txt
+if cmake -S . -B cmake_other -DCMAKE_PREFIX_PATH="$PWD/moved here" >cmake.log 2>&1; then
+  fail "CMake takes this library for version 99"
+fi
+
+# The functions of the header, those that the version script lists, and those
+# that are exported under the version that is promised, are the same.
+declared=$(tr '\n' ' ' <here/include/ringpipe/ringpipe.h |
+  grep -oE 'RINGPIPE_API [^;(]*[ *]ringpipe_[a-z_]+\(' | grep -oE 'ringpipe_[a-z_]+\($' |
+  tr -d '(' | sort -u)
+expect "The version script" \
+  "$(sed -n 's/^ *\(ringpipe_[a-z_]*\);$/\1/p' "$version_script" | sort)" "$declared"
+expect "libringpipe.so, of RINGPIPE_0," \
+  "$(nm --dynamic --defined-only --with-symbol-versions here/lib/libringpipe.so.0 |
+    sed -n 's/^[0-9a-f]* T \(.*\)@@RINGPIPE_0$/\1/p' | sort)" "$declared"
+
 # A second copy of a dependency's symbols would clash with the program's own.
 foreign=$(nm --dynamic --extern-only --defined-only --demangle here/lib/libringpipe.so.0 |
   sed -E 's/^[0-9a-f]+ [A-Za-z] //' |
-  grep -vE '^(ringpipe_|RINGPIPE_0|(typeinfo|vtable|typeinfo name|guard variable) for ringpipe::|ringpipe::)' || true)
+  grep -vE '^(ringpipe_|RINGPIPE_0|RINGPIPE_CXX|(typeinfo|vtable|typeinfo name|guard variable) for ringpipe::|ringpipe::)' || true)
 [[ -z $foreign ]] || fail "libringpipe.so exports what is not its interface:"$'\n'"$(head <<<"$foreign")"

@@ -152,7 +152,9 @@ class Bootstrap {
   std::vector<std::string> AskAll(Deadline deadline);
 
   // Ends the job with `reason` unless it has failed before; returns the reason
-  // that won as far as this rank knows. Does not wait for the other ranks.
+  // that won as far as this rank knows. Does not wait for the other ranks, but
+  // until the system has what they are told, for 0.1 s at most: the process may
+  // end right after that.
   Status Abort(const Status& reason);
 
   // Ok, or the reason for which the job failed.

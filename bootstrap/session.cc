@@ -27,6 +27,9 @@ namespace asio = boost::asio;
 // Long enough for any process that runs to read something of what it is told,
 // and to close its end.
 constexpr auto kLeaveTimeout = std::chrono::milliseconds(700);
+// How long who ends the job waits until the system has taken the reason: a few
+// KiB, for which it has room unless a rank is stopped.
+constexpr auto kTellTimeout = std::chrono::milliseconds(100);
 // How long a rank that cannot take part tries to tell the others.
 constexpr int64_t kTellingMs = 3000;
 
@@ -300,7 +303,12 @@ std::string Session::OwnReply() const {
 Status Session::Abort(const Status& reason) {
   Fail(reason.ok() ? Status(StatusCode::kAborted, "aborted without a reason")
                    : reason);
-  return failure();
+  // The process may end right after this, and only what the system has by then
+  // reaches the others.
+  std::unique_lock<std::mutex> lock(mutex_);
+  changed_.wait_for(lock, kTellTimeout,
+                    [this] { return failure_.ok() || has_told_; });
+  return failure_;
 }
 
 Status Session::failure() const {
@@ -385,6 +393,9 @@ void Session::BeginLeaving(const Departure& own) {
 }
 
 void Session::GoOnLeaving() {
+  if (failure_told_) {
+    NoteTold();
+  }
   if (!leaving()) {
     return;
   }
@@ -472,7 +483,7 @@ void Session::OnDescriptorsClosed() noexcept {
   Fail(descriptors_closed_);
   {
     const std::lock_guard<std::mutex> lock(mutex_);
-    leaving_has_begun_ = has_sent_last_ = left_ = true;
+    leaving_has_begun_ = has_sent_last_ = has_told_ = left_ = true;
     changed_.notify_all();
   }
   if (const Status reason = failure();
@@ -488,7 +499,15 @@ void Session::OnFailed(const Status& reason) noexcept {
   } catch (const std::bad_alloc&) {
     CutOff();
   }
+  NoteTold();
   TellUser(reason);
+}
+
+void Session::NoteTold() {
+  const bool has_told = HasSentLast();
+  const std::lock_guard<std::mutex> lock(mutex_);
+  has_told_ = has_told_ || has_told;
+  changed_.notify_all();
 }
 
 void Session::TellUser(const Status& reason) noexcept {
@@ -585,30 +604,8 @@ Status Session::DepartedStatus(Gathering gathering) const {
 }
 
 void Session::ArmTimeout(Gathering gathering, int64_t left_ms) {
-  if (left_ms < 0) {
-    return;
-  }
-  // A peer may say any number.
-  constexpr int64_t kYearMs = 365LL * 24 * 60 * 60 * 1000;
-  const Clock::time_point at =
-      Clock::now() + std::chrono::milliseconds(std::min(left_ms, kYearMs));
-  if (timeout_at_ && *timeout_at_ <= at) {
-    return;
-  }
-  timeout_at_ = at;
-  timeout_timer_.expires_at(at);
-  timeout_timer_.async_wait(
-      [this, gathering](const boost::system::error_code& error) {
-        // A later call may have another deadline by now.
-        if (!error && timeout_at_ && Clock::now() >= *timeout_at_) {
-          Fail(DescribeTimeout(gathering));
-        }
-      });
-}
-
-void Session::DisarmTimeout() {
-  timeout_at_.reset();
-  timeout_timer_.cancel();
+  timeout_.Arm(left_ms,
+               [this, gathering] { Fail(DescribeTimeout(gathering)); });
 }
 
 void Session::NoteOwnSide(const Endpoint& own_side) {

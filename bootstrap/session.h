@@ -6,7 +6,6 @@
 #include <atomic>
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
-#include <boost/asio/steady_timer.hpp>
 #include <condition_variable>
 #include <cstdint>
 #include <exception>
@@ -26,6 +25,7 @@
 #include "base/status.h"
 #include "bootstrap/address.h"
 #include "bootstrap/bootstrap.h"
+#include "bootstrap/earliest_timer.h"
 #include "bootstrap/endpoint.h"
 #include "bootstrap/message.h"
 #include "bootstrap/refusals.h"
@@ -114,7 +114,7 @@ class Session {
   // Fails the job when `left_ms` have passed, unless DisarmTimeout comes
   // before; the earliest of several counts.
   void ArmTimeout(Gathering gathering, int64_t left_ms);
-  void DisarmTimeout();
+  void DisarmTimeout() { timeout_.Disarm(); }
 
   // Counts and logs a connection that was no rank's.
   void Refuse(const std::string& reason) {
@@ -166,6 +166,8 @@ class Session {
   void OnFailed(const Status& reason) noexcept;
   // Whether anything can be said to the io thread; if not, the job has failed.
   bool CanPost() noexcept;
+  // Whether the system has all that the others are told of the failure.
+  void NoteTold();
   // What the io thread does last where its descriptors were closed.
   void OnDescriptorsClosed() noexcept;
   void TellUser(const Status& reason) noexcept;
@@ -177,7 +179,7 @@ class Session {
   const Status ended_by_caller_;
   boost::asio::executor_work_guard<boost::asio::io_context::executor_type>
       work_;
-  boost::asio::steady_timer timeout_timer_{io_};
+  EarliestTimer timeout_{io_};
   Identity own_identity_;
   // Set before Join returns, and not changed again.
   std::string job_key_;
@@ -186,7 +188,6 @@ class Session {
   bool joined_ = false;
   bool failure_told_ = false;
   bool leaving_ = false;
-  std::optional<Clock::time_point> timeout_at_;
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
@@ -203,6 +204,7 @@ class Session {
   bool leaving_has_begun_ = false;
   uint64_t sent_ = 0;  // how often something was, since that
   bool has_sent_last_ = false;
+  bool has_told_ = false;  // why the job has failed
   bool left_ = false;
 
   Refusals refusals_;

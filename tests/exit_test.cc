@@ -109,6 +109,25 @@ int ExitWhileDestroying(Way) {
   }
 }
 
+// The rank TEST_ABORTS makes a call that nobody else ends, aborts, and ends in
+// the same moment; the others wait in a call.
+int AbortAndExit(Way) {
+  auto communicator = Communicator::Create(*CommunicatorOptions::FromProcess());
+  if (!communicator.ok() || !(*communicator)->Barrier().ok()) {
+    return 1;
+  }
+  Print("running");
+  AwaitGo();
+  Communicator& c = **communicator;
+  if (c.rank() == std::atoi(std::getenv("TEST_ABORTS"))) {
+    const auto pending = c.BarrierAsync();
+    c.Abort("the disk is full");
+    _exit(0);
+  }
+  Print(c.Barrier().ToString());
+  return 0;
+}
+
 // With more than a socket takes at once.
 int ExchangeMuch(Way) {
   auto communicator = Communicator::Create(*CommunicatorOptions::FromProcess());
@@ -290,6 +309,39 @@ TEST_P(ExitTest, BesideTheHandlersIsADeath) {
   }
 }
 
+// Although its end is all that the system tells them.
+TEST_P(ExitTest, RightAfterAnAbortTheReasonIsTheAborts) {
+  for (const int aborts : {0, 1, 2}) {
+    for (int round = 0; round < 5; ++round) {
+      const std::string job = NewJob();
+      std::vector<RankProcess> ranks;
+      for (int rank = 0; rank < 3; ++rank) {
+        ranks.emplace_back(
+            GetParam(), "aborting", rank, 3, job,
+            std::vector<std::string>{"TEST_ABORTS=" + std::to_string(aborts)});
+      }
+      for (RankProcess& rank : ranks) {
+        ASSERT_EQ(rank.ReadLine(kStartTime), "running");
+      }
+      for (int rank = 0; rank < 3; ++rank) {
+        if (rank != aborts) {
+          ranks[rank].Go();
+          AwaitSleepInCall(ranks[rank]);
+        }
+      }
+      ranks[aborts].Go();
+      for (int rank = 0; rank < 3; ++rank) {
+        if (rank != aborts) {
+          EXPECT_EQ(ranks[rank].ReadLine(kStartTime),
+                    "aborted: rank " + std::to_string(aborts) +
+                        " aborted the communicator: the disk is full")
+              << "rank " << rank;
+        }
+      }
+    }
+  }
+}
+
 TEST_P(ExitTest, IsNotHeldUpByAStoppedRank) {
   std::vector<RankProcess> ranks = StartAtBarriers(GetParam(), {1, 1});
   for (RankProcess& rank : ranks) {
@@ -419,7 +471,8 @@ INSTANTIATE_TEST_SUITE_P(Ways, ExitBeforeACallTest,
 int main(int argc, char** argv) {
   using namespace ringpipe::testing;  // NOLINT(google-build-using-namespace)
   return RunRoleOrTests(argc, argv,
-                        {{"four calls", &MakeFourCallsInC},
+                        {{"aborting", &AbortAndExit},
+                         {"four calls", &MakeFourCallsInC},
                          {"barriers", &MakeBarriers},
                          {"broadcast", &BroadcastAndMeet},
                          {"destroying", &ExitWhileDestroying},

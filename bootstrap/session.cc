@@ -145,7 +145,11 @@ Status Session::Join() {
     StartJoin();
   });
   if (options_.store != nullptr && rank() == 0 && size() > 1) {
-    TellByStore();
+    try {
+      TellByStore();
+    } catch (const std::bad_alloc&) {
+      Fail(out_of_memory_);
+    }
   }
   const Status joined = WaitForCall().status();
   return obstacle_.ok() ? joined : obstacle_;

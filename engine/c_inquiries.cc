@@ -102,6 +102,9 @@ ringpipe_status ringpipe_device(const ringpipe_communicator* communicator,
       return NullArgument(communicator == nullptr ? "communicator" : "text");
     }
     const std::string device = communicator->communicator->device();
+    if (device.empty()) {
+      return ToC(ringpipe::OutOfMemory());
+    }
     if (capacity > 0) {
       const std::size_t bytes = std::min(device.size(), capacity - 1);
       device.copy(text, bytes);

@@ -115,8 +115,9 @@ bool FailAllFrom(long which, F f) {
   return failed_for_good;
 }
 
-// kInPieces: asynchronous, of a list of two pieces.
-enum class Kind { kBlocking, kAsynchronous, kInPieces };
+// kInPieces: asynchronous, of a list of two pieces. kWithEnd: asynchronous,
+// with a function at its end.
+enum class Kind { kBlocking, kAsynchronous, kInPieces, kWithEnd };
 
 Status Sum(Communicator& communicator, Kind kind, std::vector<float>& data) {
   if (kind == Kind::kBlocking) {
@@ -134,8 +135,20 @@ Status Sum(Communicator& communicator, Kind kind, std::vector<float>& data) {
     call.send = call.receive = nullptr;
     call.send_list = call.receive_list = list;
   }
-  Result<Request> request = communicator.Start(call);
-  return request.ok() ? request->Wait() : request.status();
+  std::atomic<int> ends = 0;
+  Result<Request> request =
+      kind == Kind::kWithEnd
+          ? communicator.Start(call, [&ends](const Status&) { ++ends; })
+          : communicator.Start(call);
+  if (!request.ok()) {
+    EXPECT_EQ(ends, 0);
+    return request.status();
+  }
+  const Status status = request->Wait();
+  while (kind == Kind::kWithEnd && ends == 0) {
+    std::this_thread::yield();
+  }
+  return status;
 }
 
 const auto kWays = ::testing::ValuesIn(WaysOf("allocation_failure_test"));
@@ -148,13 +161,14 @@ INSTANTIATE_TEST_SUITE_P(
     Ways, AllocationFailure,
     ::testing::Combine(kWays,
                        ::testing::Values(Kind::kBlocking, Kind::kAsynchronous,
-                                         Kind::kInPieces)),
+                                         Kind::kInPieces, Kind::kWithEnd)),
     [](const auto& info) {
       const Kind kind = std::get<1>(info.param);
       return std::string(Name(std::get<0>(info.param))) +
              (kind == Kind::kBlocking       ? "_blocking"
               : kind == Kind::kAsynchronous ? "_asynchronous"
-                                            : "_in_pieces");
+              : kind == Kind::kInPieces     ? "_in_pieces"
+                                            : "_with_end");
     });
 
 TEST_P(AllocationFailure, OfACallFailsTheCommunicator) {
@@ -232,7 +246,20 @@ ringpipe_status SumInC(ringpipe_communicator* communicator, Kind kind,
                        std::vector<float>& data) {
   ringpipe_request* request = nullptr;
   ringpipe_status status = RINGPIPE_OK;
-  if (kind == Kind::kInPieces) {
+  std::atomic<int> ends = 0;
+  if (kind == Kind::kWithEnd) {
+    ringpipe_call call = {};
+    call.struct_size = sizeof call;
+    call.collective = RINGPIPE_ALL_REDUCE;
+    call.send = call.receive = data.data();
+    call.count = kCount;
+    call.data_type = RINGPIPE_FLOAT32;
+    call.ended = [](ringpipe_status, void* context) {
+      ++*static_cast<std::atomic<int>*>(context);
+    };
+    call.ended_context = &ends;
+    status = ringpipe_start(communicator, &call, &request);
+  } else if (kind == Kind::kInPieces) {
     const ringpipe_buffer list[] = {{data.data(), 1},
                                     {data.data() + 1, kCount - 1}};
     ringpipe_call call = {};
@@ -252,6 +279,9 @@ ringpipe_status SumInC(ringpipe_communicator* communicator, Kind kind,
   if (request != nullptr) {
     status = ringpipe_wait(request, RINGPIPE_DEFAULT_TIMEOUT);
     ringpipe_request_free(request);
+    while (kind == Kind::kWithEnd && ends == 0) {
+      std::this_thread::yield();
+    }
   }
   return status;
 }

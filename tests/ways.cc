@@ -33,6 +33,7 @@ struct TestWays {
 constexpr TestWays kTests[] = {
     {"allocation_failure_test", {kRails, kHostMemory}},
     {"arithmetic_test", {kRails, kHostMemory}},
+    {"binding_memory_test", {kRails, kHostMemory}},
     {"closed_descriptors_test", {kRails, kHostMemory}},
     // With a sanitizer the test network is seen beside host memory alone.
     {"c_interface_test", {kRails, kHostMemory}},

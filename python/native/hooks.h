@@ -1,0 +1,30 @@
+// What the extension asks of the package's Python code: exceptions, messages
+// and logging, none of which is worth writing in C.
+#ifndef RINGPIPE_PYTHON_NATIVE_HOOKS_H_
+#define RINGPIPE_PYTHON_NATIVE_HOOKS_H_
+
+#include "python/native/python.h"
+// After Python.h, which wants to be first.
+#include "engine/ringpipe.h"
+
+namespace ringpipe::python {
+
+// Each a Python function, or nullptr before _native.initialise.
+struct Hooks {
+  PyObject* make_error;  // (status, message, ranks, before) -> exception
+  PyObject* explain;  // (array, writable, cause): raises, and says what to do
+  PyObject* deliver_log;  // (level, line)
+};
+extern Hooks hooks;
+
+// Sets the exception of that status. Returns nullptr. Steals `ranks`, a tuple,
+// or nullptr: none. `before`: the communicator had failed (1), or had been
+// interrupted (2), before this call.
+PyObject* SetError(ringpipe_status status, const char* message,
+                   PyObject* ranks = nullptr, int before = 0);
+// The same, kInvalidArgument, with a message as PyUnicode_FromFormat has it.
+PyObject* SetInvalid(const char* format, ...);
+
+}  // namespace ringpipe::python
+
+#endif  // RINGPIPE_PYTHON_NATIVE_HOOKS_H_

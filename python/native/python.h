@@ -1,0 +1,61 @@
+// Python's C API, the part of it that stays: the extension is compiled once,
+// for Python 3.11 and whatever follows.
+//
+// Rules of this folder, each with its reason:
+//
+// - Only threads that called the package take the GIL, and what waits releases
+//   it (WithoutGil). ringpipe's own threads never take it: they would wait for
+//   Python, and everybody's calls for them.
+// - It is compiled without exceptions, so that no destructor runs and nothing
+// is
+//   noexcept when Python ends a daemon thread: PyEval_RestoreThread then leaves
+//   by pthread_exit, through the frames above it. Therefore memory comes from
+//   PyMem_* and malloc, which return null.
+// - The module is refused in sub-interpreters, so there is one in a process,
+// and
+//   what belongs to it is static.
+#ifndef RINGPIPE_PYTHON_NATIVE_PYTHON_H_
+#define RINGPIPE_PYTHON_NATIVE_PYTHON_H_
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+namespace ringpipe::python {
+
+// The calling thread's state while it is without the GIL in a call of ringpipe;
+// else nullptr. WhileWaiting takes the GIL with it.
+extern thread_local PyThreadState* waiting_thread;
+
+// What `function` returns, called without the GIL.
+template <typename Function>
+auto WithoutGil(Function function) {
+  PyThreadState* const outer = waiting_thread;
+  PyThreadState* const state = PyEval_SaveThread();
+  waiting_thread = state;
+  const auto result = function();
+  waiting_thread = outer;
+  PyEval_RestoreThread(state);
+  return result;
+}
+
+// Sets aside the exception that is set, for what must not see it.
+class ExceptionAside {
+ public:
+  ExceptionAside() { PyErr_Fetch(&type_, &value_, &traceback_); }
+  bool is_set() const { return type_ != nullptr; }
+  // What was raised meanwhile is lost if one was set before.
+  void Restore() {
+    if (type_ != nullptr) {
+      PyErr_Restore(type_, value_, traceback_);
+    }
+  }
+
+ private:
+  PyObject* type_ = nullptr;
+  PyObject* value_ = nullptr;
+  PyObject* traceback_ = nullptr;
+};
+
+}  // namespace ringpipe::python
+
+#endif  // RINGPIPE_PYTHON_NATIVE_PYTHON_H_

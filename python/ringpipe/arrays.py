@@ -1,0 +1,103 @@
+"""What an array has to be, and new arrays for results."""
+
+from __future__ import annotations
+
+import typing
+from collections.abc import Sequence
+
+from ringpipe.errors import InvalidArgument
+
+if typing.TYPE_CHECKING:
+    import numpy
+
+_TYPES = ("float32, float64, float16, bfloat16, int8, int32, int64, uint8, uint32 and uint64")
+
+
+def _name(array: object) -> str:
+    kind = type(array)
+    return f"a {kind.__module__}.{kind.__qualname__}"
+
+
+def _what_is_wrong(array: object, view: memoryview, writable: bool) -> str:
+    if not view.c_contiguous:
+        return ("its elements do not lie side by side in C order; pass "
+                "numpy.ascontiguousarray(x), and copy a result back")
+    if writable and view.readonly:
+        return "it is read-only, and the call writes it; pass a copy, x.copy()"
+    if view.format[:1] in (">", "!"):
+        return "its byte order is not this machine's; pass x.astype(x.dtype.newbyteorder('='))"
+    if view.format == "?":
+        return 'it holds bools; pass x.view("uint8"), with op="max" for or, "min" for and'
+    kind = getattr(array, "dtype", f"format {view.format!r}")
+    return f"its elements are {kind}; ringpipe has {_TYPES}"
+
+
+def explain(array: object, writable: bool, cause: BaseException | None) -> typing.NoReturn:
+    """Raises why `array` cannot be used in a call; the extension calls this."""
+    if array is None:
+        raise TypeError("x or out is None, and this rank needs an array there")
+    if isinstance(array, (int, float, complex, str)):
+        raise TypeError(f"{_name(array)} is no array; pass numpy.array(...), whose value the "
+                        "call replaces")
+    try:
+        view = memoryview(array)  # type: ignore[arg-type]
+    except (TypeError, ValueError, BufferError) as error:
+        if hasattr(array, "__dlpack__"):
+            if cause is None:
+                cause = InvalidArgument(f"ringpipe has {_TYPES}, and not its elements' type")
+            raise InvalidArgument(f"{_name(array)} cannot be used in a call: {cause}") from cause
+        raise TypeError(f"{_name(array)} cannot be used in a call: it has neither the buffer "
+                        f"protocol nor DLPack ({error}); pass a numpy array") from None
+    raise InvalidArgument(f"{_name(array)} cannot be used in a call: "
+                          f"{_what_is_wrong(array, view, writable)}")
+
+
+def _numpy() -> typing.Any:
+    try:
+        import numpy  # pylint: disable=import-outside-toplevel
+    except ImportError:
+        raise InvalidArgument("out is not given, and there is no numpy to make a new array "
+                              "with; install numpy, or pass out=") from None
+    return numpy
+
+
+def _like(array: object) -> numpy.ndarray:
+    """`array` as a numpy array, for its shape and type."""
+    numpy = _numpy()
+    if isinstance(array, numpy.ndarray):
+        return array
+    if isinstance(array, (list, tuple)):
+        raise InvalidArgument("x is a list of arrays; pass out=, an array or a list")
+    try:
+        return numpy.asarray(memoryview(array))  # type: ignore[arg-type]
+    except TypeError:
+        raise InvalidArgument(f"a new array cannot be made like {_name(array)}; pass out=") from None
+
+
+def gathered(array: object, size: int, counts: Sequence[int] | None) -> numpy.ndarray:
+    """A new array for the parts of all ranks, along the first axis."""
+    like = _like(array)
+    numpy = _numpy()
+    if counts is not None:
+        return numpy.empty(sum(int(count) for count in counts), like.dtype)
+    first = like.shape[0] if like.ndim else 1
+    return numpy.empty((size * first, *like.shape[1:]), like.dtype)
+
+
+def scattered(array: object, rank: int, size: int,
+              counts: Sequence[int] | None) -> numpy.ndarray:
+    """A new array for this rank's part of `array`, along the first axis."""
+    like = _like(array)
+    numpy = _numpy()
+    if counts is not None:
+        return numpy.empty(int(counts[rank]) if rank < len(counts) else 0, like.dtype)
+    if like.ndim == 0 or like.shape[0] % size:
+        raise InvalidArgument(f"x has the shape {like.shape}, and its first axis cannot be "
+                              f"divided among {size} ranks; pass counts=")
+    return numpy.empty((like.shape[0] // size, *like.shape[1:]), like.dtype)
+
+
+def same(array: object) -> numpy.ndarray:
+    """A new array like `array`."""
+    like = _like(array)
+    return _numpy().empty(like.shape, like.dtype)

@@ -1,0 +1,108 @@
+"""Arrays of allocate() are mapped as long as one of them lives."""
+
+import gc
+import os
+import unittest
+
+import numpy
+
+import ringpipe
+from tests.launch import job
+
+RANKS = 4
+BYTES = 8 << 20
+
+
+def mapped(address):
+    """Whether there is memory at that address."""
+    with open("/proc/self/maps", encoding="utf-8") as file:
+        for line in file:
+            begin, end = (int(text, 16) for text in line.split()[0].split("-"))
+            if begin <= address < end:
+                return True
+    return False
+
+
+def reduce_in_allocated():
+    comm = ringpipe.Communicator()
+    x = comm.allocate((2, BYTES // 8))
+    assert x.dtype == numpy.float32 and x.shape == (2, BYTES // 8) and not x.any()
+    x += comm.rank
+    comm.allreduce(x)
+    assert (x == 6).all()
+    address = x.ctypes.data
+    tail = x[1, -10:]
+    del x
+    gc.collect()
+    comm.close()
+    assert (tail == 6).all()
+    tail[:] = 7
+    assert mapped(address)
+    del tail
+    gc.collect()
+    assert not mapped(address)
+
+
+def fail_with_allocated():
+    comm = ringpipe.Communicator()
+    x = comm.allocate(1000)
+    x[:] = comm.rank
+    if comm.rank == 0:
+        comm.abort("for the test")
+    try:
+        comm.allreduce(x)
+        assert False, "it was aborted"
+    except ringpipe.Aborted:
+        pass
+    x[:] = 5
+    comm.close()
+    del comm
+    gc.collect()
+    assert (x == 5).all() and mapped(x.ctypes.data)
+    address = x.ctypes.data
+    del x
+    gc.collect()
+    assert not mapped(address)
+
+
+def drop_all_but_the_array():
+    x = ringpipe.Communicator().allocate(1000, "int64")
+    gc.collect()
+    x[:] = 3
+    view = memoryview(x)
+    del x
+    assert view[999] == 3
+    view.release()
+
+
+class MemoryTest(unittest.TestCase):
+
+    def test_it_outlives_close(self):
+        ringpipe.spawn(reduce_in_allocated, RANKS)
+
+    def test_it_outlives_a_failure(self):
+        ringpipe.spawn(fail_with_allocated, RANKS)
+
+    def test_it_needs_no_communicator_object(self):
+        ringpipe.spawn(drop_all_but_the_array, RANKS)
+
+    def test_it_is_given_back(self):
+        """Also what the communicator itself has: descriptors."""
+        def once(number):
+            with ringpipe.Communicator(0, 1, f"unix:@memory-{os.getpid()}-{number}") as comm:
+                x = comm.allocate(BYTES, "uint8")
+                x[:] = 1
+                comm.allocate((0, 3))
+                del x
+        once(0)
+        before = len(os.listdir("/proc/self/fd"))
+        for number in range(1, 20):
+            once(number)
+        self.assertEqual(len(os.listdir("/proc/self/fd")), before)
+        with open("/proc/self/maps", encoding="utf-8") as file:
+            self.assertLess(sum("ringpipe" in line and ".so" not in line for line in file), 5)
+
+
+if __name__ == "__main__":
+    job.adopt_orphans()
+    unittest.main()

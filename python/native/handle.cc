@@ -173,8 +173,7 @@ void Handle::Close(bool may_raise) {
   const auto wait_for_others = [this] {
     if (inside_ > 0) {
       ringpipe_abort(communicator_,
-                     "a thread closed the communicator while "
-                     "another one was in a call of it");
+                     "it was closed while a thread was in a call of it");
     }
     for (int inside; (inside = inside_) > 0;) {
       inside_.wait(inside);
@@ -205,9 +204,8 @@ void Handle::EndPending() {
   for (PendingCall* call = pending_; call != nullptr; call = call->next) {
     if (!call->has_ended) {
       Quietly([this] {
-        ringpipe_abort(
-            communicator_,
-            "the communicator was closed while calls were under way");
+        ringpipe_abort(communicator_,
+                       "it was closed while calls were under way");
       });
       return;
     }

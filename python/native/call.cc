@@ -117,25 +117,42 @@ bool ReadTimeout(PyObject* seconds, std::int64_t* timeout_ms) {
   return true;
 }
 
+void CallArguments::Clear() {
+  counts_ = nullptr;
+  send_.HoldNothing();
+  receive_.HoldNothing();
+  std::memset(&call_, 0, sizeof call_);
+  call_.struct_size = sizeof call_;
+}
+
 bool CallArguments::Read(PyObject* const* arguments, Py_ssize_t number,
                          int rank, int size) {
   if (number != kNumber) {
     PyErr_Format(PyExc_TypeError, "%zd arguments given, of %s", number, kNames);
     return false;
   }
-  counts_ = nullptr;
-  send_.HoldNothing();
-  receive_.HoldNothing();
-  std::memset(&call_, 0, sizeof call_);
-  call_.struct_size = sizeof call_;
+  Clear();
   std::uint32_t type = 0;
-  if (!ReadNumbers(arguments) || !ReadType(arguments[7], &type) ||
-      !ReadCounts(arguments[5], size)) {
-    return false;
-  }
+  return ReadNumbers(arguments) && ReadType(arguments[7], &type) &&
+         ReadCounts(arguments[5], size) &&
+         Hold(arguments[1], arguments[2], type, rank, size);
+}
+
+bool CallArguments::ReadAllReduce(PyObject* x, PyObject* op, PyObject* out,
+                                  PyObject* timeout, PyObject* dtype) {
+  Clear();
+  call_.collective = RINGPIPE_ALL_REDUCE;
+  std::uint32_t type = 0;
+  return (op == nullptr || ReadOp(op, &call_.reduce_op)) &&
+         ReadTimeout(timeout, &call_.timeout_ms) && ReadType(dtype, &type) &&
+         Hold(x, out, type, /*rank=*/0, /*size=*/1);
+}
+
+// The arrays. What has been read before is freed if that fails.
+bool CallArguments::Hold(PyObject* x, PyObject* out, std::uint32_t type,
+                         int rank, int size) {
   const bool is_root = !IsRooted(call_.collective) || call_.root == rank;
-  if (!HoldSides(arguments[1], arguments[2], type, is_root) ||
-      !SetCount(rank, size)) {
+  if (!HoldSides(x, out, type, is_root) || !SetCount(rank, size)) {
     Release();
     return false;
   }

@@ -26,6 +26,10 @@ class CallArguments {
   // Holds the memory and fills in call(). False, with an exception, if the
   // arguments are wrong; nothing is held then.
   bool Read(PyObject* const* arguments, Py_ssize_t number, int rank, int size);
+  // The same of an allreduce, whose arguments the ranks need not be known for.
+  // `op` may be nullptr: sum.
+  bool ReadAllReduce(PyObject* x, PyObject* op, PyObject* out,
+                     PyObject* timeout, PyObject* dtype);
   // Gives the memory back. Not for a call that ended with kMemoryHeld: what it
   // holds is then never freed.
   void Release();
@@ -33,6 +37,8 @@ class CallArguments {
   ringpipe_call& call() { return call_; }
 
  private:
+  void Clear();
+  bool Hold(PyObject* x, PyObject* out, std::uint32_t type, int rank, int size);
   bool ReadNumbers(PyObject* const* arguments);
   bool ReadCounts(PyObject* counts, int size);
   bool HoldSides(PyObject* x, PyObject* out, std::uint32_t type, bool is_root);

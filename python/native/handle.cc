@@ -11,7 +11,7 @@
 
 namespace ringpipe::python {
 
-thread_local PyThreadState* waiting_thread = nullptr;
+constinit thread_local PyThreadState* waiting_thread = nullptr;
 
 namespace {
 
@@ -231,10 +231,10 @@ void Handle::Abort(const char* reason) {
   }
 }
 
-PyObject* Handle::Run(CallArguments& arguments) {
+bool Handle::Run(CallArguments& arguments) {
   if (!IsOpen()) {
     arguments.Release();
-    return nullptr;
+    return false;
   }
   ++inside_;
   const ringpipe_status status = WithoutGil([&] {
@@ -247,9 +247,10 @@ PyObject* Handle::Run(CallArguments& arguments) {
     arguments.Release();
   }
   if (status != RINGPIPE_OK) {
-    return Fail(status);
+    Fail(status);
+    return false;
   }
-  return TidyUp() ? Py_NewRef(Py_None) : nullptr;
+  return TidyUp();
 }
 
 bool Handle::Start(PendingCall& call) {
@@ -355,7 +356,7 @@ void Handle::Reap() {
   }
 }
 
-bool Handle::TidyUp() {
+bool Handle::TidyUpAll() {
   Reap();
   log_.Deliver();
   return PyErr_Occurred() == nullptr;
@@ -407,8 +408,8 @@ ringpipe_status Handle::Failure() {
 }
 
 // Sets the exception of a call that has ended so, unless a signal handler has
-// raised one. Returns nullptr.
-PyObject* Handle::Fail(ringpipe_status status) {
+// raised one.
+void Handle::Fail(ringpipe_status status) {
   ExceptionAside aside;
   PyObject* const ranks = status == RINGPIPE_PEER_LOST ? LostRanks() : nullptr;
   const int before = was_interrupted_ ? 2 : has_failed_ ? 1 : 0;
@@ -421,7 +422,6 @@ PyObject* Handle::Fail(ringpipe_status status) {
   was_interrupted_ =
       was_interrupted_ || (aside.is_set() && !IsHarmless(status));
   aside.Restore();
-  return nullptr;
 }
 
 // A tuple; nullptr if there is none.

@@ -70,8 +70,8 @@ class Handle {
   bool is_closed() const { return is_closing_.load(std::memory_order_relaxed); }
   void Abort(const char* reason);
 
-  // Runs the call. nullptr, with an exception, if it fails.
-  PyObject* Run(CallArguments& arguments);
+  // Runs the call. False, with an exception, if it fails.
+  bool Run(CallArguments& arguments);
   // Starts a call whose arguments have been read. False with an exception.
   bool Start(PendingCall& call);
   // Waits for it. RINGPIPE_OK, or sets the exception.
@@ -90,9 +90,10 @@ class Handle {
 
   // Gives back what calls that have ended hold, and delivers the log. False
   // with an exception, if a signal handler raised one in logging.
-  bool TidyUp();
+  bool TidyUp() { return (done_ == 0 && log_.is_empty()) || TidyUpAll(); }
 
  private:
+  bool TidyUpAll();
   static int WhileWaiting(void* handle);
   void Leave();
   void Destroy();
@@ -100,7 +101,7 @@ class Handle {
   void Reap();
   void Unlink(PendingCall& call);
   static void Delete(PendingCall& call);
-  PyObject* Fail(ringpipe_status status);
+  void Fail(ringpipe_status status);
   PyObject* LostRanks();
   bool IsChild() const;
 

@@ -17,10 +17,13 @@ class LogLines {
   // GIL. A line for which there is no memory is dropped.
   static void Add(ringpipe_log_level level, const char* line, void* lines);
 
+  bool is_empty() const {
+    return newest_.load(std::memory_order_relaxed) == nullptr;
+  }
   // Gives all lines to logging, in their order. With the GIL, and no exception
   // set; sets one only if logging was interrupted (KeyboardInterrupt).
   void Deliver() {
-    if (newest_.load(std::memory_order_relaxed) != nullptr) {
+    if (!is_empty()) {
       DeliverAll();
     }
   }

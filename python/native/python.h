@@ -23,8 +23,10 @@
 namespace ringpipe::python {
 
 // The calling thread's state while it is without the GIL in a call of ringpipe;
-// else nullptr. WhileWaiting takes the GIL with it.
-extern thread_local PyThreadState* waiting_thread;
+// else nullptr. WhileWaiting takes the GIL with it. (initial-exec: no function
+// is called to find it, in each call three times.)
+extern constinit thread_local PyThreadState* waiting_thread
+    __attribute__((tls_model("initial-exec")));
 
 // What `function` returns, called without the GIL.
 template <typename Function>

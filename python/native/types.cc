@@ -206,7 +206,46 @@ PyObject* CommunicatorRun(PyObject* self, PyObject* const* arguments,
   if (!call.Read(arguments, number, handle.rank(), handle.size())) {
     return nullptr;
   }
-  return handle.Run(call);
+  return handle.Run(call) ? Py_NewRef(Py_None) : nullptr;
+}
+
+// allreduce(x, op="sum", *, out=None, timeout=None, dtype=None): what is called
+// most often, without a function in Python between.
+PyObject* CommunicatorAllReduce(PyObject* self, PyObject* const* arguments,
+                                Py_ssize_t number, PyObject* names) {
+  constexpr const char* kNames[] = {"x", "op", "out", "timeout", "dtype"};
+  PyObject* given[] = {nullptr, nullptr, Py_None, Py_None, Py_None};
+  const Py_ssize_t named = names == nullptr ? 0 : PyTuple_Size(names);
+  bool fits = number <= 2;
+  for (Py_ssize_t i = 0; fits && i < number; ++i) {
+    given[i] = arguments[i];
+  }
+  for (Py_ssize_t i = 0; fits && i < named; ++i) {
+    Py_ssize_t which = number;
+    while (which < 5 && PyUnicode_CompareWithASCIIString(
+                            PyTuple_GetItem(names, i), kNames[which]) != 0) {
+      ++which;
+    }
+    fits = which < 5;
+    if (fits) {
+      given[which] = arguments[number + i];
+    }
+  }
+  if (!fits || given[0] == nullptr) {
+    PyErr_SetString(
+        PyExc_TypeError,
+        "allreduce takes (x, op=\"sum\", *, out=None, timeout=None, "
+        "dtype=None)");
+    return nullptr;
+  }
+  CallArguments call;
+  if (!call.ReadAllReduce(given[0], given[1], given[2], given[3], given[4])) {
+    return nullptr;
+  }
+  if (!HandleOf(self).Run(call)) {
+    return nullptr;
+  }
+  return Py_NewRef(given[2] == Py_None ? given[0] : given[2]);
 }
 
 PyObject* CommunicatorStart(PyObject* self, PyObject* const* arguments,
@@ -292,6 +331,8 @@ PyObject* CommunicatorSize(PyObject* self, PyObject* /*none*/) {
 
 PyMethodDef communicator_methods[] = {
     {"run", Method(&CommunicatorRun), METH_FASTCALL, nullptr},
+    {"allreduce", Method(&CommunicatorAllReduce), METH_FASTCALL | METH_KEYWORDS,
+     nullptr},
     {"start", Method(&CommunicatorStart), METH_FASTCALL, nullptr},
     {"allocate", &CommunicatorAllocate, METH_O, nullptr},
     {"close", &CommunicatorClose, METH_NOARGS, nullptr},

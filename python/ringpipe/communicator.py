@@ -102,6 +102,9 @@ class Communicator:
         self._rank = self._native.rank()
         self._size = self._native.size()
         self._run = self._native.run
+        if type(self).allreduce is Communicator.allreduce:
+            # The same without a function in Python: it is called most often.
+            self.allreduce = self._native.allreduce  # type: ignore[method-assign]
         _close_at_exit()
         _open.add(self)
 

@@ -19,6 +19,8 @@ from waiting import until_it_sleeps
 
 ROOT = f"unix:@interrupt-{os.getpid()}"
 ALONE_S, BESIDE_S = 0.1, 0.3
+# Rank 0, which others may be about to find, tells them first that there is no job.
+TELLING_S = 0.75
 
 
 def compute():
@@ -119,7 +121,7 @@ class InterruptTest(unittest.TestCase):
         return rank.stdout
 
     def test_in_create(self):
-        self.interrupt("create", ALONE_S)
+        self.interrupt("create", TELLING_S + ALONE_S)
 
     def test_in_a_call_whose_communicator_has_then_ended(self):
         output = self.interrupt("call", ALONE_S)
@@ -148,7 +150,8 @@ class InterruptTest(unittest.TestCase):
     def test_beside_a_thread_that_computes(self):
         for case in ("create", "call", "wait", "close"):
             with self.subTest(case):
-                self.interrupt(case + "_beside", BESIDE_S)
+                self.interrupt(case + "_beside",
+                               BESIDE_S + (TELLING_S if case == "create" else 0))
 
 
 if __name__ == "__main__":

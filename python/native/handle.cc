@@ -403,8 +403,9 @@ ringpipe_status Handle::Failure() {
   const ringpipe_status status = ringpipe_failure(communicator_);
   if (status != RINGPIPE_OK) {
     Fail(status);
+    return status;
   }
-  return status;
+  return TidyUp() ? RINGPIPE_OK : RINGPIPE_INTERRUPTED;
 }
 
 // Sets the exception of a call that has ended so, unless a signal handler has

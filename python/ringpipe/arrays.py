@@ -8,7 +8,9 @@ from collections.abc import Sequence
 from ringpipe.errors import InvalidArgument
 
 if typing.TYPE_CHECKING:
-    import numpy
+    import numpy.typing
+
+    NDArray = numpy.typing.NDArray[typing.Any]
 
 _TYPES = ("float32, float64, float16, bfloat16, int8, int32, int64, uint8, uint32 and uint64")
 
@@ -61,43 +63,45 @@ def _numpy() -> typing.Any:
     return numpy
 
 
-def _like(array: object) -> numpy.ndarray:
+def _like(array: object) -> NDArray:
     """`array` as a numpy array, for its shape and type."""
     numpy = _numpy()
     if isinstance(array, numpy.ndarray):
-        return array
+        return typing.cast("NDArray", array)
     if isinstance(array, (list, tuple)):
         raise InvalidArgument("x is a list of arrays; pass out=, an array or a list")
     try:
-        return numpy.asarray(memoryview(array))  # type: ignore[arg-type]
+        return typing.cast("NDArray", numpy.asarray(memoryview(array)))  # type: ignore[arg-type]
     except TypeError:
         raise InvalidArgument(f"a new array cannot be made like {_name(array)}; pass out=") from None
 
 
-def gathered(array: object, size: int, counts: Sequence[int] | None) -> numpy.ndarray:
+def _new(shape: tuple[int, ...], like: NDArray) -> NDArray:
+    return typing.cast("NDArray", _numpy().empty(shape, like.dtype))
+
+
+def gathered(array: object, size: int, counts: Sequence[int] | None) -> NDArray:
     """A new array for the parts of all ranks, along the first axis."""
     like = _like(array)
-    numpy = _numpy()
     if counts is not None:
-        return numpy.empty(sum(int(count) for count in counts), like.dtype)
+        return _new((sum(int(count) for count in counts),), like)
     first = like.shape[0] if like.ndim else 1
-    return numpy.empty((size * first, *like.shape[1:]), like.dtype)
+    return _new((size * first, *like.shape[1:]), like)
 
 
 def scattered(array: object, rank: int, size: int,
-              counts: Sequence[int] | None) -> numpy.ndarray:
+              counts: Sequence[int] | None) -> NDArray:
     """A new array for this rank's part of `array`, along the first axis."""
     like = _like(array)
-    numpy = _numpy()
     if counts is not None:
-        return numpy.empty(int(counts[rank]) if rank < len(counts) else 0, like.dtype)
+        return _new((int(counts[rank]) if rank < len(counts) else 0,), like)
     if like.ndim == 0 or like.shape[0] % size:
         raise InvalidArgument(f"x has the shape {like.shape}, and its first axis cannot be "
                               f"divided among {size} ranks; pass counts=")
-    return numpy.empty((like.shape[0] // size, *like.shape[1:]), like.dtype)
+    return _new((like.shape[0] // size, *like.shape[1:]), like)
 
 
-def same(array: object) -> numpy.ndarray:
+def same(array: object) -> NDArray:
     """A new array like `array`."""
     like = _like(array)
-    return _numpy().empty(like.shape, like.dtype)
+    return _new(like.shape, like)

@@ -18,8 +18,9 @@ from ringpipe.errors import InvalidArgument
 from ringpipe.request import Request
 
 if typing.TYPE_CHECKING:
-    import numpy
     import numpy.typing
+
+    NDArray = numpy.typing.NDArray[typing.Any]
 
 # A numpy array, or whatever has the buffer protocol or DLPack; or a list of them.
 Array = typing.Any
@@ -104,7 +105,7 @@ class Communicator:
         self._run = self._native.run
         if type(self).allreduce is Communicator.allreduce:
             # The same without a function in Python: it is called most often.
-            self.allreduce = self._native.allreduce  # type: ignore[method-assign]
+            setattr(self, "allreduce", self._native.allreduce)
         _close_at_exit()
         _open.add(self)
 
@@ -159,7 +160,7 @@ class Communicator:
         return f"<ringpipe.Communicator rank {self._rank} of {self._size}{state}>"
 
     def allocate(self, shape: int | Sequence[int],
-                 dtype: numpy.typing.DTypeLike = "float32") -> numpy.ndarray:
+                 dtype: numpy.typing.DTypeLike = "float32") -> NDArray:
         """A new array of zeros in memory of the communicator's, which other ranks of
         this host read and write where it lies: calls on it are faster.
 
@@ -167,8 +168,7 @@ class Communicator:
         but not in a child of fork.
         """
         import numpy  # pylint: disable=import-outside-toplevel
-        kind = numpy.dtype(dtype)
-        template = numpy.empty(0, kind)
+        kind: numpy.dtype[typing.Any] = numpy.dtype(dtype)
         shape = tuple(shape) if isinstance(shape, Sequence) else (int(shape),)
         count = 1
         for length in shape:
@@ -176,8 +176,8 @@ class Communicator:
         if count < 0 or kind.hasobject:
             raise InvalidArgument(f"allocate: no array has the shape {shape} and the type {kind}")
         if count == 0:
-            return numpy.resize(template, shape)
-        memory = self._native.allocate(count * kind.itemsize)
+            return numpy.empty(shape, kind)
+        memory: typing.Any = self._native.allocate(count * kind.itemsize)
         return numpy.frombuffer(memory, kind, count).reshape(shape)
 
     # --- Calls that return when they have ended ------------------------------------
@@ -186,7 +186,7 @@ class Communicator:
                   timeout: float | None = None, dtype: str | DataType | None = None) -> In:
         """Reduces `x` over all ranks, into `out`, or in place. Returns the result."""
         self._run(_ALL_REDUCE, x, out, op, 0, None, timeout, dtype)
-        return x if out is None else out
+        return x if out is None else typing.cast("In", out)
 
     def reduce_scatter(self, x: Array, op: str | Op = "sum", *, out: Array = None,
                        counts: Sequence[int] | None = None, timeout: float | None = None,
@@ -264,7 +264,7 @@ class Communicator:
 
     # --- The same, at once: docs are those of the twins -------------------------------
 
-    def _start(self, result: In, collective: int, x: Array, out: Array, op: str | Op,
+    def _start(self, result: In, collective: int, x: Array, out: Array, op: str | int,
                root: int, counts: Sequence[int] | None, timeout: float | None,
                dtype: str | DataType | None) -> Request[In]:
         return Request(self._native.start(collective, x, out, op, root, counts, timeout, dtype),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import multiprocessing
 import multiprocessing.connection
+import multiprocessing.process
 import multiprocessing.reduction
 import os
 import re
@@ -46,7 +47,7 @@ class _RemoteTraceback(Exception):
         return f"\n{self.args[0]}"
 
 
-def _end_with(parent: multiprocessing.process.ParentProcess) -> None:
+def _end_with(parent: multiprocessing.process.BaseProcess) -> None:
     multiprocessing.connection.wait([parent.sentinel])
     os._exit(1)
 
@@ -161,12 +162,14 @@ def _end(ranks: Iterable[_Rank]) -> None:
 
 def _watch(ranks: list[_Rank]) -> None:
     """Until all have ended, or for a while after the first failure."""
-    deadline = None
+    deadline: float | None = None
     running = list(ranks)
     while running:
-        left = None if deadline is None else deadline - time.monotonic()
-        if left is not None and left <= 0:
-            return
+        left = None
+        if deadline is not None:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return
         ready = multiprocessing.connection.wait([rank.waitable for rank in running], left)
         for rank in [rank for rank in running if rank.waitable in ready]:
             if rank.read():
@@ -208,8 +211,8 @@ def spawn(function: Callable[..., typing.Any], size: int,
     root = f"unix:@ringpipe-{os.getpid()}-{uuid.uuid4().hex}"
     ranks: list[_Rank] = []
     try:
-        for rank in range(size):
-            ranks.append(_Rank(context, rank, size, root, function, args))
+        for number in range(size):
+            ranks.append(_Rank(context, number, size, root, function, args))
         _watch(ranks)
     finally:
         _end(ranks)

@@ -1,8 +1,10 @@
-"""Arrays of allocate() are mapped as long as one of them lives."""
+"""Arrays of allocate() are mapped as long as one of them lives, and those of a call are
+held until it ends."""
 
 import gc
 import os
 import unittest
+import weakref
 
 import numpy
 
@@ -75,7 +77,42 @@ def drop_all_but_the_array():
     view.release()
 
 
+def is_held(x):
+    try:
+        x.append(1)
+    except BufferError:
+        return True
+    x.pop()
+    return False
+
+
+def hold_while_a_call_is_under_way():
+    with ringpipe.Communicator() as comm, ringpipe.Communicator(job_id="word") as word:
+        x, out = bytearray(8), numpy.zeros(8, "uint8")
+        array = weakref.ref(out)
+        if comm.rank == 0:
+            request = comm.iallreduce(x, out=out)
+            assert is_held(x)
+            del request, out
+            gc.collect()
+            assert is_held(x) and array() is not None
+            word.barrier()
+            # Reaped by a later call, on this thread.
+            comm.iallreduce(numpy.zeros(1)).wait()
+            while is_held(x):
+                comm.check()
+            assert array() is None
+        else:
+            word.barrier()
+            comm.iallreduce(x, out=out).wait()
+            assert not is_held(x)
+            comm.allreduce(numpy.zeros(1))
+
+
 class MemoryTest(unittest.TestCase):
+
+    def test_the_arrays_of_a_call_under_way_are_held(self):
+        ringpipe.spawn(hold_while_a_call_is_under_way, RANKS)
 
     def test_it_outlives_close(self):
         ringpipe.spawn(reduce_in_allocated, RANKS)

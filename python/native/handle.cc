@@ -15,6 +15,9 @@ constinit thread_local PyThreadState* waiting_thread = nullptr;
 
 namespace {
 
+// Whether this thread is in WhileWaiting, and so in a call of ringpipe.
+constinit thread_local bool is_in_handler = false;
+
 // How many forks lie between this process and the one that loaded the module.
 unsigned fork_generation = 0;
 
@@ -117,11 +120,13 @@ int Handle::WhileWaiting(void* handle) {
     return 0;
   }
   PyEval_RestoreThread(state);
+  is_in_handler = true;
   bool stops = PyErr_Occurred() != nullptr || PyErr_CheckSignals() != 0;
   if (!stops) {
     static_cast<Handle*>(handle)->log_.Deliver();
     stops = PyErr_Occurred() != nullptr;
   }
+  is_in_handler = false;
   waiting_thread = PyEval_SaveThread();
   return stops ? 1 : 0;
 }
@@ -167,6 +172,13 @@ void Handle::Leave() {
 }
 
 void Handle::Close(bool may_raise) {
+  if (is_in_handler && may_raise) {
+    // It would wait for the call that waits for it.
+    SetInvalid(
+        "close() is called in a signal handler while a call waits; raise an "
+        "exception there instead, which ends the call");
+    return;
+  }
   if (communicator_ == nullptr || IsChild() || is_closing_.exchange(true)) {
     return;
   }

@@ -70,6 +70,8 @@ PyModuleDef definition = {
 }  // namespace
 }  // namespace ringpipe::python
 
+// The name by which Python finds it.
+// NOLINTNEXTLINE(clang-diagnostic-reserved-identifier)
 PyMODINIT_FUNC PyInit__native(void) {
   return PyModuleDef_Init(&ringpipe::python::definition);
 }

@@ -132,8 +132,8 @@ class Communicator:
         while there are any, the communicator is held for them, and other ranks
         learn of the end when the last one has gone.
         """
-        _open.discard(self)
         self._native.close()
+        _open.discard(self)
 
     def abort(self, reason: str) -> None:
         """Fails the communicator on every rank, whose calls raise `Aborted`."""

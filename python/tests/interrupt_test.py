@@ -71,10 +71,11 @@ def waiting_rank(case):
         timed(case, comm.close)
     elif case == "handler":  # that raises nothing, and calls ringpipe
         def handler(*_):
-            try:
-                comm.barrier()
-            except ringpipe.InvalidArgument as error:
-                print(f"refused: {error}", flush=True)
+            for call in (comm.barrier, comm.close):
+                try:
+                    call()
+                except ringpipe.InvalidArgument as error:
+                    print(f"refused: {error}", flush=True)
             signal.signal(signal.SIGINT, signal.default_int_handler)
             print("waits", flush=True)
         signal.signal(signal.SIGINT, handler)
@@ -143,7 +144,7 @@ class InterruptTest(unittest.TestCase):
         rank.wait_for("waits")
         until_it_sleeps(rank.pid, rank.pid)
         os.kill(rank.pid, signal.SIGINT)
-        rank.wait_for(r"refused: .*\nwaits")
+        rank.wait_for(r"refused: .*\nrefused: close\(\) is called in a signal handler.*\nwaits")
         os.kill(rank.pid, signal.SIGINT)
         rank.wait_for("handler interrupted")
 

@@ -93,7 +93,9 @@ Handle* Handle::New() {
 }
 
 void Handle::Drop() {
-  if (--references_ > 0) {
+  // In a handler ringpipe_destroy does nothing: the communicator is then left
+  // as it is, for good.
+  if (--references_ > 0 || is_in_handler) {
     return;
   }
   ExceptionAside aside;
@@ -172,11 +174,13 @@ void Handle::Leave() {
 }
 
 void Handle::Close(bool may_raise) {
-  if (is_in_handler && may_raise) {
-    // It would wait for the call that waits for it.
-    SetInvalid(
-        "close() is called in a signal handler while a call waits; raise an "
-        "exception there instead, which ends the call");
+  if (is_in_handler) {
+    // It might wait for the call that waits for it.
+    if (may_raise) {
+      SetInvalid(
+          "close() is called in a signal handler while a call waits; raise an "
+          "exception there instead, which ends the call");
+    }
     return;
   }
   if (communicator_ == nullptr || IsChild() || is_closing_.exchange(true)) {
@@ -400,7 +404,7 @@ void Handle::Free(void* memory) {
     ExceptionAside aside;
     --memories_;
     Quietly([&] { ringpipe_free(communicator_, memory); });
-    if (has_closed_ && memories_ == 0) {
+    if (has_closed_ && memories_ == 0 && !is_in_handler) {
       Destroy();
     }
     aside.Restore();

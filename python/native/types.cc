@@ -6,6 +6,7 @@
 #include "python/native/call.h"
 #include "python/native/handle.h"
 #include "python/native/hooks.h"
+#include "python/native/store.h"
 
 namespace ringpipe::python {
 namespace {
@@ -163,12 +164,17 @@ PyObject* CommunicatorNew(PyTypeObject* type, PyObject* arguments,
   PyObject* size = nullptr;
   PyObject* timeout = nullptr;
   PyObject* join_timeout = nullptr;
-  if (PyArg_ParseTuple(arguments, "OOzzzzOO", &rank, &size, &options.root,
+  PyObject* store = nullptr;
+  if (PyArg_ParseTuple(arguments, "OOzzzzOOO", &rank, &size, &options.root,
                        &options.job_id, &options.secret, &options.host_id,
-                       &timeout, &join_timeout) == 0 ||
+                       &timeout, &join_timeout, &store) == 0 ||
       !ReadOption(timeout, &options.timeout_ms) ||
       !ReadOption(join_timeout, &options.join_timeout_ms)) {
     return nullptr;
+  }
+  const ringpipe_store given_store = StoreOf(store);
+  if (store != Py_None) {
+    options.store = &given_store;
   }
   if (rank != Py_None) {
     options.explicit_rank = 1;

@@ -30,7 +30,7 @@ from ringpipe import _native, arrays, errors, log  # noqa: E402
 
 _native.initialise(errors.make, arrays.explain, log.deliver)
 
-from ringpipe.communicator import Communicator  # noqa: E402
+from ringpipe.communicator import Communicator, Store  # noqa: E402
 from ringpipe.data_types import DataType, Op  # noqa: E402
 from ringpipe.errors import (  # noqa: E402
     Aborted, DeviceError, InternalError, InvalidArgument, MemoryHeld, Mismatch, PeerLost,
@@ -44,5 +44,5 @@ __version__ = _native.version()
 __all__ = [
     "Aborted", "Communicator", "DataType", "DeviceError", "InternalError", "InvalidArgument",
     "MemoryHeld", "Mismatch", "Op", "PeerLost", "PermissionDenied", "RankFailed", "Request",
-    "ResourceExhausted", "RingpipeError", "Timeout", "Unavailable", "WaitOver", "spawn",
+    "ResourceExhausted", "RingpipeError", "Store", "Timeout", "Unavailable", "WaitOver", "spawn",
 ]

@@ -60,6 +60,20 @@ def _close_at_exit() -> None:
     _closing_process = os.getpid()
 
 
+class Store(typing.Protocol):
+    """Where the ranks of one job find each other: `Communicator(store=)`.
+
+    It carries where rank 0 listens, and a new secret: who reads it can join the job.
+    """
+
+    def put(self, key: str, value: bytes) -> object:
+        """Sets `key`; called on rank 0, once."""
+
+    def get(self, key: str, timeout: float) -> bytes | None:
+        """Waits for `key`, for at most `timeout` seconds (0: looks); None: nobody has
+        put it so far. Called on the other ranks, again and again."""
+
+
 class Communicator:
     """Joins the other ranks; makes calls with them until it is closed.
 
@@ -69,7 +83,9 @@ class Communicator:
     meet: "unix:@any-name" on one host, "HOST:PORT" of rank 0's on several, which
     also need one `secret` that nobody else knows. What is None, the variables of
     docs/reference.md say. `timeout` is how long a call may take in seconds
-    (math.inf: no limit), `join_timeout` how long the creation.
+    (math.inf: no limit), `join_timeout` how long the creation. Where a framework has a
+    place with keys and values of its own, `store` is that, in place of a root that all
+    ranks must know.
 
     All ranks make the same calls in the same order. A communicator is thread-safe;
     threads that make calls must agree on an order themselves. A child of fork needs
@@ -94,12 +110,13 @@ class Communicator:
     def __init__(self, rank: int | None = None, size: int | None = None,
                  root: str | None = None, *, job_id: str | None = None,
                  secret: str | None = None, host_id: str | None = None,
-                 timeout: float | None = None, join_timeout: float | None = None) -> None:
+                 timeout: float | None = None, join_timeout: float | None = None,
+                 store: Store | None = None) -> None:
         if (rank is None) != (size is None):
             raise InvalidArgument("rank and size: give both, or none and start the ranks with "
                                   "a launcher or ringpipe.spawn")
         self._native = _native.Communicator(rank, size, root, job_id, secret, host_id, timeout,
-                                            join_timeout)
+                                            join_timeout, store)
         self._rank = self._native.rank()
         self._size = self._native.size()
         self._run = self._native.run

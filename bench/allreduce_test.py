@@ -166,6 +166,21 @@ class Results(unittest.TestCase):
         self.assertEqual(done.returncode, 1, done.stdout)
         self.assertIn("root 2 is no rank", done.stderr)
 
+    def test_all_algorithms_of_all_collectives_have_a_table_each(self):
+        done = run("--ranks", "3", "-b", "1K", "-e", "1K", "-n", "2",
+                   "--collective", "all", "--algorithm", "all")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        heads = re.findall(r"# ringpipe \S+ (\S+), ranks", done.stdout)
+        names = re.findall(r" algorithm: (\S+) ", done.stdout)
+        self.assertEqual(len(heads), len(names))
+        pairs = list(zip(heads, names))
+        self.assertEqual(len(pairs), len(set(pairs)))
+        self.assertIn(("allreduce", "ring"), pairs)
+        self.assertIn(("all-to-all", "bruck"), pairs)
+        done = run("--ranks", "2", "-e", "8", "--algorithm", "all", "-J", "-")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("leave -J and --trace out", done.stderr)
+
     def test_a_wrong_algorithm_lists_the_right_ones(self):
         done = run("--ranks", "2", "-e", "8", "--algorithm", "fastest")
         self.assertEqual(done.returncode, 1, done.stdout)

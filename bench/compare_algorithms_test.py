@@ -54,12 +54,34 @@ class TableTest(unittest.TestCase):
     def test_a_column_for_each_number_of_ranks_and_size(self):
         head, rows = rows_of(case("ring", 1, ranks=8), case("ring", 2),
                              case("tree", 3, size=1 << 20))
-        self.assertEqual(head, ["us, host", "64K x 2", "1M x 2", "64K x 8"])
+        self.assertEqual(head, ["us, allreduce, host", "64K x 2", "1M x 2", "64K x 8"])
         self.assertEqual(rows["tree"], ["–", "**3**", "–"])
 
     def test_a_turn_that_failed_is_left_out(self):
         _, rows = rows_of(case("ring"), case("tree", 3))
         self.assertEqual(rows["ring"], ["–"])
+
+
+class ChoiceTest(unittest.TestCase):
+
+    def choice(self, *cases):
+        return ALGORITHMS.choice({"device": "host", "rounds": 4, "cases": list(cases)})
+
+    def test_what_was_best_before_is_compared_afterwards(self):
+        # "tree" is the fastest in the second and fourth round, by luck.
+        text = self.choice(case("", 10, 10, 10, 10), case("ring", 8, 9, 8, 9),
+                           case("tree", 9, 1, 9, 1))
+        self.assertIn("1 of 1 columns", text)
+
+    def test_a_bad_choice_is_listed_with_what_would_have_been_better(self):
+        text = self.choice(case("", 12, 12, 12, 12), case("ring", 10, 10, 10, 10),
+                           case("", 5, 5, size=1 << 20),
+                           case("ring", 5, 5, size=1 << 20))
+        self.assertIn("1 of 2 columns", text)
+        self.assertIn("64K x 2: 1.20 of ring", text)
+
+    def test_one_round_says_nothing(self):
+        self.assertEqual(self.choice(case("", 1), case("ring", 2)), "")
 
 
 class ReportTest(unittest.TestCase):

@@ -121,10 +121,9 @@ class Bandwidth {
         std::string(Name(op)) + " slot, " + std::string(Name(type));
     return Row(name, bytes, {[&](std::size_t at) {
                  const void* const received[] = {slots_ + at};
-                 return accelerator_.Reduce(type, op, slots_ + at,
-                                            own + at + kInFlight * bytes,
-                                            received, bytes / SizeOf(type),
-                                            op == ReduceOp::kAverage ? 8 : 0);
+                 return accelerator_.Reduce(
+                     type, op, slots_ + at, own + at + kInFlight * bytes,
+                     received, bytes / SizeOf(type), {.complete = 8});
                }});
   }
 

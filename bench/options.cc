@@ -141,7 +141,8 @@ void AddOptions(CLI::App& app, Options& options, Texts& texts) {
                "read the output after it, as a program does");
   app.add_option("--algorithm", options.algorithm,
                  "which algorithm the collective takes, such as rabenseifner; "
-                 "a wrong name lists the right ones [by size]");
+                 "a wrong name lists the right ones; all: each of them, in a "
+                 "table of its own [by size]");
   app.add_option("-J,--json,--output_file", options.json_path,
                  "write every sample to this file, as JSON; -: to standard "
                  "output, and the table to standard error");
@@ -234,6 +235,13 @@ Status ParseCollective(const Texts& texts, Options& options) {
     return Invalid("--collective \"" + texts.collective +
                    "\" is none that is measured; allowed are " +
                    NameOfAll(AllCollectives()) + ", or all");
+  }
+  if (options.algorithm == kAllAlgorithms) {
+    return options.json_path.empty() && options.trace_path.empty()
+               ? Status()
+               : Invalid(
+                     "--algorithm all measures several times, and a file "
+                     "would have the last alone; leave -J and --trace out");
   }
   if (options.collectives.size() > 1 && !options.algorithm.empty()) {
     return Invalid("--algorithm is that of one collective, and there are " +

@@ -34,6 +34,9 @@ enum class BufferKind {
   kRegistered,  // any memory, and Communicator::Register
 };
 
+// Options::algorithm: a run by each, of each collective.
+inline constexpr const char* kAllAlgorithms = "all";
+
 struct Options {
   // -b, -e: the sizes of the buffer, in bytes.
   std::uint64_t min_bytes = 32 << 20;
@@ -74,7 +77,7 @@ struct Options {
   std::string model;
   std::vector<std::size_t> tensors;
   // --algorithm: of the one collective, as the registry names it; empty: as
-  // without the option.
+  // without the option; or kAllAlgorithms.
   std::string algorithm;
   std::uint64_t seed = 1;
   // --ranks; 0: one process of a job that some launcher has started.

@@ -92,6 +92,15 @@ TextOutput StandardError(int stop_fd) {
 // report.
 constexpr std::chrono::milliseconds kRank0Saves(700);
 
+// As the engine sees them.
+Result<Hosts> MeetHosts(Communicator& communicator,
+                        const Environment& environment) {
+  RINGPIPE_ASSIGN_OR_RETURN(const Residence own, Residence::Own(environment));
+  RINGPIPE_ASSIGN_OR_RETURN(const auto blobs,
+                            communicator.Exchange(own.Serialize()));
+  return ParseHosts(blobs, communicator.rank());
+}
+
 class Rank {
  public:
   // `stop_fd`: readable once the run is to end early.
@@ -272,6 +281,8 @@ class Rank {
         (options_.rotate > 1 ? " rotate: " + std::to_string(options_.rotate)
                              : "") +
         (options_.touch ? " touch" : "") +
+        (options_.algorithm.empty() ? ""
+                                    : " algorithm: " + options_.algorithm) +
         " seed: " + std::to_string(options_.seed) + "\n#\n";
     return table_.Write(text + DescribePlaces());
   }
@@ -320,7 +331,8 @@ class Rank {
     facts.date = UtcDate();
     facts.launcher = options_.error_fd >= 0 ? "--ranks" : launch.launcher;
     facts.environment = ReportedVariables(environ);
-    RINGPIPE_ASSIGN_OR_RETURN(const Hosts hosts, MeetHosts(environment));
+    RINGPIPE_ASSIGN_OR_RETURN(const Hosts hosts,
+                              MeetHosts(communicator_, environment));
     RINGPIPE_ASSIGN_OR_RETURN(
         const AlgorithmChoice algorithms,
         AlgorithmChoice::Parse(environment.algorithm,
@@ -335,13 +347,6 @@ class Rank {
         static_cast<int>(environment.depth), environment.subchunk_bytes,
         {0, job_.size(), 0, hosts.numbers}, hosts.common());
     return {};
-  }
-
-  // As the engine sees them.
-  Result<Hosts> MeetHosts(const Environment& environment) {
-    RINGPIPE_ASSIGN_OR_RETURN(const Residence own, Residence::Own(environment));
-    RINGPIPE_ASSIGN_OR_RETURN(const auto blobs, job_.Exchange(own.Serialize()));
-    return ParseHosts(blobs, job_.rank());
   }
 
   Status WriteReport() {
@@ -453,9 +458,7 @@ void ReportFailure(const Options& options, const Rank& rank,
   }
 }
 
-}  // namespace
-
-int RankMain(const Options& options) {
+int RunOnce(const Options& options) {
   // Before the communicator's threads. A write to a pipe that nobody reads is
   // an error that is noticed where it happens.
   SignalWatch signals;
@@ -485,6 +488,50 @@ int RankMain(const Options& options) {
   if (!status.ok()) {
     ReportFailure(options, rank, **communicator, status);
     return 1;
+  }
+  return 0;
+}
+
+// Each of the collectives by each of its algorithms that there are for these
+// ranks.
+Result<std::vector<Options>> OneByOne(const Options& options) {
+  Options any = options;
+  any.algorithm.clear();
+  RINGPIPE_ASSIGN_OR_RETURN(const auto communicator, Join(any));
+  RINGPIPE_ASSIGN_OR_RETURN(const Environment environment,
+                            Environment::FromProcess());
+  RINGPIPE_ASSIGN_OR_RETURN(const Hosts hosts,
+                            MeetHosts(*communicator, environment));
+  std::vector<Options> all;
+  for (const Collective collective : options.collectives) {
+    for (const AlgorithmInfo& info : Algorithms()) {
+      if (info.collective == collective &&
+          Exists(info, {communicator->rank(), communicator->size(), 0,
+                        hosts.numbers})) {
+        any.collectives = {collective};
+        any.algorithm = info.name;
+        all.push_back(any);
+      }
+    }
+  }
+  return all;
+}
+
+}  // namespace
+
+int RankMain(const Options& options) {
+  if (options.algorithm != kAllAlgorithms) {
+    return RunOnce(options);
+  }
+  const auto all = OneByOne(options);
+  if (!all.ok()) {
+    ReportError(options.error_fd, -1, all.status());
+    return 1;
+  }
+  for (const Options& one : *all) {
+    if (const int status = RunOnce(one)) {
+      return status;
+    }
   }
   return 0;
 }

@@ -13,6 +13,7 @@
 #include "base/deadline.h"
 #include "base/status.h"
 #include "reduction/data_type.h"
+#include "reduction/scaling.h"
 
 namespace ringpipe {
 
@@ -87,12 +88,18 @@ class Accelerator {
   // from left to right. `received` has 1 to kMostSources pointers, and is
   // itself read only during the call. Each of these is user or slot memory;
   // each of `own` and `received` is exactly `target`, or does not overlap it;
-  // they may overlap each other. With finish_size > 0 also the finishing step
-  // of `op` (the division of kAverage) by that many ranks. Type and op are
-  // valid.
+  // they may overlap each other. `scaling` says what else is done to them, and
+  // to the result. Type and op are valid.
   virtual Ticket Reduce(DataType type, ReduceOp op, void* target,
                         const void* own, std::span<const void* const> received,
-                        std::size_t count, int finish_size) = 0;
+                        std::size_t count, const Scaling& scaling) = 0;
+
+  // Lane kCopyIn or kCopyOut: target[i] = source[i] * factor, of a
+  // floating-point type. Each is user or slot memory; they are the same, or do
+  // not overlap.
+  virtual Ticket Scale(Lane lane, DataType type, void* target,
+                       const void* source, std::size_t count,
+                       double factor) = 0;
 
   // What has become of an operation; does not wait. What an operation wrote is
   // visible to the caller after kDone. After kFailed the accelerator is

@@ -141,7 +141,9 @@ class CudaAccelerator final : public Accelerator {
   }
   Ticket Reduce(DataType type, ReduceOp op, void* target, const void* own,
                 std::span<const void* const> received, std::size_t count,
-                int finish_size) override;
+                const Scaling& scaling) override;
+  Ticket Scale(Lane lane, DataType type, void* target, const void* source,
+               std::size_t count, double factor) override;
   Progress Poll(Ticket ticket) override;
   Status error() const override { return error_; }
   bool Drain(Deadline deadline) override;
@@ -170,7 +172,7 @@ class CudaAccelerator final : public Accelerator {
   CudaLane& lane(Lane lane) { return lanes_[static_cast<std::size_t>(lane)]; }
   Ticket Copy(Lane lane, const char* what, void* target, const void* source,
               std::size_t bytes);
-  CudaDriver::Error Launch(DataType type, ReduceOp op,
+  CudaDriver::Error Launch(Lane lane, DataType type, ReduceOp op,
                            const ReduceParameters& parameters);
 
   // Marks the end of what was started on `lane` with result `result`.
@@ -408,7 +410,8 @@ Accelerator::Ticket CudaAccelerator::Copy(Lane lane, const char* what,
 
 Accelerator::Ticket CudaAccelerator::Reduce(
     DataType type, ReduceOp op, void* target, const void* own,
-    std::span<const void* const> received, std::size_t count, int finish_size) {
+    std::span<const void* const> received, std::size_t count,
+    const Scaling& scaling) {
   if (!error_.ok()) {
     return {Lane::kReduce, lane(Lane::kReduce).next()};
   }
@@ -418,20 +421,47 @@ Accelerator::Ticket CudaAccelerator::Reduce(
     if (received.empty() || received.size() > kMostSources) {
       result = CudaDriver::kInvalidValue;
     } else {
-      const bool divide = op == ReduceOp::kAverage && finish_size > 0;
       ReduceParameters parameters{
-          OnDevice(target),        OnDevice(own), {}, count, 0,
-          divide ? finish_size : 0};
+          .target = OnDevice(target),
+          .own = OnDevice(own),
+          .received = {},
+          .count = count,
+          .sources = 0,
+          .divisor = op == ReduceOp::kAverage ? scaling.complete : 0,
+          .own_factor = scaling.own,
+          .received_factor = scaling.received,
+          .result_factor = scaling.result};
       for (const void* const source : received) {
         parameters.received[parameters.sources++] = OnDevice(source);
       }
-      result = Launch(type, op, parameters);
+      result = Launch(Lane::kReduce, type, op, parameters);
     }
   }
   return Finish(Lane::kReduce, "reduction", result);
 }
 
-CudaDriver::Error CudaAccelerator::Launch(DataType type, ReduceOp op,
+Accelerator::Ticket CudaAccelerator::Scale(Lane lane, DataType type,
+                                           void* target, const void* source,
+                                           std::size_t count, double factor) {
+  if (!error_.ok()) {
+    return {lane, this->lane(lane).next()};
+  }
+  const ScopedContext current(context_);
+  CudaDriver::Error result = current.error();
+  if (result == CudaDriver::kSuccess && count > 0) {
+    result = Launch(lane, type, ReduceOp::kSum,
+                    {.target = OnDevice(target),
+                     .own = OnDevice(source),
+                     .received = {},
+                     .count = count,
+                     .sources = 0,
+                     .divisor = 0,
+                     .own_factor = factor});
+  }
+  return Finish(lane, "scaling", result);
+}
+
+CudaDriver::Error CudaAccelerator::Launch(Lane lane, DataType type, ReduceOp op,
                                           const ReduceParameters& parameters) {
   const CudaDriver::Function kernel = kernels_.Find(type, op);
   if (kernel == nullptr) {
@@ -443,7 +473,7 @@ CudaDriver::Error CudaAccelerator::Launch(DataType type, ReduceOp op,
   return kernels_.Launch(
       kernel,
       static_cast<unsigned>(std::min<std::size_t>(blocks, most_blocks_)),
-      parameters, lane(Lane::kReduce).stream());
+      parameters, this->lane(lane).stream());
 }
 
 Accelerator::Ticket CudaAccelerator::Finish(Lane lane, const char* what,

@@ -198,12 +198,49 @@ TEST_F(CudaDeviceTest, ReducesEveryTypeAndOperationLikeTheHost) {
       std::memcpy(slot(0), a.data(), kBytes);
       const void* const received[] = {slot(0)};
       ASSERT_EQ(Await(accelerator_->Reduce(type, op, slot(0), own.get(),
-                                           received, count, 3)),
+                                           received, count, {.complete = 3})),
                 Progress::kDone)
           << accelerator_->error().ToString();
       EXPECT_TRUE(SameValues(type, slot(0), expected.data(), kBytes))
           << Name(type) << " " << Name(op);
     }
+  }
+}
+
+TEST_F(CudaDeviceTest, ScalesLikeTheHost) {
+  const std::vector<std::uint8_t> a = Pattern(4);
+  const std::vector<std::uint8_t> b = Pattern(5);
+  const std::vector<std::uint8_t> c = Pattern(6);
+  const Scaling scaling = {
+      .own = 0.3, .received = 1e-3, .complete = 3, .result = -7.1};
+  DeviceMemory own(*device_, kBytes);
+  own.Set(a.data());
+  for (const DataType type : {DataType::kFloat32, DataType::kFloat64,
+                              DataType::kFloat16, DataType::kBfloat16}) {
+    const std::size_t count = kBytes / SizeOf(type) - 1;
+    for (const ReduceOp op : kReduceOps) {
+      std::vector<std::uint8_t> expected = c;
+      const void* const host[] = {b.data(), expected.data()};
+      ReduceAndScale(type, op, expected.data(), a.data(), host, count, scaling);
+      std::memcpy(slot(0), b.data(), kBytes);
+      std::memcpy(slot(1), c.data(), kBytes);
+      const void* const received[] = {slot(0), slot(1)};
+      ASSERT_EQ(Await(accelerator_->Reduce(type, op, slot(1), own.get(),
+                                           received, count, scaling)),
+                Progress::kDone)
+          << accelerator_->error().ToString();
+      EXPECT_TRUE(SameValues(type, slot(1), expected.data(), kBytes))
+          << Name(type) << " " << Name(op);
+    }
+    std::vector<std::uint8_t> expected = b;
+    FindScale(type)(expected.data(), a.data(), count, 0.3);
+    std::memcpy(slot(0), b.data(), kBytes);
+    ASSERT_EQ(Await(accelerator_->Scale(Accelerator::Lane::kCopyIn, type,
+                                        slot(0), own.get(), count, 0.3)),
+              Progress::kDone)
+        << accelerator_->error().ToString();
+    EXPECT_TRUE(SameValues(type, slot(0), expected.data(), kBytes))
+        << Name(type);
   }
 }
 
@@ -233,7 +270,7 @@ TEST_F(CudaDeviceTest, ReducesSeveralSourcesIntoAnyMemoryLikeTheHost) {
         second.Set(c.data());
         const void* const received[] = {slot(0), second.get()};
         ASSERT_EQ(Await(accelerator_->Reduce(type, op, target, own.get(),
-                                             received, count, 3)),
+                                             received, count, {.complete = 3})),
                   Progress::kDone)
             << accelerator_->error().ToString();
         std::vector<std::uint8_t> result(kBytes);
@@ -249,14 +286,14 @@ TEST_F(CudaDeviceTest, ReducesTheMostSourcesAndNoMore) {
   std::fill_n(slots_.begin(), 2 * kBytes, 1);
   const std::vector<const void*> most(Accelerator::kMostSources, slot(1));
   ASSERT_EQ(Await(accelerator_->Reduce(DataType::kUint8, ReduceOp::kSum,
-                                       slot(0), slot(0), most, kBytes, 0)),
+                                       slot(0), slot(0), most, kBytes, {})),
             Progress::kDone);
   EXPECT_EQ(
       std::count(slot(0), slot(0) + kBytes, Accelerator::kMostSources + 1),
       static_cast<std::ptrdiff_t>(kBytes));
   const std::vector<const void*> too_many(most.size() + 1, slot(1));
   EXPECT_EQ(Await(accelerator_->Reduce(DataType::kUint8, ReduceOp::kSum,
-                                       slot(0), slot(0), too_many, kBytes, 0)),
+                                       slot(0), slot(0), too_many, kBytes, {})),
             Progress::kFailed);
 }
 
@@ -271,7 +308,7 @@ TEST_F(CudaDeviceTest, ReducesFromAnotherSlot) {
   const void* const received[] = {slot(0)};
   ASSERT_EQ(
       Await(accelerator_->Reduce(DataType::kInt32, ReduceOp::kSum, slot(0),
-                                 slot(1), received, kBytes / 4, 0)),
+                                 slot(1), received, kBytes / 4, {})),
       Progress::kDone);
   EXPECT_EQ(std::memcmp(slot(0), expected.data(), kBytes), 0);
 }
@@ -430,7 +467,7 @@ TEST_F(CudaDeviceTest, NothingIsDoneForNoBytes) {
   EXPECT_EQ(Await(accelerator_->CopyIn(slot(0), nullptr, 0)), Progress::kDone);
   const void* const received[] = {slot(0)};
   EXPECT_EQ(Await(accelerator_->Reduce(DataType::kInt8, ReduceOp::kSum, slot(0),
-                                       nullptr, received, 0, 0)),
+                                       nullptr, received, 0, {})),
             Progress::kDone);
 }
 
@@ -453,7 +490,7 @@ TEST_F(CudaDeviceTest, ACallThatFailsMakesLaterOnesFailToo) {
   const void* const received[] = {slot(0)};
   const Ticket bad =
       accelerator_->Reduce(static_cast<DataType>(99), ReduceOp::kSum, slot(0),
-                           slot(1), received, 1, 0);
+                           slot(1), received, 1, {});
   EXPECT_EQ(Await(bad), Progress::kFailed);
   EXPECT_FALSE(accelerator_->error().ok());
   EXPECT_EQ(Await(accelerator_->CopyIn(slot(0), slot(1), 64)),
@@ -504,7 +541,7 @@ TEST_F(CudaCaptureTest, OperationsWorkAndLeaveAnotherThreadsCaptureValid) {
     const void* const received[] = {slot(0)};
     EXPECT_EQ(
         Await(accelerator_->Reduce(DataType::kUint8, ReduceOp::kSum, slot(1),
-                                   source.get(), received, kBytes, 0)),
+                                   source.get(), received, kBytes, {})),
         Progress::kDone)
         << accelerator_->error().ToString();
     EXPECT_TRUE(accelerator_->Owns(source.get()).value());
@@ -696,7 +733,7 @@ TEST_F(CudaDeviceTest, NoReductionWaitsForTheUsersWork) {
     for (const ReduceOp op : kReduceOps) {
       const void* const received[] = {slot(0)};
       EXPECT_EQ(Await(accelerator_->Reduce(type, op, slot(0), slot(1), received,
-                                           100, 2)),
+                                           100, {.complete = 2})),
                 Progress::kDone);
     }
   }

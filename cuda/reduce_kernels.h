@@ -17,6 +17,9 @@ struct ReduceParameters {
   unsigned long long count;
   int sources;
   int divisor;  // 0: the results are not divided
+  double own_factor = 1;
+  double received_factor = 1;
+  double result_factor = 1;
 };
 
 // "ringpipe_reduce_float32_sum"; kAverage has the kernel of kSum. Type and

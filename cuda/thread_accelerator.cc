@@ -15,8 +15,9 @@
 
 namespace ringpipe {
 
-// A copy or a reduction of `count` elements of `element_bytes`. It reads
-// `operands`: of a copy the source; of a reduction own, then what was received.
+// A copy, a reduction or a scaling of `count` elements of `element_bytes`. It
+// reads `operands`: of a reduction own, then what was received; else the
+// source.
 struct ThreadAccelerator::Operation {
   enum class Memory { kSlot, kUser, kEither };
 
@@ -28,10 +29,11 @@ struct ThreadAccelerator::Operation {
   std::size_t count;
   std::size_t element_bytes;
   Memory target_memory;
-  Memory operand_memory;            // of each
-  ReduceFunction reduce = nullptr;  // nullptr: copy
-  FinishFunction finish = nullptr;
-  int finish_size = 0;
+  Memory operand_memory;  // of each
+  enum class Kind { kCopy, kReduce, kScale } kind = Kind::kCopy;
+  DataType type = {};
+  ReduceOp op = {};
+  Scaling scaling = {};           // kScale: by its `result`
   const char* failure = nullptr;  // why it fails, if it does
 
   std::size_t bytes() const { return count * element_bytes; }
@@ -48,14 +50,15 @@ struct ThreadAccelerator::Operation {
       from[i] =
           static_cast<const std::byte*>(operands[i]) + begin * element_bytes;
     }
-    if (reduce == nullptr) {
-      HostCopy(to, from[0], (end - begin) * element_bytes);
-      return;
-    }
-    reduce(to, from[0], &from[1], static_cast<int>(operand_count) - 1,
-           end - begin);
-    if (finish != nullptr) {
-      finish(to, end - begin, finish_size);
+    switch (kind) {
+      case Kind::kCopy:
+        return HostCopy(to, from[0], (end - begin) * element_bytes);
+      case Kind::kReduce:
+        return ReduceAndScale(type, op, to, from[0],
+                              std::span(from).subspan(1, operand_count - 1),
+                              end - begin, scaling);
+      case Kind::kScale:
+        return FindScale(type)(to, from[0], end - begin, scaling.result);
     }
   }
 };
@@ -338,22 +341,37 @@ Accelerator::Ticket ThreadAccelerator::CopyWithin(void* target,
 
 Accelerator::Ticket ThreadAccelerator::Reduce(
     DataType type, ReduceOp op, void* target, const void* own,
-    std::span<const void* const> received, std::size_t count, int finish_size) {
-  Operation operation = {
-      .target = target,
-      .operands = {own},
-      .operand_count = 1 + received.size(),
-      .count = count,
-      .element_bytes = SizeOf(type),
-      .target_memory = Operation::Memory::kEither,
-      .operand_memory = Operation::Memory::kEither,
-      .reduce = FindReduction(type, op),
-      .finish = finish_size > 0 ? FindFinish(type, op) : nullptr,
-      .finish_size = finish_size};
+    std::span<const void* const> received, std::size_t count,
+    const Scaling& scaling) {
+  Operation operation = {.target = target,
+                         .operands = {own},
+                         .operand_count = 1 + received.size(),
+                         .count = count,
+                         .element_bytes = SizeOf(type),
+                         .target_memory = Operation::Memory::kEither,
+                         .operand_memory = Operation::Memory::kEither,
+                         .kind = Operation::Kind::kReduce,
+                         .type = type,
+                         .op = op,
+                         .scaling = scaling};
   const auto fit =
       received.first(std::min<std::size_t>(received.size(), kMostSources));
   std::copy(fit.begin(), fit.end(), operation.operands.begin() + 1);
   return Start(Lane::kReduce, operation);
+}
+
+Accelerator::Ticket ThreadAccelerator::Scale(Lane lane, DataType type,
+                                             void* target, const void* source,
+                                             std::size_t count, double factor) {
+  return Start(lane, {.target = target,
+                      .operands = {source},
+                      .count = count,
+                      .element_bytes = SizeOf(type),
+                      .target_memory = Operation::Memory::kEither,
+                      .operand_memory = Operation::Memory::kEither,
+                      .kind = Operation::Kind::kScale,
+                      .type = type,
+                      .scaling = {.result = factor}});
 }
 
 Accelerator::Ticket ThreadAccelerator::Start(Lane lane,
@@ -386,7 +404,8 @@ const char* ThreadAccelerator::Objection(const Operation& operation) const {
     return distance != 0 && distance < operation.bytes();
   };
   if (operation.operand_count > operation.operands.size() ||
-      (operation.reduce != nullptr && operation.operand_count < 2)) {
+      (operation.kind == Operation::Kind::kReduce &&
+       operation.operand_count < 2)) {
     return "thread accelerator: a reduction of no source, or of more than "
            "kMostSources";
   }

@@ -84,7 +84,9 @@ class ThreadAccelerator final : public Accelerator {
                     std::size_t bytes) override;
   Ticket Reduce(DataType type, ReduceOp op, void* target, const void* own,
                 std::span<const void* const> received, std::size_t count,
-                int finish_size) override;
+                const Scaling& scaling) override;
+  Ticket Scale(Lane lane, DataType type, void* target, const void* source,
+               std::size_t count, double factor) override;
   Progress Poll(Ticket ticket) override;
   Status error() const override;
   bool Drain(Deadline deadline) override;

@@ -60,7 +60,7 @@ class ThreadAcceleratorTest : public testing::Test {
   Ticket Reduce(ReduceOp op, std::int32_t* target, const std::int32_t* own,
                 const std::vector<const void*>& received, int finish_size = 0) {
     return accelerator_.Reduce(DataType::kInt32, op, target, own, received,
-                               kCount, finish_size);
+                               kCount, {.complete = finish_size});
   }
   // target = own OP target.
   Ticket ReduceInPlace(ReduceOp op, std::int32_t* target,
@@ -96,6 +96,26 @@ TEST_F(ThreadAcceleratorTest, CopyOutAndCopyWithinFillUserMemory) {
   ASSERT_EQ(Await(accelerator_, ticket), Progress::kDone);
   EXPECT_TRUE(AllAre(first, 7));
   EXPECT_TRUE(AllAre(second, 7));
+}
+
+TEST_F(ThreadAcceleratorTest, ScalesOperandsAndResult) {
+  std::vector<float> slots(2, 3.0F);
+  ThreadAccelerator accelerator;
+  ASSERT_TRUE(
+      accelerator.PrepareSlots(slots.data(), slots.size() * sizeof(float))
+          .ok());
+  auto* const user = static_cast<float*>(accelerator.Allocate(sizeof(float)));
+  *user = 10;
+  const void* const received[] = {&slots[0]};
+  Await(accelerator,
+        accelerator.Reduce(
+            DataType::kFloat32, ReduceOp::kAverage, &slots[0], user, received,
+            1, {.own = 2, .received = 4, .complete = 2, .result = 5}));
+  EXPECT_EQ(slots[0], 80);  // (20 + 12) / 2 * 5
+  Await(accelerator,
+        accelerator.Scale(Accelerator::Lane::kCopyIn, DataType::kFloat32,
+                          &slots[1], user, 1, 0.5));
+  EXPECT_EQ(slots[1], 5);
 }
 
 TEST_F(ThreadAcceleratorTest, ReduceAddsUserMemoryAndSlotsAndDivides) {
@@ -311,7 +331,7 @@ TEST_F(ThreadAcceleratorTest, EveryPointerOfAReductionIsChecked) {
     ThreadAccelerator accelerator;
     EXPECT_TRUE(accelerator.PrepareSlots(slots_.data(), 4 * kBytes).ok());
     const Ticket ticket = accelerator.Reduce(DataType::kInt32, ReduceOp::kSum,
-                                             target, own, received, kCount, 0);
+                                             target, own, received, kCount, {});
     Await(accelerator, ticket);
     return accelerator.error().message();
   };
@@ -341,8 +361,9 @@ TEST_F(ThreadAcceleratorTest, NothingIsDoneForNoBytes) {
   const Ticket copied = accelerator_.CopyIn(nullptr, nullptr, 0);
   EXPECT_EQ(Await(accelerator_, copied), Progress::kDone);
   const void* const received[] = {nullptr};
-  const Ticket reduced = accelerator_.Reduce(DataType::kFloat64, ReduceOp::kSum,
-                                             nullptr, nullptr, received, 0, 2);
+  const Ticket reduced =
+      accelerator_.Reduce(DataType::kFloat64, ReduceOp::kSum, nullptr, nullptr,
+                          received, 0, {.complete = 2});
   EXPECT_EQ(Await(accelerator_, reduced), Progress::kDone);
 }
 
@@ -351,8 +372,9 @@ TEST_F(ThreadAcceleratorTest, ReduceHandlesEveryTypeAndOperation) {
     for (const ReduceOp op : kReduceOps) {
       // Zero is zero in every type, and 0 OP 0 is 0.
       const void* const received[] = {slot(0), slot(1)};
-      const Ticket ticket = accelerator_.Reduce(
-          type, op, slot(0), User(0), received, kBytes / SizeOf(type), 2);
+      const Ticket ticket =
+          accelerator_.Reduce(type, op, slot(0), User(0), received,
+                              kBytes / SizeOf(type), {.complete = 2});
       ASSERT_EQ(Await(accelerator_, ticket), Progress::kDone)
           << Name(type) << " " << Name(op);
       ASSERT_TRUE(AllAre(slot(0), 0)) << Name(type) << " " << Name(op);

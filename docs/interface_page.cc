@@ -77,7 +77,24 @@ ringpipe::Status SumOfGradients(ringpipe::Communicator& communicator, std::vecto
 Where each part of a message is one rank's (reduce-scatter, all-gather, gather, scatter), parts may be of different
 lengths, or empty: `counts`, an element for each rank, the same on all ranks, instead of `count`. In C++ these calls
 have names as well: `ReduceScatterV`, `AllGatherV`, `GatherV`, `ScatterV` (MPI's `MPI_Reduce_scatter`,
-`MPI_Allgatherv`, ...; what MPI does by displacements, a list does).
+`MPI_Allgatherv`, ...; what MPI does by displacements, a list does). In an all-to-all each pair of ranks may have a
+length of its own: `counts` are what this rank has for each, `receive_counts` what it gets from each (`AllToAllV`,
+`MPI_Alltoallv`). The ranks compare these first, in a short call.
+
+Reductions of floating-point types may be scaled: `prescale` multiplies this rank's input before (each rank's own, such
+as its part of all samples), `postscale` the result after (the same on all ranks).
+
+```cpp
+ringpipe::Status WeightedAverage(ringpipe::Communicator& communicator, float* gradient, std::size_t count,
+                                 double my_samples, double all_samples) {
+  return communicator.Run({.collective = ringpipe::Collective::kAllReduce,
+                           .send = gradient,
+                           .receive = gradient,
+                           .count = count,
+                           .type = ringpipe::DataType::kFloat32,
+                           .prescale = my_samples / all_samples});
+}
+```
 
 Only the C interface is stable: a program that was compiled with an older header works with a newer library, and with
 an older library as long as it uses nothing that this one lacks. The C++ interface may change with every version.
@@ -89,9 +106,9 @@ constexpr std::string_view kWhatIsMissing =
 
 MPI and NCCL have these; ringpipe has not:
 
-- **Operations of the user's own** (`MPI_Op_create`, `ncclRedOpCreatePreMulSum`). The five above are all.
+- **Operations of the user's own** (`MPI_Op_create`). The five above are all; NCCL's `ncclRedOpCreatePreMulSum` is a
+  sum with `prescale`.
 - **Derived types** (`MPI_Type_vector`). Elements lie side by side.
-- **Counts that differ between pairs** (`MPI_Alltoallv`). Between ranks they may: `counts`.
 - **Complex types**, and logical ones as such.
 - **Messages between two ranks** with tags and from any source (`MPI_Recv`, `MPI_ANY_SOURCE`). `SendReceive` is a call
   that every rank makes, and C++'s alone.

@@ -103,6 +103,7 @@ PlanOptions RandomOptions(std::mt19937_64& random) {
   options.in_place = random() % 2 == 0;
   options.on_host = random() % 4 != 0;
   options.in_pieces = random() % 4 == 0;
+  options.scales_input = random() % 4 == 0;
   return options;
 }
 
@@ -252,6 +253,47 @@ TEST_P(AlgorithmsTest, IsProvenForPartsOfAnyLength) {
         plans.push_back(
             Compile(options.subchunks > 1 ? SplitRanges(schedule) : schedule,
                     rank, size, plan)
+                .value());
+      }
+      const Status status = CheckPlans(plans, options);
+      ASSERT_TRUE(status.ok())
+          << "size " << size << ", seed " << seed << ": " << status.ToString();
+    }
+  }
+}
+
+// Of pairs some have nothing for each other, and none knows of the others.
+TEST_P(AlgorithmsTest, IsProvenForPairsOfAnyLength) {
+  if (!GetParam().takes_counts_of_pairs) {
+    return;
+  }
+  for (int size = 1; size <= 9; ++size) {
+    for (std::uint64_t seed = 0; seed < 40; ++seed) {
+      std::mt19937_64 random(1000 * seed + size);
+      CheckOptions options;
+      options.collective = GetParam().collective;
+      options.depth = 1 + static_cast<int>(random() % 3);
+      options.slots = SlotsFor(GetParam(), {0, size}, options.depth);
+      options.order = static_cast<CheckOptions::Order>(random() % 3);
+      options.seed = seed;
+      options.subchunks = 4 * static_cast<std::uint64_t>(options.depth);
+      for (int from = 0; from < size; ++from) {
+        auto& lengths = options.subchunks_of_pairs.emplace_back();
+        for (int to = 0; to < size; ++to) {
+          lengths.push_back(
+              random() % 3 == 0 ? 0 : random() % (options.subchunks + 1));
+        }
+      }
+      const auto abilities = RandomAbilities(size, random);
+      std::vector<Plan> plans;
+      for (int rank = 0; rank < size; ++rank) {
+        PlanOptions plan = RandomOptions(random);
+        plan.in_place = false;
+        plan.message_bytes = 0;
+        const auto peers = RandomPeers(abilities[rank], random);
+        plan.peers = peers;
+        plans.push_back(
+            Compile(GetParam().algorithm({rank, size}), rank, size, plan)
                 .value());
       }
       const Status status = CheckPlans(plans, options);

@@ -48,7 +48,7 @@ class Listed : public std::span<const T> {
 // have the elements of one buffer, one after the other. They are the caller's
 // until the call ends.
 using BufferList = Listed<Buffer>;
-// How many elements each rank's part has, by rank.
+// How many elements a part has, by rank.
 using Counts = Listed<std::size_t>;
 
 // Which buffers a collective reads and writes on which rank, and how much of
@@ -72,10 +72,17 @@ struct Call {
   // not be the same on all ranks.
   BufferList send_list = {};
   BufferList receive_list = {};
+  // What the rank's input is multiplied by before it is reduced, and the result
+  // after that; of floating-point types, where the collective reduces. The
+  // first may be each rank's own, the second is the same on all.
+  double prescale = 1;
+  double postscale = 1;
   // Instead of `count`, where parts belong to one rank each and are not all
   // equally long; 0 among them are allowed. A buffer with all parts has one
-  // after the other.
+  // after the other. Of an all-to-all, what this rank has for each, and what it
+  // gets from each: every pair of ranks gives the same.
   Counts counts = {};
+  Counts receive_counts = {};
 
   bool operator==(const Call&) const = default;
 };

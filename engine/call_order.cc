@@ -43,17 +43,17 @@ void CallOrder::WaitForTurn(std::unique_lock<std::mutex>& lock,
 }
 
 // With the mutex held, as the next two. Where it throws, nothing has changed.
-std::uint64_t CallOrder::AddCall(Deadline deadline) {
+std::uint64_t CallOrder::AddCall(Deadline deadline, int numbers) {
   expiries_.push_back({next_sequence_, deadline.when()});
   while (expiries_.size() > first_expiry_ + 1 &&
          expiries_[expiries_.size() - 2].when >= deadline.when()) {
     expiries_.erase(expiries_.end() - 2);
   }
   TellEarliestDeadline();
-  return next_sequence_++;
+  return std::exchange(next_sequence_, next_sequence_ + numbers);
 }
 
-void CallOrder::EndTurn() {
+void CallOrder::EndTurn(int numbers) {
   if (first_expiry_ < expiries_.size() &&
       expiries_[first_expiry_].sequence == turn_) {
     ++first_expiry_;
@@ -66,14 +66,15 @@ void CallOrder::EndTurn() {
     }
   }
   TellEarliestDeadline();
-  if (++turn_ != next_sequence_) {
+  turn_ += numbers;
+  if (turn_ != next_sequence_) {
     changed_.notify_all();
   }
 }
 
-void CallOrder::LockAndEndTurn() {
+void CallOrder::LockAndEndTurn(int numbers) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  EndTurn();
+  EndTurn(numbers);
 }
 
 void CallOrder::TellEarliestDeadline() {
@@ -83,12 +84,13 @@ void CallOrder::TellEarliestDeadline() {
                            std::memory_order_relaxed);
 }
 
-std::optional<std::uint64_t> CallOrder::BeginTurn(Deadline deadline) {
+std::optional<std::uint64_t> CallOrder::BeginTurn(Deadline deadline,
+                                                  int numbers) {
   std::unique_lock<std::mutex> lock(mutex_);
   if (closed_) {
     return std::nullopt;
   }
-  const std::uint64_t sequence = AddCall(deadline);
+  const std::uint64_t sequence = AddCall(deadline, numbers);
   WaitForTurn(lock, sequence);
   return sequence;
 }
@@ -99,14 +101,15 @@ bool CallOrder::RunIfIdle(const std::function<void()>& run) {
     if (turn_ != next_sequence_) {
       return false;
     }
-    AddCall(Deadline::Infinite());
+    AddCall(Deadline::Infinite(), 1);
   }
-  const Turn turn(*this);
+  const Turn turn(*this, 1);
   run();
   return true;
 }
 
-Status CallOrder::RunLater(Deadline deadline, Run run, End end, End after) {
+Status CallOrder::RunLater(Deadline deadline, Run run, End end, End after,
+                           int numbers) {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (closed_) {
@@ -115,10 +118,10 @@ Status CallOrder::RunLater(Deadline deadline, Run run, End end, End after) {
     if (!worker_.joinable()) {
       RINGPIPE_RETURN_IF_ERROR(StartWorker());
     }
-    queue_.push_back(
-        {next_sequence_, std::move(run), std::move(end), std::move(after)});
+    queue_.push_back({next_sequence_, numbers, std::move(run), std::move(end),
+                      std::move(after)});
     try {
-      AddCall(deadline);
+      AddCall(deadline, numbers);
     } catch (...) {
       queue_.pop_back();
       throw;
@@ -167,7 +170,7 @@ void CallOrder::Work() {
     } catch (const std::exception&) {
       call.end(OutOfMemory());  // which needs none
     }
-    EndTurn();
+    EndTurn(call.numbers);
     if (call.after) {
       lock.unlock();
       // What it holds is a user's, and is destroyed without the lock, too.

@@ -60,19 +60,22 @@ class CallOrder {
   // on by RunNow; RunLater has it end the call with kResourceExhausted. RunNow,
   // whose `run` is as Run, allocates nothing but room for more pending calls
   // than ever before.
+  //
+  // A call may take several `numbers`, of which `run` gets the first.
   template <typename F>
-  Status RunNow(Deadline deadline, const F& run) {
-    const std::optional<std::uint64_t> sequence = BeginTurn(deadline);
+  Status RunNow(Deadline deadline, const F& run, int numbers = 1) {
+    const std::optional<std::uint64_t> sequence = BeginTurn(deadline, numbers);
     if (!sequence) {
       return Closed();
     }
-    const Turn turn(*this);
+    const Turn turn(*this, numbers);
     return run(*sequence);
   }
 
   // kResourceExhausted where no thread can be started; nothing is queued then.
   // Otherwise `end` and `after`, which may be empty, are called once each.
-  Status RunLater(Deadline deadline, Run run, End end, End after = {});
+  Status RunLater(Deadline deadline, Run run, End end, End after = {},
+                  int numbers = 1);
 
   // Runs `run` and nothing beside it, where no call has been made that has not
   // ended; returns whether.
@@ -106,6 +109,7 @@ class CallOrder {
  private:
   struct Queued {
     std::uint64_t sequence;
+    int numbers;
     Run run;
     End end;
     End after;
@@ -119,22 +123,23 @@ class CallOrder {
   // The turn of the call that runs: it ends with this.
   class Turn {
    public:
-    explicit Turn(CallOrder& order) : order_(order) {}
-    ~Turn() { order_.LockAndEndTurn(); }
+    Turn(CallOrder& order, int numbers) : order_(order), numbers_(numbers) {}
+    ~Turn() { order_.LockAndEndTurn(numbers_); }
     Turn(const Turn&) = delete;
     Turn& operator=(const Turn&) = delete;
 
    private:
     CallOrder& order_;
+    const int numbers_;
   };
 
   // Waits for the turn of a new call; none after Close.
-  std::optional<std::uint64_t> BeginTurn(Deadline deadline);
-  void LockAndEndTurn();
-  std::uint64_t AddCall(Deadline deadline);
+  std::optional<std::uint64_t> BeginTurn(Deadline deadline, int numbers);
+  void LockAndEndTurn(int numbers);
+  std::uint64_t AddCall(Deadline deadline, int numbers);
   static Status RunQueued(const Queued& call);
   void WaitForTurn(std::unique_lock<std::mutex>& lock, std::uint64_t sequence);
-  void EndTurn();
+  void EndTurn(int numbers);
   void TellEarliestDeadline();
   Status StartWorker();
   void Work();

@@ -21,6 +21,23 @@ using std::chrono::hours;
 
 const auto kNothing = [](const Status&) {};
 
+TEST(CallOrderTest, ACallMayTakeSeveralNumbers) {
+  CallOrder order;
+  std::vector<std::uint64_t> numbers;
+  const auto note = [&](std::uint64_t number) {
+    numbers.push_back(number);
+    return Status::Ok();
+  };
+  ASSERT_TRUE(order
+                  .RunLater(
+                      Deadline::Infinite(), note, [](const Status&) {}, {}, 2)
+                  .ok());
+  ASSERT_TRUE(order.RunNow(Deadline::Infinite(), note, 3).ok());
+  ASSERT_TRUE(order.RunNow(Deadline::Infinite(), note).ok());
+  EXPECT_EQ(numbers, (std::vector<std::uint64_t>{0, 2, 5}));
+  EXPECT_FALSE(order.pending());
+}
+
 TEST(CallOrderTest, CallsOfBothKindsRunInTheOrderInWhichTheyWereMade) {
   CallOrder order;
   std::vector<std::uint64_t> ran;

@@ -1,6 +1,7 @@
 #include "engine/checked_call.h"
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 #include <utility>
 #include <vector>
@@ -33,8 +34,29 @@ Status CheckPartners(const Call& call, int rank, int size) {
   return Status::Ok();
 }
 
-Status CheckCounts(const Call& call, std::size_t element_bytes, int size) {
-  if (!InfoOf(call.collective).takes_counts()) {
+Status CheckEachCount(const Call& call, const Counts& counts, const char* name,
+                      std::size_t element_bytes, int size) {
+  if (counts.size() != static_cast<std::size_t>(size)) {
+    return Invalid(call, "there are " + std::to_string(counts.size()) + " " +
+                             name + " and " + std::to_string(size) +
+                             " ranks; give one for each rank");
+  }
+  std::size_t elements = 0;
+  std::ptrdiff_t bytes = 0;
+  for (const std::size_t count : counts) {
+    if (__builtin_add_overflow(elements, count, &elements) ||
+        __builtin_mul_overflow(elements, element_bytes, &bytes)) {
+      return Invalid(
+          call, std::string("the ") + name + " are more than memory can hold");
+    }
+  }
+  return Status::Ok();
+}
+
+Status CheckCounts(const Call& call, std::size_t element_bytes, int rank,
+                   int size) {
+  const CollectiveInfo& info = InfoOf(call.collective);
+  if (!info.takes_counts() && !info.takes_counts_of_pairs()) {
     return Invalid(call,
                    "there are counts, and no part of its message is one "
                    "rank's; give a count");
@@ -42,17 +64,40 @@ Status CheckCounts(const Call& call, std::size_t element_bytes, int size) {
   if (call.count != 0) {
     return Invalid(call, "there are a count and counts; give one of them");
   }
-  if (call.counts.size() != static_cast<std::size_t>(size)) {
-    return Invalid(call, "there are " + std::to_string(call.counts.size()) +
-                             " counts and " + std::to_string(size) +
-                             " ranks; give one for each rank");
+  RINGPIPE_RETURN_IF_ERROR(
+      CheckEachCount(call, call.counts, "counts", element_bytes, size));
+  if (!info.takes_counts_of_pairs()) {
+    return call.receive_counts.empty()
+               ? Status::Ok()
+               : Invalid(call,
+                         "there are receive counts, which only an all-to-all "
+                         "has; leave them out");
   }
-  std::size_t elements = 0;
-  std::ptrdiff_t bytes = 0;
-  for (const std::size_t count : call.counts) {
-    if (__builtin_add_overflow(elements, count, &elements) ||
-        __builtin_mul_overflow(elements, element_bytes, &bytes)) {
-      return Invalid(call, "the counts are more than memory can hold");
+  RINGPIPE_RETURN_IF_ERROR(CheckEachCount(
+      call, call.receive_counts, "receive counts", element_bytes, size));
+  if (call.counts[rank] != call.receive_counts[rank]) {
+    return Invalid(call, "rank " + std::to_string(rank) + " has " +
+                             std::to_string(call.counts[rank]) +
+                             " elements for itself and takes " +
+                             std::to_string(call.receive_counts[rank]) +
+                             "; give the same in both counts");
+  }
+  return Status::Ok();
+}
+
+Status CheckScales(const Call& call) {
+  if (!InfoOf(call.collective).reduces) {
+    return Invalid(call, "it has a scale and reduces nothing; leave both at 1");
+  }
+  if (!IsFloatingPoint(call.type)) {
+    return Invalid(call, std::string(Name(call.type)) +
+                             " cannot be scaled; only floating-point types "
+                             "can");
+  }
+  for (const auto& [name, scale] : {std::pair("prescale", call.prescale),
+                                    std::pair("postscale", call.postscale)}) {
+    if (!std::isfinite(scale)) {
+      return Invalid(call, std::string(name) + " is not a finite number");
     }
   }
   return Status::Ok();
@@ -70,6 +115,9 @@ Status CheckValues(const Call& call, std::size_t element_bytes, int rank,
                              std::to_string(static_cast<int>(call.op)) +
                              " does not exist; see ReduceOp");
   }
+  if (call.prescale != 1 || call.postscale != 1) {
+    RINGPIPE_RETURN_IF_ERROR(CheckScales(call));
+  }
   if (call.root < 0 || call.root >= size) {
     return Invalid(call, "root " + std::to_string(call.root) +
                              " is no rank; there are " + std::to_string(size));
@@ -82,8 +130,9 @@ Status CheckValues(const Call& call, std::size_t element_bytes, int rank,
     return Invalid(call, "count " + std::to_string(call.count) +
                              " is more than memory can hold");
   }
-  return call.counts.empty() ? Status::Ok()
-                             : CheckCounts(call, element_bytes, size);
+  return call.counts.empty() && call.receive_counts.empty()
+             ? Status::Ok()
+             : CheckCounts(call, element_bytes, rank, size);
 }
 
 Status CheckBuffer(const Call& call, std::size_t element_bytes,
@@ -224,15 +273,20 @@ CallBuffers MeasureBuffers(const Call& call, int rank, int size) {
   // Of this rank's part, or of the whole where it has no parts.
   std::uint64_t count = call.count;
   buffers.elements = call.count * (info.has_parts ? size : 1);
+  std::uint64_t received = buffers.elements;
   if (!call.counts.empty()) {
     buffers.borders = BordersOf(call.counts);
-    buffers.elements = buffers.borders->back();
+    received = buffers.elements = buffers.borders->back();
     count = call.counts[rank];
   }
+  if (!call.receive_counts.empty()) {
+    buffers.receive_borders = BordersOf(call.receive_counts);
+    received = buffers.receive_borders->back();
+  }
   const std::size_t part = count * SizeOf(call.type);
-  const std::size_t whole = buffers.elements * SizeOf(call.type);
-  buffers.send_bytes = BytesOf(input, part, whole);
-  buffers.receive_bytes = BytesOf(output, part, whole);
+  buffers.send_bytes =
+      BytesOf(input, part, buffers.elements * SizeOf(call.type));
+  buffers.receive_bytes = BytesOf(output, part, received * SizeOf(call.type));
   buffers.reads_send = input != Holds::kNothing;
   buffers.writes_receive = output != Holds::kNothing;
   if (call.collective == Collective::kSendReceive) {
@@ -355,7 +409,7 @@ Result<CallBuffers> CheckCall(const Call& call, int rank, int size) {
   CallBuffers buffers = MeasureBuffers(call, rank, size);
   if (!call.send_list.empty() || !call.receive_list.empty()) {
     RINGPIPE_RETURN_IF_ERROR(PlaceLists(call, rank, buffers));
-  } else if (buffers.elements > 0) {
+  } else if (buffers.elements > 0 || buffers.receive_bytes > 0) {
     RINGPIPE_RETURN_IF_ERROR(PlaceBuffers(call, rank, buffers));
   }
   return buffers;
@@ -375,12 +429,17 @@ std::string Describe(const Digest& digest) {
   const bool exists = Exists(collective);
   std::string text = exists ? CollectiveName(collective)
                             : "collective " + std::to_string(digest.collective);
-  text += (digest.counts == 0 ? "(count " : "(counts by rank, in all ") +
-          std::to_string(digest.count) + ", ";
+  text += digest.counts == Digest::kOfPairs
+              ? "(counts by pair, "
+              : (digest.counts == 0 ? "(count " : "(counts by rank, in all ") +
+                    std::to_string(digest.count) + ", ";
   text += Name(static_cast<DataType>(digest.type));
   if (exists && InfoOf(collective).reduces) {
     text += ", ";
     text += Name(static_cast<ReduceOp>(digest.op));
+  }
+  if (digest.postscale != 0) {
+    text += ", postscale " + std::to_string(digest.Postscale());
   }
   if (exists && InfoOf(collective).is_rooted()) {
     text += ", root " + std::to_string(digest.root);

@@ -23,10 +23,15 @@ struct CallLists {
 
 // A call's buffers on one rank, in bytes.
 struct CallBuffers {
-  std::uint64_t elements = 0;  // of the whole message, which is cut into chunks
+  // Of the whole message, which is cut into chunks. Where receive_borders are,
+  // of what is sent.
+  std::uint64_t elements = 0;
   // Where each rank's part begins in it, and its end; null where parts are
   // equally long.
   std::shared_ptr<const std::vector<std::uint64_t>> borders;
+  // Of an all-to-all with counts, where those above are what it sends: likewise
+  // of what it receives. Else null.
+  std::shared_ptr<const std::vector<std::uint64_t>> receive_borders;
   std::size_t send_bytes = 0;
   std::size_t receive_bytes = 0;
   // Where element 0 of the whole message is, or would be: a buffer may hold but

@@ -1,6 +1,7 @@
 #include "engine/checked_call.h"
 
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
@@ -207,7 +208,7 @@ TEST(CountsTest, AreRefusedWhereTheyAreNoneOfTheCall) {
     return CheckCall(call, 0, 3).status().message();
   };
   std::vector<std::size_t> counts = {1, 2, 3};
-  Call call = Make(Collective::kAllToAll, 0);
+  Call call = Make(Collective::kAllReduce, 0);
   call.counts = counts;
   EXPECT_NE(error(call).find("give a count"), std::string::npos);
   call.collective = Collective::kGather;
@@ -220,6 +221,61 @@ TEST(CountsTest, AreRefusedWhereTheyAreNoneOfTheCall) {
   counts.pop_back();
   call.counts = counts;
   EXPECT_NE(error(call).find("2 counts and 3 ranks"), std::string::npos);
+}
+
+TEST(CountsTest, OfPairsAreThoseSentAndThoseReceived) {
+  const std::vector<std::size_t> counts = {3, 0, 5};
+  std::vector<std::size_t> received = {1, 0, 0};
+  Call call = Make(Collective::kAllToAll, 0);
+  call.counts = counts;
+  call.receive_counts = received;
+  const auto buffers = CheckCall(call, 1, 3);
+  ASSERT_TRUE(buffers.ok()) << buffers.status().ToString();
+  EXPECT_EQ(buffers->send_bytes, 32U);
+  EXPECT_EQ(buffers->receive_bytes, 4U);
+  EXPECT_EQ(*buffers->borders, (std::vector<std::uint64_t>{0, 3, 3, 8}));
+  EXPECT_EQ(*buffers->receive_borders,
+            (std::vector<std::uint64_t>{0, 1, 1, 1}));
+  const auto error = [&](int rank) {
+    return CheckCall(call, rank, 3).status().message();
+  };
+  EXPECT_NE(error(0).find("rank 0 has 3 elements for itself and takes 1"),
+            std::string::npos);
+  call.receive_counts = {};
+  EXPECT_NE(error(1).find("0 receive counts and 3 ranks"), std::string::npos);
+  received[1] = ~std::size_t{0} / 4;
+  call.receive_counts = received;
+  EXPECT_NE(error(1).find("the receive counts are more than memory can hold"),
+            std::string::npos);
+  call.counts = {};
+  EXPECT_NE(error(1).find("0 counts and 3 ranks"), std::string::npos);
+  call = Make(Collective::kAllGather, 0);
+  call.counts = counts;
+  call.receive_counts = counts;
+  EXPECT_NE(error(1).find("which only an all-to-all has"), std::string::npos);
+}
+
+TEST(ScaleTest, IsOfFloatingPointTypesThatAreReduced) {
+  const auto error = [](const Call& call) {
+    return CheckCall(call, 0, 3).status().message();
+  };
+  Call call = Make(Collective::kReduce, 10);
+  call.prescale = 0;
+  call.postscale = -2;
+  EXPECT_EQ(error(call), "");
+  call.type = DataType::kInt32;
+  EXPECT_NE(error(call).find("int32 cannot be scaled"), std::string::npos);
+  call.type = DataType::kFloat16;
+  call.postscale = std::numeric_limits<double>::infinity();
+  EXPECT_NE(error(call).find("postscale is not a finite number"),
+            std::string::npos);
+  call.postscale = 1;
+  call.prescale = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_NE(error(call).find("prescale is not a finite number"),
+            std::string::npos);
+  call = Make(Collective::kBroadcast, 10);
+  call.prescale = 2;
+  EXPECT_NE(error(call).find("reduces nothing"), std::string::npos);
 }
 
 TEST(CallTest, CountsPastThirtyTwoBitsAreKept) {

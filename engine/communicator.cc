@@ -239,10 +239,13 @@ class Communicator::State {
       RINGPIPE_ASSIGN_OR_RETURN(const CheckedCall checked,
                                 engine_->Check(call));
       const Deadline deadline = DeadlineFor(call.timeout);
-      return order_.RunNow(deadline, [&](std::uint64_t sequence) {
-        return engine_->Run(checked,
-                            {sequence, deadline, &order_.earliest_deadline()});
-      });
+      return order_.RunNow(
+          deadline,
+          [&](std::uint64_t sequence) {
+            return engine_->Run(
+                checked, {sequence, deadline, &order_.earliest_deadline()});
+          },
+          Numbers(checked));
     });
   }
 
@@ -261,7 +264,7 @@ class Communicator::State {
                 checked, {sequence, deadline, &order_.earliest_deadline()});
           },
           [request](const Status& status) { request->End(status); },
-          InUsersFunction(std::move(ended)));
+          InUsersFunction(std::move(ended)), Numbers(checked));
     });
     if (!started.ok()) {
       return started;

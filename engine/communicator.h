@@ -333,6 +333,20 @@ class Communicator {
                 .counts = counts});
   }
 
+  // Rank r's part has counts[r] elements in `send` and receive_counts[r] in
+  // `receive`, one part after the other: what r has for this rank is as long as
+  // this rank expects. The ranks compare that first, which takes a short call.
+  Status AllToAllV(const void* send, Counts counts, void* receive,
+                   Counts receive_counts, DataType type, Timeout timeout = {}) {
+    return Run({.collective = Collective::kAllToAll,
+                .send = send,
+                .receive = receive,
+                .type = type,
+                .timeout = timeout,
+                .counts = counts,
+                .receive_counts = receive_counts});
+  }
+
   // The same calls (but those with counts), by Start.
   Result<Request> AllReduceAsync(const void* send, void* receive,
                                  std::size_t count, DataType type, ReduceOp op,

@@ -135,6 +135,7 @@ class Engine {
   // The same, with the rank for which all wait in the end.
   Status ExplainTimeout(const Status& timeout);
   Status Execute(const CheckedCall& checked, const Timing& timing);
+  Status CompareCounts(const CheckedCall& checked, const Timing& timing);
   // Whether the call's buffers are memory of the accelerator; kInvalidArgument
   // where some are.
   Result<bool> OwnsAll(const Call& call, const CallBuffers& buffers) const;
@@ -171,6 +172,7 @@ class Engine {
   bool registers_for_nothing_ = false;
   // From the end of Create on.
   std::optional<Planner> planner_;
+  Operation counts_exchange_;  // the last
   std::optional<Goodbye> goodbye_;
 };
 

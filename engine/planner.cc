@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,6 +19,9 @@ constexpr std::size_t kNonTemporalOutputBytes = 64 << 20;
 // 2^64 divided by it, and odd: all bits of a factor take part in the upper bits
 // of a product.
 constexpr std::uint64_t kGoldenRatio = 0x9E3779B97F4A7C15;
+// Of a message whose length not all ranks know: a long one. As bytes and as
+// elements it leaves room for any factor.
+constexpr std::uint64_t kAnyBytes = 1 << 30;
 // Sub-chunks of short messages: not so small that posting costs more than the
 // wire.
 constexpr std::uint64_t kLeastSubchunkBytes = 16 * 1024;
@@ -61,14 +65,16 @@ ChunkLengths LengthsOf(const CallBuffers& buffers, int chunks) {
         buffers.elements / chunks + (buffers.elements % chunks != 0);
     return {longest, longest};
   }
-  const std::vector<std::uint64_t>& borders = *buffers.borders;
-  ChunkLengths lengths = {buffers.elements, 0};
-  for (std::size_t i = 1; i < borders.size(); ++i) {
-    const std::uint64_t length = borders[i] - borders[i - 1];
-    lengths.longest = std::max(lengths.longest, length);
-    lengths.shortest =
-        length == 0 ? lengths.shortest : std::min(lengths.shortest, length);
+  ChunkLengths lengths = {std::numeric_limits<std::uint64_t>::max(), 0};
+  for (const auto& borders : {buffers.borders, buffers.receive_borders}) {
+    for (std::size_t i = 1; borders != nullptr && i < borders->size(); ++i) {
+      const std::uint64_t length = (*borders)[i] - (*borders)[i - 1];
+      lengths.longest = std::max(lengths.longest, length);
+      lengths.shortest =
+          length == 0 ? lengths.shortest : std::min(lengths.shortest, length);
+    }
   }
+  lengths.shortest = std::min(lengths.shortest, lengths.longest);
   return lengths;
 }
 
@@ -77,11 +83,14 @@ std::uint64_t HashOfCounts(const CallBuffers& buffers) {
   if (buffers.borders == nullptr) {
     return 0;
   }
+  if (buffers.receive_borders != nullptr) {
+    return Digest::kOfPairs;
+  }
   std::uint64_t hash = 0;
   for (const std::uint64_t border : *buffers.borders) {
     hash = std::rotl((hash ^ border) * kGoldenRatio, 31);
   }
-  return std::max<std::uint64_t>(hash, 1);
+  return std::max(hash, Digest::kOfPairs + 1);
 }
 
 // In the registry, or the one after it.
@@ -125,15 +134,27 @@ const Operation* Planner::PrepareAgain(const CheckedCall& checked,
   return recent.call == checked.call ? In(timing, recent.operation) : nullptr;
 }
 
+// Each rank finds the same: where pairs have counts of their own, by nothing
+// that depends on them.
+const AlgorithmInfo& Planner::AlgorithmFor(const CheckedCall& checked) const {
+  const auto& [call, buffers, accelerator] = checked;
+  if (call.collective == Collective::kSendReceive) {
+    return SendReceiveAlgorithm();
+  }
+  const bool of_pairs = buffers.receive_borders != nullptr;
+  const AlgorithmInfo& chosen = job_.algorithms.For(
+      call.collective,
+      of_pairs ? kAnyBytes : buffers.elements * SizeOf(call.type),
+      job_.common_host);
+  return of_pairs && !chosen.takes_counts_of_pairs
+             ? *FindAlgorithm(Collective::kAllToAll, "pairwise")
+             : chosen;
+}
+
 Result<const Operation*> Planner::Prepare(const CheckedCall& checked,
                                           const Timing& timing) {
   const auto& [call, buffers, accelerator] = checked;
-  const AlgorithmInfo& algorithm =
-      call.collective == Collective::kSendReceive
-          ? SendReceiveAlgorithm()
-          : job_.algorithms.For(call.collective,
-                                buffers.elements * SizeOf(call.type),
-                                job_.common_host);
+  const AlgorithmInfo& algorithm = AlgorithmFor(checked);
   const Shape& shape = FindShape(algorithm);
   // Here and below the memory for short steps is kept: nothing is allocated,
   // but where parts differ.
@@ -148,6 +169,7 @@ Result<const Operation*> Planner::Prepare(const CheckedCall& checked,
                          job_.subchunk_bytes / SizeOf(call.type));
   key.in_place = buffers.in_place;
   key.in_pieces = buffers.lists != nullptr;
+  key.scales_input = operation_.prescale != 1;
   key.on_host = accelerator == job_.host;
   key.message_bytes = EagerLimit(operation_, shape);
   RINGPIPE_ASSIGN_OR_RETURN(operation_.plan, FindPlan(key, operation_));
@@ -163,7 +185,8 @@ Result<const Operation*> Planner::Prepare(const CheckedCall& checked,
   return In(timing, operation_);
 }
 
-// Memory of an accelerator is reached by that alone, and lists by nobody.
+// Memory of an accelerator is reached by that alone; lists, and what has to be
+// scaled, by nobody.
 Status Planner::FindReach(const CheckedCall& checked,
                           Operation& operation) const {
   const auto& [call, buffers, accelerator] = checked;
@@ -178,14 +201,14 @@ Status Planner::FindReach(const CheckedCall& checked,
       SubchunkElements(job_, LengthsOf(buffers, job_.size).shortest,
                        Walk::kSegments, {.chunks = job_.size}, element_bytes) *
       element_bytes;
-  if (accelerator == job_.host && buffers.reads_send &&
-      buffers.send_bytes > 0) {
+  const bool is_reached = accelerator == job_.host && operation.prescale == 1;
+  if (is_reached && buffers.reads_send && buffers.send_bytes > 0) {
     RINGPIPE_ASSIGN_OR_RETURN(
         operation.input,
         job_.transports->ReachOf(
             {call.send, buffers.send_bytes, false, message_bytes}));
   }
-  if (accelerator == job_.host && buffers.receive_bytes > 0) {
+  if (is_reached && buffers.receive_bytes > 0) {
     RINGPIPE_ASSIGN_OR_RETURN(
         operation.output,
         job_.transports->ReachOf(
@@ -211,14 +234,20 @@ Operation Planner::Describe(const CheckedCall& checked,
                             const Shape& shape) const {
   const Call& call = checked.call;
   const CallBuffers& buffers = checked.buffers;
-  const std::uint64_t subchunk_elements =
-      SubchunkElements(job_, LengthsOf(buffers, shape.chunks).longest,
-                       WalkOf(call.collective), shape, SizeOf(call.type));
+  const bool of_pairs = buffers.receive_borders != nullptr;
+  const std::uint64_t subchunk_elements = SubchunkElements(
+      job_, of_pairs ? kAnyBytes : LengthsOf(buffers, shape.chunks).longest,
+      WalkOf(call.collective), shape, SizeOf(call.type));
   Operation operation;
   operation.name = &NameOf;
   operation.accelerator = checked.accelerator;
   operation.type = call.type;
   operation.op = call.op;
+  operation.prescale = call.prescale;
+  operation.postscale = call.postscale;
+  if (job_.size == 1) {  // there is no reduction after which to scale
+    operation.prescale *= std::exchange(operation.postscale, 1);
+  }
   operation.depth = job_.depth;
   operation.copies_out_non_temporal = CopiesOutNonTemporal(checked);
   operation.chunking =
@@ -226,20 +255,29 @@ Operation Planner::Describe(const CheckedCall& checked,
           ? Chunking(buffers.elements, shape.chunks, subchunk_elements,
                      WalkOf(call.collective))
           : Chunking(*buffers.borders, subchunk_elements);
+  if (of_pairs) {
+    operation.output_chunking =
+        Chunking(*buffers.receive_borders, subchunk_elements);
+  }
   for (int part = 0; buffers.borders != nullptr && part < job_.size; ++part) {
-    operation.subchunks_of_chunks.push_back(
-        operation.chunking.SubchunksOf(part));
+    operation.subchunks_of_inputs.push_back(
+        operation.ChunkingOf(Input(part)).SubchunksOf(part));
+    operation.subchunks_of_outputs.push_back(
+        operation.ChunkingOf(Output(part)).SubchunksOf(part));
   }
   operation.digest = {
-      .count = buffers.borders == nullptr ? call.count : buffers.elements,
+      .count = of_pairs                     ? 0
+               : buffers.borders == nullptr ? call.count
+                                            : buffers.elements,
       .counts = HashOfCounts(buffers),
       .collective = static_cast<std::uint16_t>(call.collective),
       .algorithm = NumberOf(algorithm),
       .type = static_cast<std::uint16_t>(call.type),
       .op = static_cast<std::uint16_t>(call.op),
-      .root = static_cast<std::uint32_t>(call.root),
-      .depth = static_cast<std::uint32_t>(operation.depth),
-      .subchunk_elements = subchunk_elements};
+      .subchunk_elements = static_cast<std::uint32_t>(subchunk_elements),
+      .root = static_cast<std::uint16_t>(call.root),
+      .depth = static_cast<std::uint16_t>(operation.depth),
+      .postscale = Digest::BitsOf(call.postscale)};
   return operation;
 }
 
@@ -258,7 +296,8 @@ std::uint32_t Planner::EagerLimit(const Operation& operation,
   const std::uint64_t bytes =
       operation.chunking.MostOf(shape.widest) * SizeOf(operation.type);
   std::uint32_t limit = 0;
-  if (operation.chunking.subchunks() == 1) {
+  if (operation.chunking.subchunks() == 1 &&
+      !operation.output_chunking.has_value()) {
     for (const PlanOptions::Peer& peer : peers_) {
       const std::uint32_t eager_bytes = peer.abilities.eager_bytes;
       if (eager_bytes > 0 && bytes <= eager_bytes &&
@@ -286,6 +325,7 @@ Result<const Plan*> Planner::FindPlan(PlanKey key, const Operation& operation) {
   PlanOptions options;
   options.in_place = key.in_place;
   options.in_pieces = key.in_pieces;
+  options.scales_input = key.scales_input;
   options.direct_over_sent = algorithm.direct_over_sent;
   options.on_host = key.on_host;
   options.message_bytes = key.message_bytes;

@@ -31,6 +31,12 @@ struct CheckedCall {
   Accelerator* accelerator = nullptr;
 };
 
+// How many numbers it takes: where pairs have counts of their own, one for
+// comparing these.
+inline int Numbers(const CheckedCall& checked) {
+  return checked.buffers.receive_borders == nullptr ? 1 : 2;
+}
+
 // When it is run.
 struct Timing {
   std::uint64_t sequence = 0;
@@ -68,6 +74,7 @@ class Planner {
                                 const Timing& timing);
 
  private:
+  const AlgorithmInfo& AlgorithmFor(const CheckedCall& checked) const;
   // All but the memory and the plan.
   Operation Describe(const CheckedCall& checked, const AlgorithmInfo& algorithm,
                      const Shape& shape) const;
@@ -84,6 +91,7 @@ class Planner {
     bool split = false;  // into messages of one chunk
     bool in_place = false;
     bool in_pieces = false;
+    bool scales_input = false;
     bool on_host = true;
     std::uint32_t message_bytes = 0;
     // By transport.

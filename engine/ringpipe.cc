@@ -33,8 +33,10 @@ static_assert(offsetof(ringpipe_options, while_waiting) == 48 &&
               sizeof(ringpipe_options) == 112);
 static_assert(offsetof(ringpipe_call, send_list) == 56 &&
               offsetof(ringpipe_call, counts) == 88 &&
-              offsetof(ringpipe_call, ended) == 104 &&
-              sizeof(ringpipe_call) == 120);
+              offsetof(ringpipe_call, receive_counts) == 104 &&
+              offsetof(ringpipe_call, prescale) == 120 &&
+              offsetof(ringpipe_call, ended) == 136 &&
+              sizeof(ringpipe_call) == 152);
 static_assert(offsetof(ringpipe_store, put) == 8 &&
               sizeof(ringpipe_store) == 32 &&
               RINGPIPE_STORE_BYTES == ringpipe::Store::kMostBytes);
@@ -117,6 +119,7 @@ struct CallWithLists {
   std::vector<Buffer> send;
   std::vector<Buffer> receive;
   std::vector<std::size_t> counts;
+  std::vector<std::size_t> receive_counts;
 };
 
 Buffer ToCxx(const ringpipe_buffer& piece) { return {piece.data, piece.count}; }
@@ -167,6 +170,9 @@ Result<CallWithLists> ToCall(const ringpipe_call* from) {
                                     "receive_list", with.receive));
   RINGPIPE_RETURN_IF_ERROR(
       CopyList(call.counts, call.counts_length, "counts", with.counts));
+  RINGPIPE_RETURN_IF_ERROR(CopyList(call.receive_counts,
+                                    call.receive_counts_length,
+                                    "receive_counts", with.receive_counts));
   Call& made = with.call;
   made.collective = static_cast<Collective>(call.collective - 1);
   made.send = call.send;
@@ -182,6 +188,9 @@ Result<CallWithLists> ToCall(const ringpipe_call* from) {
   made.send_list = with.send;
   made.receive_list = with.receive;
   made.counts = with.counts;
+  made.receive_counts = with.receive_counts;
+  made.prescale = call.prescale == 0 ? 1 : call.prescale;
+  made.postscale = call.postscale == 0 ? 1 : call.postscale;
   with.ended = call.ended;
   with.ended_context = call.ended_context;
   return with;

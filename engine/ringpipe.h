@@ -190,10 +190,19 @@ typedef struct {
   uint64_t send_list_length;
   const ringpipe_buffer* receive_list;
   uint64_t receive_list_length;
-  /* Instead of `count`, where the parts of ranks are not equally long: elements
-   * by rank, the same on all ranks. Copied as well. */
+  /* Instead of `count`, where parts are not equally long: elements by rank, the
+   * same on all ranks (but those of an all-to-all). Copied as well. */
   const uint64_t* counts;
   uint64_t counts_length;
+  /* Of an all-to-all with counts, where those above are what this rank has for
+   * each: what it gets from each. */
+  const uint64_t* receive_counts;
+  uint64_t receive_counts_length;
+  /* What this rank's input is multiplied by before it is reduced (each rank's
+   * own), and the result after that (the same on all); of floating-point types.
+   * 0 is 1. */
+  double prescale;
+  double postscale;
   /* For ringpipe_start alone; NULL: none. Called when the call has ended,
    * however it has, exactly once for each call that was started, also where its
    * request has been freed: on a thread of ringpipe's, with no lock held. Waits

@@ -184,12 +184,16 @@ void TraceWriter::AddCall(const TraceEvent& event) {
   const auto collective = static_cast<Collective>(digest.collective);
   const auto type = static_cast<DataType>(digest.type);
   const std::string name = CollectiveName(collective);
-  text_ += Text("name", name) +
-           ",\"args\":{\"call\":" + std::to_string(digest.sequence) +
-           Text("collective", name) + Number("count", digest.count) +
-           Text("type", ringpipe::Name(type)) +
-           Number("bytes", digest.count * SizeOf(type)) +
-           (digest.counts == 0 ? "" : Text("counts", "by rank"));
+  text_ +=
+      Text("name", name) +
+      ",\"args\":{\"call\":" + std::to_string(digest.sequence) +
+      Text("collective", name) + Number("count", digest.count) +
+      Text("type", ringpipe::Name(type)) +
+      Number("bytes", digest.count * SizeOf(type)) +
+      (digest.counts == 0
+           ? ""
+           : Text("counts",
+                  digest.counts == Digest::kOfPairs ? "by pair" : "by rank"));
   if (InfoOf(collective).reduces) {
     text_ += Text("op", ringpipe::Name(static_cast<ReduceOp>(digest.op)));
   }

@@ -16,6 +16,7 @@ std::string Differences(const Digest& a, const Digest& b) {
         std::pair(a.type != b.type, "type"),
         std::pair(a.op != b.op, "operation"),
         std::pair(a.root != b.root, "root"),
+        std::pair(a.postscale != b.postscale, "postscale"),
         std::pair(a.algorithm != b.algorithm, "algorithm"),
         std::pair(a.subchunk_elements != b.subchunk_elements, "sub-chunks"),
         std::pair(a.depth != b.depth, "depth")}) {

@@ -2,6 +2,7 @@
 #define RINGPIPE_PIPELINE_CALL_CHECK_H_
 
 #include <array>
+#include <bit>
 #include <cstdint>
 #include <string>
 
@@ -16,14 +17,25 @@ struct Digest {
   std::uint64_t count = 0;     // elements, as the caller gave them
   // Of counts that are not the same for all ranks: a hash, and `count` is their
   // sum. 0: there are none.
+  static constexpr std::uint64_t kOfPairs = 1;  // each pair has its own
   std::uint64_t counts = 0;
   std::uint16_t collective = 0;
   std::uint16_t algorithm = 0;
   std::uint16_t type = 0;
   std::uint16_t op = 0;
-  std::uint32_t root = 0;
-  std::uint32_t depth = 0;
-  std::uint64_t subchunk_elements = 0;
+  std::uint32_t subchunk_elements = 0;
+  std::uint16_t root = 0;
+  std::uint16_t depth = 0;
+  // By what the result is multiplied: its bits that are not those of 1.
+  std::uint64_t postscale = 0;
+
+  static std::uint64_t BitsOf(double scale) {
+    return std::bit_cast<std::uint64_t>(scale) ^
+           std::bit_cast<std::uint64_t>(1.0);
+  }
+  double Postscale() const {
+    return std::bit_cast<double>(postscale ^ std::bit_cast<std::uint64_t>(1.0));
+  }
 
   bool operator==(const Digest&) const = default;
 };

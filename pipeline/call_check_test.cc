@@ -89,6 +89,7 @@ TEST(CallCheckTest, EveryWordOfTheDigestCounts) {
            {[](Digest& digest) { digest.root = 1; }, "root"},
            {[](Digest& digest) { digest.depth = 1; }, "depth"},
            {[](Digest& digest) { digest.counts = 1; }, "counts by rank"},
+           {[](Digest& digest) { digest.postscale = 1; }, "postscale"},
            {[](Digest& digest) { digest.subchunk_elements = 1; }, "sub-chunks"},
            {[](Digest& digest) { digest.type = digest.root = 1; },
             "type, root"},
@@ -133,6 +134,7 @@ TEST(CallCheckTest, CallsThatDifferHaveDifferentWords) {
            [](Digest& digest) { ++digest.op; },
            [](Digest& digest) { ++digest.root; },
            [](Digest& digest) { ++digest.depth; },
+           [](Digest& digest) { ++digest.postscale; },
            [](Digest& digest) { ++digest.subchunk_elements; }}) {
     Digest other = one;
     change(other);

@@ -148,17 +148,19 @@ Status CheckPlaces(const std::vector<Plan>& plans, const Contract& contract) {
   return Status::Ok();
 }
 
-void WriteInputs(const Contract& contract, int size, int chunks,
+void WriteInputs(const Contract& contract, const std::vector<Plan>& plans,
                  std::uint64_t subchunks, TermTable& terms,
                  SymbolicMemory& memory) {
-  for (int rank = 0; rank < size; ++rank) {
-    for (int chunk = 0; chunk < chunks; ++chunk) {
+  for (int rank = 0; rank < static_cast<int>(plans.size()); ++rank) {
+    for (int chunk = 0; chunk < plans[rank].chunks; ++chunk) {
       if (!contract.Has(rank, Input(chunk))) {
         continue;
       }
       for (std::uint64_t subchunk = 0; subchunk < subchunks; ++subchunk) {
-        memory.At(rank, Input(chunk), subchunk) =
-            terms.Input({chunk, rank, subchunk});
+        const TermTable::Piece piece = {chunk, rank, subchunk};
+        memory.At(rank, Input(chunk), subchunk) = plans[rank].scales_input
+                                                      ? terms.Unscaled(piece)
+                                                      : terms.Input(piece);
       }
     }
   }
@@ -175,6 +177,15 @@ Status CheckOutput(const Contract& contract, int rank, int chunk,
                ToString(found));
 }
 
+// How many there are of a chunk of the rank's output.
+std::uint64_t SubchunksOf(const CheckOptions& options, int rank, int chunk) {
+  return !options.subchunks_of_pairs.empty()
+             ? options.subchunks_of_pairs[chunk][rank]
+         : !options.subchunks_of_chunks.empty()
+             ? options.subchunks_of_chunks[chunk]
+             : options.subchunks;
+}
+
 // Compares all output with the promise; hashes it into `data_flow`.
 Status CheckOutputs(const Contract& contract, const CheckOptions& options,
                     int size, int chunks, const TermTable& terms,
@@ -185,8 +196,7 @@ Status CheckOutputs(const Contract& contract, const CheckOptions& options,
       std::optional<TermTable::Term> good;
       for (int rank = 0; rank < size; ++rank) {
         if (!contract.Has(rank, Output(chunk)) ||
-            (!options.subchunks_of_chunks.empty() &&
-             subchunk >= options.subchunks_of_chunks[chunk])) {
+            subchunk >= SubchunksOf(options, rank, chunk)) {
           continue;
         }
         const TermTable::Term found = memory.At(rank, Output(chunk), subchunk);
@@ -228,7 +238,7 @@ Status CheckPlans(const std::vector<Plan>& plans, const CheckOptions& given,
   RINGPIPE_RETURN_IF_ERROR(CheckPlaces(plans, contract));
   TermTable terms;
   SymbolicMemory memory(plans, options.subchunks);
-  WriteInputs(contract, size, chunks, options.subchunks, terms, memory);
+  WriteInputs(contract, plans, options.subchunks, terms, memory);
   RINGPIPE_ASSIGN_OR_RETURN(RunResult run,
                             RunSymbolically(plans, options, terms, memory));
   RINGPIPE_RETURN_IF_ERROR(CheckOutputs(contract, options, size, chunks, terms,

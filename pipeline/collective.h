@@ -65,6 +65,10 @@ struct CollectiveInfo {
   constexpr bool takes_counts() const {
     return root.input == Holds::kOwnPart || root.output == Holds::kOwnPart;
   }
+  // Whether a part is what one rank has for another one.
+  constexpr bool takes_counts_of_pairs() const {
+    return has_parts && !takes_counts();
+  }
 };
 
 // By Collective.

@@ -105,9 +105,10 @@ Status Executor::Begin(const Operation& operation) {
         state_.slot_handles[i] = transports().all()[i]->HandleOf(*state_.pool);
       }
     }
-    state_.flow.Start(plan, operation.chunking.subchunks(), operation.depth,
-                      state_.size, state_.slots(),
-                      operation.subchunks_of_chunks);
+    state_.flow.Start(
+        plan, operation.subchunks(), operation.depth, state_.size,
+        state_.slots(),
+        {operation.subchunks_of_inputs, operation.subchunks_of_outputs});
     copy_in_.Begin();
     reduce_.Begin();
     copy_out_.Begin();

@@ -9,11 +9,10 @@ using Kind = Transfer::Kind;
 using Arrival = Step::Arrival;
 
 void Flow::Start(const Plan& plan, std::uint64_t subchunks, int depth, int size,
-                 SlotList& slots,
-                 std::span<const std::uint64_t> subchunks_of_chunks) {
+                 SlotList& slots, const SubchunksOfChunks& of_chunks) {
   plan_ = &plan;
-  subchunks_of_chunks_ = subchunks_of_chunks;
-  if (!subchunks_of_chunks.empty()) {
+  of_chunks_ = of_chunks;
+  if (!of_chunks.inputs.empty()) {
     eager_.assign(size, false);
     for (const Plan::Peer& peer : plan.peers) {
       eager_[peer.rank] = peer.eager;
@@ -108,14 +107,17 @@ Flow::Issued Flow::Issue() {
 
 bool Flow::IsNoMessage(Instance instance) const {
   const Transfer& transfer = step(instance).transfer;
-  if (subchunks_of_chunks_.empty() || !transfer.has_peer() ||
+  if (of_chunks_.inputs.empty() || !transfer.has_peer() ||
       eager_[transfer.peer]) {
     return false;
   }
   const Place place = transfer.chunks();
+  const auto& subchunks = place.buffer == Place::Buffer::kOutput
+                              ? of_chunks_.outputs
+                              : of_chunks_.inputs;
   for (int position = 0; position < place.count; ++position) {
     const int chunk = place.At(position, plan_->chunks).chunk % plan_->chunks;
-    if (subchunk(instance) < subchunks_of_chunks_[chunk]) {
+    if (subchunk(instance) < subchunks[chunk]) {
       return false;
     }
   }

@@ -35,17 +35,22 @@ namespace ringpipe {
 // which frees the slot of its predecessor at the sender, and so on around the
 // ring. With only `depth`, all ranks hold values and none can receive.
 //
+// How many sub-chunks each chunk of a buffer has; scratch is as the input. Both
+// empty: all chunks have as many, or one that is empty.
+struct SubchunksOfChunks {
+  std::span<const std::uint64_t> inputs;
+  std::span<const std::uint64_t> outputs;
+};
+
 // Not thread-safe. Stays where it is started. Nothing allocates after Start,
 // and Start only where a plan is larger than all before it.
 class Flow {
  public:
   // Begins `plan` (kept by reference until the next Start) for `subchunks`
   // sub-chunks, `depth` a round, between `size` ranks. `slots` is kept too.
-  // `subchunks_of_chunks`: how many of these each chunk has, where chunks are
-  // not alike (kept too); empty: all have `subchunks`, or one that is empty.
+  // None of `of_chunks`, which is kept too, is larger than `subchunks`.
   void Start(const Plan& plan, std::uint64_t subchunks, int depth, int size,
-             SlotList& slots,
-             std::span<const std::uint64_t> subchunks_of_chunks = {});
+             SlotList& slots, const SubchunksOfChunks& of_chunks = {});
 
   bool finished() const { return remaining_lanes_ == 0; }
   int lanes() const { return lanes_; }
@@ -152,7 +157,7 @@ class Flow {
   const Plan* plan_ = nullptr;
   SlotList* slots_ = nullptr;
   std::uint64_t subchunks_ = 0;
-  std::span<const std::uint64_t> subchunks_of_chunks_;
+  SubchunksOfChunks of_chunks_;
   std::vector<bool> eager_;  // by peer
   int depth_ = 1;
   int lanes_ = 0;

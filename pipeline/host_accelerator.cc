@@ -38,16 +38,14 @@ class HostAccelerator final : public Accelerator {
 
   Ticket Reduce(DataType type, ReduceOp op, void* target, const void* own,
                 std::span<const void* const> received, std::size_t count,
-                int finish_size) override {
-    FindReduction(type, op)(target, own, received.data(),
-                            static_cast<int>(received.size()), count);
-    if (finish_size > 0) {
-      if (const FinishFunction finish = FindFinish(type, op);
-          finish != nullptr) {
-        finish(target, count, finish_size);
-      }
-    }
+                const Scaling& scaling) override {
+    ReduceAndScale(type, op, target, own, received, count, scaling);
     return {Lane::kReduce, 0};
+  }
+  Ticket Scale(Lane lane, DataType type, void* target, const void* source,
+               std::size_t count, double factor) override {
+    FindScale(type)(target, source, count, factor);
+    return {lane, 0};
   }
 
   Progress Poll(Ticket /*ticket*/) override { return Progress::kDone; }

@@ -62,10 +62,10 @@ TEST_F(HostAcceleratorTest, ReduceAverageDividesOnlyWhenItIsTold) {
   std::vector<double> slot = {2, 3, 5};
   const void* const received[] = {slot.data()};
   accelerator_->Reduce(DataType::kFloat64, ReduceOp::kAverage, slot.data(),
-                       own.data(), received, 3, 0);
+                       own.data(), received, 3, {});
   EXPECT_EQ(slot, (std::vector<double>{3, 5, 8}));
   accelerator_->Reduce(DataType::kFloat64, ReduceOp::kAverage, slot.data(),
-                       own.data(), received, 3, 2);
+                       own.data(), received, 3, {.complete = 2});
   EXPECT_EQ(slot, (std::vector<double>{2, 3.5, 5.5}));
 }
 
@@ -80,7 +80,7 @@ TEST_F(HostAcceleratorTest, ReduceTakesAllThatWasReceivedIntoOtherMemory) {
   std::vector<double> target(3);
   EXPECT_EQ(accelerator_->Poll(accelerator_->Reduce(
                 DataType::kFloat64, ReduceOp::kAverage, target.data(),
-                own.data(), received, 3, 2)),
+                own.data(), received, 3, {.complete = 2})),
             Progress::kDone);
   EXPECT_EQ(target, (std::vector<double>{8.5, 13, 21.5}));
   EXPECT_EQ(own, (std::vector<double>{1, 2, 3}));
@@ -91,7 +91,7 @@ TEST_F(HostAcceleratorTest, FinishSizeChangesNothingForASum) {
   std::vector<double> slot = {2};
   const void* const received[] = {slot.data()};
   accelerator_->Reduce(DataType::kFloat64, ReduceOp::kSum, slot.data(),
-                       own.data(), received, 1, 2);
+                       own.data(), received, 1, {.complete = 2});
   EXPECT_EQ(slot[0], 3);
 }
 
@@ -100,7 +100,7 @@ TEST_F(HostAcceleratorTest, NullPointersOfNoElementsAreFine) {
   accelerator_->CopyOut(nullptr, nullptr, 0);
   const void* const received[] = {nullptr};
   accelerator_->Reduce(DataType::kInt8, ReduceOp::kAverage, nullptr, nullptr,
-                       received, 0, 3);
+                       received, 0, {.complete = 3});
   EXPECT_TRUE(accelerator_->Drain(Deadline::Infinite()));
   EXPECT_TRUE(accelerator_->error().ok());
 }

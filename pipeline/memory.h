@@ -24,6 +24,8 @@ struct Memory {
   std::uint32_t bytes = 0;
   // Of the buffer of which it is a part, for the connection that gets it.
   MemoryHandle handle = nullptr;
+  // Still to be multiplied by Operation::prescale where it is read.
+  bool unscaled = false;
 };
 
 // One piece of it, or several, in order.

@@ -1,9 +1,11 @@
 #ifndef RINGPIPE_PIPELINE_OPERATION_H_
 #define RINGPIPE_PIPELINE_OPERATION_H_
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -47,9 +49,17 @@ struct Operation {
   Accelerator* accelerator = nullptr;  // whose memory the buffers are
   DataType type = DataType::kFloat32;
   ReduceOp op = ReduceOp::kSum;
+  // What this rank's input is multiplied by where the plan says so
+  // (Plan::scales_input), and the result; of floating-point types.
+  double prescale = 1;
+  double postscale = 1;
   Chunking chunking;
+  // Of an all-to-all whose pairs have lengths of their own: that of the output,
+  // and the one above is the input's.
+  std::optional<Chunking> output_chunking;
   // Where chunks have given lengths: how many sub-chunks each has.
-  std::vector<std::uint64_t> subchunks_of_chunks;
+  std::vector<std::uint64_t> subchunks_of_inputs;
+  std::vector<std::uint64_t> subchunks_of_outputs;
   // No message is longer; 0: any may fill a long slot.
   std::uint32_t message_bytes = 0;
   int depth = 1;
@@ -62,18 +72,30 @@ struct Operation {
   // By ShortRun::Measure, once for all such calls; empty: it is not short.
   std::vector<ShortStep> short_steps;
 
-  // One sub-chunk of `count` chunks from `chunk`.
-  std::uint32_t BytesOf(int chunk, int count, std::uint64_t subchunk) const {
+  const Chunking& ChunkingOf(Place place) const {
+    return place.buffer == Place::Buffer::kOutput && output_chunking.has_value()
+               ? *output_chunking
+               : chunking;
+  }
+  std::uint64_t subchunks() const {
+    return std::max(chunking.subchunks(), output_chunking.has_value()
+                                              ? output_chunking->subchunks()
+                                              : 0);
+  }
+  // One sub-chunk of the place.
+  std::uint32_t BytesOf(Place place, std::uint64_t subchunk) const {
     return static_cast<std::uint32_t>(
-        chunking.Count(chunk % plan->chunks, count, subchunk) * SizeOf(type));
+        ChunkingOf(place).Count(place.chunk % plan->chunks, place.count,
+                                subchunk) *
+        SizeOf(type));
   }
   // Where the piece begins in the value of its step.
   std::uint32_t OffsetOf(const Step::Piece& piece,
                          std::uint64_t subchunk) const {
-    const int first = plan->steps[piece.step].transfer.target.chunk;
-    const int before =
-        (piece.place.chunk - first + plan->chunks) % plan->chunks;
-    return before == 0 ? 0 : BytesOf(first, before, subchunk);
+    Place before = plan->steps[piece.step].transfer.target;
+    before.count =
+        (piece.place.chunk - before.chunk + plan->chunks) % plan->chunks;
+    return before.count == 0 ? 0 : BytesOf(before, subchunk);
   }
 };
 

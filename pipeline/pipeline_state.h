@@ -96,8 +96,16 @@ struct PipelineState {
                         HandleOfSlots(instance)};
   }
   std::uint32_t BytesOf(Place place, Instance instance) const {
-    return operation->BytesOf(place.chunk, place.count,
-                              flow.subchunk(instance));
+    return operation->BytesOf(place, flow.subchunk(instance));
+  }
+
+  // What a reduction does besides, by what its operands are.
+  Scaling ScalingOf(const Step& step, bool own_unscaled,
+                    bool received_unscaled) const {
+    return {.own = own_unscaled ? operation->prescale : 1,
+            .received = received_unscaled ? operation->prescale : 1,
+            .complete = step.transfer.finish ? size : 0,
+            .result = step.transfer.finish ? operation->postscale : 1};
   }
 
   // Room for what SourceOf, OperandOf and InMemory return: for the running
@@ -131,7 +139,7 @@ struct PipelineState {
     room.clear();
     for (const Step::Piece& piece : pieces) {
       if (piece.step < 0) {
-        AddInMemory(piece.place, instance, room);
+        AddInMemory(piece.place, instance, room, piece.unscaled);
       } else {
         room.push_back(InSlotOf(piece, instance));
       }
@@ -139,8 +147,8 @@ struct PipelineState {
     return room;
   }
 
-  void AddInMemory(Place place, Instance instance,
-                   std::vector<Memory>& room) const {
+  void AddInMemory(Place place, Instance instance, std::vector<Memory>& room,
+                   bool unscaled = false) const {
     const UserBuffer& buffer = place.buffer == Place::Buffer::kInput
                                    ? operation->input
                                    : operation->output;
@@ -148,19 +156,21 @@ struct PipelineState {
     const MemoryHandle handle =
         transport < 0 ? nullptr : buffer.reached[transport].handle;
     const std::uint64_t bytes = SizeOf(operation->type);
-    const auto [first, rest] = operation->chunking.Range(
+    const auto [first, rest] = operation->ChunkingOf(place).Range(
         place.chunk, place.count, flow.subchunk(instance));
     for (const Extent& extent : {first, rest}) {
       if (buffer.list != nullptr) {
         buffer.list->ForEach(
             extent.begin * bytes, extent.count * bytes,
-            [&room](std::byte* data, std::uint64_t length) {
-              room.push_back({data, static_cast<std::uint32_t>(length)});
+            [&](std::byte* data, std::uint64_t length) {
+              room.push_back({data, static_cast<std::uint32_t>(length), nullptr,
+                              unscaled});
             });
       } else if (extent.count > 0 || room.empty()) {
         room.push_back(
             {reinterpret_cast<std::byte*>(buffer.base + extent.begin * bytes),
-             static_cast<std::uint32_t>(extent.count * bytes), handle});
+             static_cast<std::uint32_t>(extent.count * bytes), handle,
+             unscaled});
       }
     }
   }

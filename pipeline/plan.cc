@@ -20,13 +20,14 @@ class Compiler {
     plan_.chunks = schedule_.chunks;
     plan_.equal_chunks = schedule_.equal_chunks;
     plan_.in_place = options_.in_place;
+    plan_.scales_input = options_.scales_input;
     for (next_ = 0; next_ < schedule_.transfers.size();) {
       const Transfer& transfer = schedule_.transfers[next_++];
       RINGPIPE_RETURN_IF_ERROR(Check(transfer));
       RINGPIPE_RETURN_IF_ERROR(Add(transfer));
     }
     plan_.all_eager =
-        options_.on_host && !options_.in_pieces && options_.message_bytes > 0;
+        options_.on_host && !GoesBySlots() && options_.message_bytes > 0;
     for (const auto& [rank, peer] : peers_) {
       plan_.peers.push_back(peer);
       plan_.all_eager &= peer.eager;
@@ -126,11 +127,16 @@ class Compiler {
                : place;
   }
 
+  // Whether no connection reaches user memory.
+  bool GoesBySlots() const {
+    return options_.in_pieces || options_.scales_input;
+  }
+
   // What the connection to the peer can do with the memory of the place as the
   // schedule names it: in place, input and output need not be reached alike
   // (one may be a part of the other).
   Reach ReachOf(int peer, Place place) const {
-    if (options_.in_pieces) {
+    if (GoesBySlots()) {
       return {};
     }
     const PlanOptions::Peer& options = OptionsOf(peer);
@@ -201,13 +207,23 @@ class Compiler {
     });
   }
 
+  // Whether a part of it is input that has to be scaled when it is read: in
+  // place, what was written there since has been.
+  bool IsUnscaled(Place range) {
+    const std::vector<Place> chunks = ChunksOf(range);
+    return options_.scales_input && range.buffer == Buffer::kInput &&
+           std::any_of(chunks.begin(), chunks.end(), [this](Place chunk) {
+             return history_[Canonical(chunk)].writer < 0;
+           });
+  }
+
   // Whether a local copy has nothing to do: in place it is there already; and
   // the value of a slot does not change, so that two places may be the same
   // part of one.
   bool IsThere(const Transfer& copy) {
     const Place source = Canonical(copy.source);
     if (source == Canonical(copy.target)) {
-      return true;
+      return !IsUnscaled(copy.source);
     }
     if (copy.target.buffer != Buffer::kScratch || !IsInSlots(source)) {
       return false;
@@ -295,7 +311,8 @@ class Compiler {
         }
         history.memory_readers.push_back(index);
       }
-      Append(pieces, {history.slot_of, in_slot ? history.in_slot : named});
+      Append(pieces, {history.slot_of, in_slot ? history.in_slot : named,
+                      !in_slot && IsUnscaled(named)});
     }
     return pieces;
   }
@@ -316,7 +333,8 @@ class Compiler {
   // first chunk of its value, which need not be the first of all.
   void Append(std::vector<Step::Piece>& pieces,
               const Step::Piece& piece) const {
-    if (!pieces.empty() && pieces.back().step == piece.step) {
+    if (!pieces.empty() && pieces.back().step == piece.step &&
+        pieces.back().unscaled == piece.unscaled) {
       Place& last = pieces.back().place;
       const Place next = last.At(last.count, schedule_.chunks);
       const bool follows =
@@ -348,7 +366,7 @@ class Compiler {
         step.source.size() >
         (goes_eagerly ? 1 : OptionsOf(peer).abilities.pieces);
     step.eager = !reached && !scattered && goes_eagerly && options_.on_host &&
-                 !options_.in_pieces;
+                 !GoesBySlots();
     step.registers = !reached && !step.eager &&
                      sends == Reach::Sends::kAfterRegistering &&
                      step.source.size() == 1;

@@ -52,6 +52,8 @@ struct Step {
   struct Piece {
     int step = -1;
     Place place = {};
+    // Of a plan that scales its input: this is input, not scaled yet.
+    bool unscaled = false;
   };
   std::vector<Piece> source;
   std::vector<Piece> operand;
@@ -86,6 +88,7 @@ struct Plan {
   int chunks = 1;
   bool equal_chunks = false;  // Schedule's
   bool in_place = false;
+  bool scales_input = false;
   std::vector<Step> steps;
   // The peers that steps name, in order, each once.
   struct Peer {
@@ -126,6 +129,9 @@ struct PlanOptions {
   bool on_host = true;
   // They are lists of pieces: nothing is sent from where it lies.
   bool in_pieces = false;
+  // Whoever reads the input multiplies it by a factor; nor is anything sent
+  // from where it lies then.
+  bool scales_input = false;
   // Each transfer is one message of at most so many bytes; 0: more, or several.
   std::uint32_t message_bytes = 0;
   // Every peer; or one by one, by rank, which outlives Compile.

@@ -46,8 +46,7 @@ void ShortRun::Measure(Operation& operation) {
   for (const Step& step : plan.steps) {
     const Place moved = step.transfer.chunks();
     operation.short_steps.push_back(
-        {operation.BytesOf(moved.chunk, moved.count, 0),
-         LocationOf(operation, step.source),
+        {operation.BytesOf(moved, 0), LocationOf(operation, step.source),
          LocationOf(operation, step.operand),
          step.to_memory ? InMemory(operation, step.transfer.target)
                         : Location()});
@@ -173,7 +172,9 @@ void ShortRun::Reduce(std::uint32_t index) {
   std::byte* const target = TargetOf(index);
   state_.accelerator().Reduce(
       operation.type, operation.op, target, first, std::span(&second, 1),
-      bytes / SizeOf(operation.type), transfer.finish ? state_.size : 0);
+      bytes / SizeOf(operation.type),
+      state_.ScalingOf(step(index), /*own_unscaled=*/false,
+                       /*received_unscaled=*/false));
   meters_.reduce.Add(bytes, {});
   values_[index] = {target, bytes, true};
 }

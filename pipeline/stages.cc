@@ -37,7 +37,8 @@ class Cursor {
     if (pieces_.empty()) {
       return {};
     }
-    const Memory taken = {pieces_[0].data + taken_, bytes};
+    const Memory taken = {pieces_[0].data + taken_, bytes, nullptr,
+                          pieces_[0].unscaled};
     taken_ += bytes;
     Skip();
     return taken;
@@ -109,15 +110,26 @@ Result<bool> AcceleratorStage::Advance(Fifo<Instance>& ready, Start start,
   return happened;
 }
 
+// target = source, which is input that is not scaled yet.
+Accelerator::Ticket AcceleratorStage::Scale(Accelerator::Lane lane,
+                                            const Memory& target,
+                                            const Memory& source) {
+  const Operation& operation = *state_.operation;
+  return state_.accelerator().Scale(
+      lane, operation.type, target.data, source.data,
+      source.bytes / SizeOf(operation.type), operation.prescale);
+}
+
 Result<bool> CopyInStage::Advance() {
   return AcceleratorStage::Advance(
       state_.flow.to_copy_in(),
       [this](Instance instance) -> Result<Started> {
         const Memory target = state_.InSlot(instance);
         const Memory received = state_.ReceivedFor(instance);
-        Accelerator& accelerator = state_.accelerator();
-        const auto copy = [&](const Memory& to, const Memory& from) {
-          return accelerator.CopyIn(to.data, from.data, from.bytes);
+        const auto copy = [this](const Memory& to, const Memory& from) {
+          return from.unscaled ? Scale(Accelerator::Lane::kCopyIn, to, from)
+                               : state_.accelerator().CopyIn(to.data, from.data,
+                                                             from.bytes);
         };
         return Started{CopyPieces(target,
                                   state_.flow.step(instance).transfer.receives()
@@ -144,7 +156,8 @@ Result<bool> CopyOutStage::Advance() {
                                               : state_.InSlot(instance);
         Accelerator& accelerator = state_.accelerator();
         const auto copy = [&](const Memory& to, const Memory& from) {
-          return copies && !state_.pool->Holds(from.data)
+          return from.unscaled ? Scale(Accelerator::Lane::kCopyOut, to, from)
+                 : copies && !state_.pool->Holds(from.data)
                      ? accelerator.CopyWithin(to.data, from.data, from.bytes)
                  : state_.operation->copies_out_non_temporal
                      ? accelerator.CopyOutNonTemporal(to.data, from.data,
@@ -202,19 +215,19 @@ Result<AcceleratorStage::Started> ReduceStage::Start(Instance instance) {
   do {
     const std::uint32_t bytes =
         std::min({target.together(), own.together(), operand.together()});
-    std::array<const void*, Accelerator::kMostSources> sources = {
-        operand.Take(bytes).data};
+    Memory first = own.Take(bytes);
+    Memory second = operand.Take(bytes);
+    if (exchanged) {
+      std::swap(first, second);
+    }
+    std::array<const void*, Accelerator::kMostSources> sources = {second.data};
     for (std::size_t i = 1; i < count; ++i) {
       sources[i] = received[i].data + done;
     }
-    const void* first = own.Take(bytes).data;
-    if (exchanged) {
-      std::swap(first, sources[0]);
-    }
     ticket = state_.accelerator().Reduce(
-        operation.type, operation.op, target.Take(bytes).data, first,
+        operation.type, operation.op, target.Take(bytes).data, first.data,
         std::span(sources).first(count), bytes / SizeOf(operation.type),
-        step.transfer.finish ? state_.size : 0);
+        state_.ScalingOf(step, first.unscaled, second.unscaled));
     done += bytes;
   } while (target.together() > 0);
   return Started{ticket, std::uint64_t{done} * count};

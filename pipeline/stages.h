@@ -45,6 +45,9 @@ class AcceleratorStage : public Stage {
 
   using Stage::Stage;
 
+  Accelerator::Ticket Scale(Accelerator::Lane lane, const Memory& target,
+                            const Memory& source);
+
   // Starts the front of `ready`, if there is one, by `start(instance)`, and
   // ends what has been done by `finish(instance)`.
   template <typename Start, typename Finish>

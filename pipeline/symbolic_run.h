@@ -25,6 +25,22 @@ struct RunOptions {
   std::uint64_t subchunks = 0;
   // Those that each chunk has, where chunks are not alike: none more than that.
   std::vector<std::uint64_t> subchunks_of_chunks = {};
+  // Instead, of an all-to-all: those from each rank to each.
+  std::vector<std::vector<std::uint64_t>> subchunks_of_pairs = {};
+  std::vector<std::uint64_t> SubchunksOfInputs(int rank) const {
+    return subchunks_of_pairs.empty() ? subchunks_of_chunks
+                                      : subchunks_of_pairs[rank];
+  }
+  std::vector<std::uint64_t> SubchunksOfOutputs(int rank) const {
+    if (subchunks_of_pairs.empty()) {
+      return subchunks_of_chunks;
+    }
+    std::vector<std::uint64_t> outputs;
+    for (const std::vector<std::uint64_t>& from : subchunks_of_pairs) {
+      outputs.push_back(from[rank]);
+    }
+    return outputs;
+  }
 
   // What happens next at a rank where several things can. kEager: what began
   // first ends first, and reads and writes memory when it begins. kLazy:

@@ -78,15 +78,16 @@ void Values::Write(Rank& rank, Instance instance, bool in_memory, Terms value) {
 Terms Values::Read(Rank& rank, Instance instance,
                    const std::vector<Step::Piece>& pieces) {
   Terms value;
-  for (const auto& [holder, place] : pieces) {
+  for (const auto& [holder, place, unscaled] : pieces) {
     for (int position = 0; position < place.count; ++position) {
       const Place chunk = place.At(position, rank.plan.chunks);
-      value.push_back(
+      const TermTable::Term read =
           holder < 0
               ? memory_.At(rank.number, chunk, rank.flow.subchunk(instance))
               : InSlot(rank,
                        {instance.lane, static_cast<std::uint32_t>(holder)},
-                       chunk));
+                       chunk);
+      value.push_back(unscaled ? terms_.Scale(read) : read);
     }
   }
   return value;

@@ -67,10 +67,12 @@ struct Rank {
        const RunOptions& options)
       : plan(its_plan),
         number(its_number),
+        subchunks_of_inputs(options.SubchunksOfInputs(number)),
+        subchunks_of_outputs(options.SubchunksOfOutputs(number)),
         slots(options.slots),
         slot_values(options.slots) {
     flow.Start(plan, options.subchunks, options.depth, size, slots,
-               options.subchunks_of_chunks);
+               {subchunks_of_inputs, subchunks_of_outputs});
     lent.resize(flow.lanes() * plan.steps.size());
     chains.resize(lent.size());
     to_peer.resize(size);
@@ -91,6 +93,7 @@ struct Rank {
 
   const Plan& plan;
   const int number;
+  const std::vector<std::uint64_t> subchunks_of_inputs, subchunks_of_outputs;
   Flow flow;
   SlotList slots;
   std::vector<Terms> slot_values;

@@ -31,6 +31,28 @@ TermTable::Term TermTable::Input(const Piece& piece) {
   return known->second;
 }
 
+TermTable::Term TermTable::Unscaled(const Piece& piece) {
+  const auto [known, is_new] = unscaled_terms_.try_emplace(piece, kUndefined);
+  if (is_new) {
+    const Term input = Input(piece);
+    known->second =
+        Add({Kind::kUnscaled, nodes_[input].a, 0, HashPair(2, Hash(input))});
+  }
+  return known->second;
+}
+
+TermTable::Term TermTable::Scale(Term value) {
+  if (nodes_[value].kind == Kind::kUnscaled) {
+    return Input(inputs_[nodes_[value].a]);
+  }
+  const auto [known, is_new] = scaled_again_.try_emplace(value, kUndefined);
+  if (is_new) {
+    known->second =
+        Add({Kind::kScaledAgain, value, 0, HashPair(3, Hash(value))});
+  }
+  return known->second;
+}
+
 TermTable::Term TermTable::Reduce(Term a, Term b) {
   const std::uint64_t operands = std::uint64_t{a} << 32 | b;
   const auto [known, is_new] = reductions_.try_emplace(operands, kUndefined);
@@ -68,9 +90,17 @@ TermTable::Contents TermTable::Expand(Term term) const {
       case Kind::kInput:
         contents.pieces[inputs_[node.a]] += times;
         break;
+      case Kind::kUnscaled:
+        contents.unscaled = true;
+        contents.pieces[inputs_[node.a]] += times;
+        break;
       case Kind::kReduce:
         open[node.a] += times;
         open[node.b] += times;
+        break;
+      case Kind::kScaledAgain:
+        contents.scaled_again = true;
+        open[node.a] += times;
         break;
       case Kind::kFinish:
         contents.finished_early = true;
@@ -102,6 +132,12 @@ std::string ToString(const TermTable::Contents& contents) {
   }
   if (contents.undefined) {
     text += "; memory never written";
+  }
+  if (contents.unscaled) {
+    text += "; not scaled";
+  }
+  if (contents.scaled_again) {
+    text += "; scaled once too often";
   }
   if (contents.finished_early) {
     text += "; finished too early";

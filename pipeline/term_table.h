@@ -36,6 +36,8 @@ class TermTable {
     bool undefined = false;                 // and something never written
     bool finished = false;                  // once, after all reductions
     bool finished_early = false;            // before the last, or twice
+    bool unscaled = false;                  // input that had to be scaled
+    bool scaled_again = false;              // what needed it not, or no more
 
     bool operator==(const Contents&) const = default;
   };
@@ -43,6 +45,10 @@ class TermTable {
   TermTable();
 
   Term Input(const Piece& piece);
+  // The same input before it is scaled, and what it is then. Of all else: a
+  // value that is nobody's promise.
+  Term Unscaled(const Piece& piece);
+  Term Scale(Term value);
   Term Reduce(Term a, Term b);
   Term Finish(Term value);
 
@@ -52,10 +58,17 @@ class TermTable {
   std::uint64_t Hash(Term term) const { return nodes_[term].hash; }
 
  private:
-  enum class Kind { kUndefined, kInput, kReduce, kFinish };
+  enum class Kind {
+    kUndefined,
+    kInput,
+    kUnscaled,
+    kReduce,
+    kFinish,
+    kScaledAgain,
+  };
   struct Node {
     Kind kind = Kind::kUndefined;
-    Term a = 0;  // kInput: index in inputs_
+    Term a = 0;  // kInput, kUnscaled: index in inputs_
     Term b = 0;
     std::uint64_t hash = 0;
   };
@@ -65,8 +78,10 @@ class TermTable {
   std::vector<Node> nodes_;  // operands have smaller numbers
   std::vector<Piece> inputs_;
   std::map<Piece, Term> input_terms_;
+  std::map<Piece, Term> unscaled_terms_;
   std::unordered_map<std::uint64_t, Term> reductions_;  // by operands
   std::unordered_map<Term, Term> finished_;
+  std::unordered_map<Term, Term> scaled_again_;
 };
 
 // "input[2] of ranks 0, 1, 3 twice; not finished", for messages.

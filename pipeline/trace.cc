@@ -7,7 +7,9 @@ namespace ringpipe {
 namespace {
 
 // Of a call's detail: its counts differ by rank.
+// What Digest::counts becomes.
 constexpr std::uint64_t kHasCounts = std::uint64_t{1} << 63;
+constexpr std::uint64_t kHasCountsOfPairs = std::uint64_t{1} << 62;
 
 }  // namespace
 
@@ -47,7 +49,9 @@ TraceEvent TraceEvent::ForCall(const Digest& digest) {
   event.message = digest.algorithm;
   event.detail = digest.type | std::uint64_t{digest.op} << 16 |
                  std::uint64_t{digest.depth} << 32 |
-                 (digest.counts == 0 ? 0 : kHasCounts);
+                 (digest.counts == 0                  ? 0
+                  : digest.counts == Digest::kOfPairs ? kHasCountsOfPairs
+                                                      : kHasCounts);
   return event;
 }
 
@@ -55,14 +59,17 @@ Digest TraceEvent::digest() const {
   Digest digest;
   digest.sequence = call;
   digest.count = bytes;
-  digest.subchunk_elements = subchunk;
+  digest.subchunk_elements = static_cast<std::uint32_t>(subchunk);
   digest.collective = static_cast<std::uint16_t>(step);
-  digest.root = static_cast<std::uint32_t>(peer);
+  digest.root = static_cast<std::uint16_t>(peer);
   digest.algorithm = static_cast<std::uint16_t>(message);
   digest.type = static_cast<std::uint16_t>(detail);
   digest.op = static_cast<std::uint16_t>(detail >> 16);
-  digest.depth = static_cast<std::uint32_t>((detail & ~kHasCounts) >> 32);
-  digest.counts = (detail & kHasCounts) == 0 ? 0 : 1;
+  digest.depth = static_cast<std::uint16_t>(
+      (detail & ~(kHasCounts | kHasCountsOfPairs)) >> 32);
+  digest.counts = (detail & kHasCountsOfPairs) != 0 ? Digest::kOfPairs
+                  : (detail & kHasCounts) != 0      ? Digest::kOfPairs + 1
+                                                    : 0;
   return digest;
 }
 

@@ -76,13 +76,16 @@ TEST(TraceEventTest, ACallKeepsItsDigest) {
                          .algorithm = 7'000,
                          .type = 9,
                          .op = 4,
+                         .subchunk_elements = 1U << 31,
                          .root = 65'535,
-                         .depth = 64,
-                         .subchunk_elements = 1ULL << 33};
+                         .depth = 64};
   EXPECT_EQ(TraceEvent::ForCall(digest).digest(), digest);
   Digest with_counts = digest;
   with_counts.counts = 0x123456789abcdef0;
-  EXPECT_NE(TraceEvent::ForCall(with_counts).digest().counts, 0U);
+  EXPECT_GT(TraceEvent::ForCall(with_counts).digest().counts, Digest::kOfPairs);
+  with_counts.counts = Digest::kOfPairs;
+  EXPECT_EQ(TraceEvent::ForCall(with_counts).digest().counts, Digest::kOfPairs);
+  EXPECT_EQ(TraceEvent::ForCall(with_counts).digest().depth, digest.depth);
 }
 
 class CallTraceTest : public ::testing::Test {

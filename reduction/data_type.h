@@ -71,6 +71,11 @@ constexpr std::size_t SizeOf(DataType type) {
   return 0;
 }
 
+constexpr bool IsFloatingPoint(DataType type) {
+  return type == DataType::kFloat32 || type == DataType::kFloat64 ||
+         type == DataType::kFloat16 || type == DataType::kBfloat16;
+}
+
 // Whether it is in the enumeration.
 constexpr bool Exists(ReduceOp op) {
   return op >= kReduceOps.front() && op <= kReduceOps.back();

@@ -4,8 +4,11 @@
 #include "reduction/host_reduction.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <type_traits>
 
 // What is in between makes no difference here but takes time to compile.
@@ -313,6 +316,47 @@ void DivideNarrow(void* data, std::size_t count, int size) {
   }
 }
 
+// A ScaleFunction. Multiplication has one result, in a vector or alone.
+template <typename T>
+void ScaleFloat(void* target, const void* source, std::size_t count,
+                double factor) {
+  const hn::ScalableTag<T> d;
+  const std::size_t lanes = hn::Lanes(d);
+  T* const to = static_cast<T*>(target);
+  const T* const from = static_cast<const T*>(source);
+  const T narrow = static_cast<T>(factor);
+  const auto factors = hn::Set(d, narrow);
+  std::size_t i = 0;
+  for (; i + lanes <= count; i += lanes) {
+    hn::StoreU(hn::Mul(hn::LoadU(d, from + i), factors), d, to + i);
+  }
+  for (; i < count; ++i) {
+    to[i] = from[i] * narrow;
+  }
+}
+
+// The same for 16 bits.
+template <class Format>
+void ScaleNarrow(void* target, const void* source, std::size_t count,
+                 double factor) {
+  const hn::ScalableTag<float> d;
+  auto* const to = static_cast<std::uint16_t*>(target);
+  const auto* const from = static_cast<const std::uint16_t*>(source);
+  const auto scale = [&](const auto d16, std::size_t i) {
+    const hn::Rebind<float, decltype(d16)> wide;
+    const auto product = hn::Mul(Format::Widen(wide, hn::LoadU(d16, from + i)),
+                                 hn::Set(wide, static_cast<float>(factor)));
+    hn::StoreU(Format::Narrow(d16, wide, product), d16, to + i);
+  };
+  std::size_t i = 0;
+  for (; i + hn::Lanes(d) <= count; i += hn::Lanes(d)) {
+    scale(TagOf<std::uint16_t>(), i);
+  }
+  for (; i < count; ++i) {
+    scale(hn::CappedTag<std::uint16_t, 1>(), i);
+  }
+}
+
 // `T` is an element as it is stored; `Form` makes an operation one on those.
 template <class Op>
 struct Plain : Op {};
@@ -379,6 +423,22 @@ FinishFunction FindFloatDivision(DataType type) {
   }
 }
 
+// nullptr for integers.
+ScaleFunction FindFloatScale(DataType type) {
+  switch (type) {
+    case DataType::kFloat32:
+      return &ScaleFloat<float>;
+    case DataType::kFloat64:
+      return &ScaleFloat<double>;
+    case DataType::kFloat16:
+      return &ScaleNarrow<Float16Format>;
+    case DataType::kBfloat16:
+      return &ScaleNarrow<Bfloat16Format>;
+    default:
+      return nullptr;
+  }
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace ringpipe
 HWY_AFTER_NAMESPACE();
@@ -389,6 +449,7 @@ namespace {
 
 HWY_EXPORT(FindKernel);
 HWY_EXPORT(FindFloatDivision);
+HWY_EXPORT(FindFloatScale);
 
 // data[i] = data[i] / size, truncated toward zero. `size` may be too large for
 // T, hence the division in (at least) int; no CPU divides integer vectors.
@@ -432,6 +493,71 @@ FinishFunction FindFinish(DataType type, ReduceOp op) {
       return &DivideInteger<std::uint64_t>;
   }
   return nullptr;
+}
+
+ScaleFunction FindScale(DataType type) {
+  return HWY_DYNAMIC_DISPATCH(FindFloatScale)(type);
+}
+
+namespace {
+
+// The reduction of operands that are scaled before: by pieces that stay in the
+// first-level cache, because the operands must not be written.
+void ReduceScaled(DataType type, ReduceOp op, void* target, const void* own,
+                  std::span<const void* const> received, std::size_t count,
+                  const Scaling& scaling) {
+  constexpr std::size_t kPieceBytes = 4096;
+  alignas(64) std::array<std::byte, kPieceBytes> own_piece;
+  alignas(64) std::array<std::byte, kPieceBytes> received_piece;
+  const ReduceFunction reduce = FindReduction(type, op);
+  const ScaleFunction scale = FindScale(type);
+  const std::size_t bytes = SizeOf(type);
+  const auto at = [bytes](const void* data, std::size_t element) {
+    return static_cast<const std::byte*>(data) + element * bytes;
+  };
+  for (std::size_t i = 0; i < count;) {
+    const std::size_t length = std::min(count - i, kPieceBytes / bytes);
+    const void* first = at(own, i);
+    const void* second = at(received[0], i);
+    if (scaling.own != 1) {
+      scale(own_piece.data(), first, length, scaling.own);
+      first = own_piece.data();
+    }
+    if (scaling.received != 1) {
+      scale(received_piece.data(), second, length, scaling.received);
+      second = received_piece.data();
+    }
+    // The target may be what was received last.
+    for (std::size_t source = 0; source < received.size(); ++source) {
+      const void* const next = source == 0 ? second : at(received[source], i);
+      void* const to = source + 1 < received.size()
+                           ? own_piece.data()
+                           : static_cast<std::byte*>(target) + i * bytes;
+      reduce(to, source == 0 ? first : own_piece.data(), &next, 1, length);
+    }
+    i += length;
+  }
+}
+
+}  // namespace
+
+void ReduceAndScale(DataType type, ReduceOp op, void* target, const void* own,
+                    std::span<const void* const> received, std::size_t count,
+                    const Scaling& scaling) {
+  if (scaling.own == 1 && scaling.received == 1) {
+    FindReduction(type, op)(target, own, received.data(),
+                            static_cast<int>(received.size()), count);
+  } else {
+    ReduceScaled(type, op, target, own, received, count, scaling);
+  }
+  if (scaling.complete > 0) {
+    if (const FinishFunction finish = FindFinish(type, op)) {
+      finish(target, count, scaling.complete);
+    }
+  }
+  if (scaling.result != 1) {
+    FindScale(type)(target, target, count, scaling.result);
+  }
 }
 
 }  // namespace ringpipe

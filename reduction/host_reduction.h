@@ -3,8 +3,10 @@
 #define RINGPIPE_REDUCTION_HOST_REDUCTION_H_
 
 #include <cstddef>
+#include <span>
 
 #include "reduction/data_type.h"
+#include "reduction/scaling.h"
 
 namespace ringpipe {
 
@@ -31,13 +33,29 @@ using ReduceFunction = void (*)(void* target, const void* own,
 // `size`.
 using FinishFunction = void (*)(void* data, std::size_t count, int size);
 
+// target[i] = source[i] * factor, for floating-point types: `factor` as a
+// float32 where the type has 32 bits or less, the product rounded to the type.
+// `source` is exactly `target`, or does not overlap it.
+using ScaleFunction = void (*)(void* target, const void* source,
+                               std::size_t count, double factor);
+
 // The reduction of `op`; for kAverage, that of the sum. nullptr for a type or
-// operation outside the enumerations. FindReduction, FindFinish and the
-// functions that they return may be called from any thread.
+// operation outside the enumerations. All functions here, and those that they
+// return, may be called from any thread.
 ReduceFunction FindReduction(DataType type, ReduceOp op);
 
 // The finishing step of `op`; nullptr if it needs none.
 FinishFunction FindFinish(DataType type, ReduceOp op);
+
+// nullptr for a type that cannot be scaled.
+ScaleFunction FindScale(DataType type);
+
+// target[i] = own[i] OP received[0][i] OP received[1][i] ..., as a
+// ReduceFunction does it, with all that `scaling` asks for. Type and operation
+// exist; only types that can be scaled have factors.
+void ReduceAndScale(DataType type, ReduceOp op, void* target, const void* own,
+                    std::span<const void* const> received, std::size_t count,
+                    const Scaling& scaling);
 
 }  // namespace ringpipe
 

@@ -333,6 +333,73 @@ TYPED_TEST(HostReductionTest, OnlyAverageHasAFinishingStep) {
   }
 }
 
+TYPED_TEST(HostReductionTest, ScalesFloatingPointTypesAlone) {
+  ForEachInstructionSet([this](const char* instruction_set) {
+    const ScaleFunction scale = FindScale(TypeOf<TypeParam>());
+    if constexpr (std::is_integral_v<TypeParam>) {
+      EXPECT_EQ(scale, nullptr);
+    } else {
+      using Factor =
+          std::conditional_t<std::is_same_v<TypeParam, double>, double, float>;
+      const std::vector<TypeParam> source = this->Random();
+      for (const double factor : {0.1, -3.0, 1e-3, 0.0}) {
+        std::vector<TypeParam> target = this->Random();
+        const TypeParam before = target[0];
+        scale(target.data() + 1, source.data() + 1, this->kSize - 2, factor);
+        EXPECT_TRUE(Same(target[0], before));
+        for (std::size_t i = 1; i < std::size_t{this->kSize} - 1; ++i) {
+          const auto expected =
+              static_cast<TypeParam>(source[i] * static_cast<Factor>(factor));
+          ASSERT_TRUE(Same(target[i], expected))
+              << instruction_set << " element " << i << " times " << factor;
+        }
+      }
+    }
+  });
+}
+
+// The target may be any operand; the others are as they were.
+TYPED_TEST(HostReductionTest, ScalesTheOperandsAndTheResultOfAReduction) {
+  if constexpr (!std::is_integral_v<TypeParam>) {
+    const DataType type = TypeOf<TypeParam>();
+    const Scaling scaling = {
+        .own = 0.3, .received = -7, .complete = 3, .result = 1.1};
+    for (const ReduceOp op : kReduceOps) {
+      std::vector<TypeParam> operands[3] = {this->Random(), this->Random(),
+                                            this->Random()};
+      const std::vector<TypeParam> before[3] = {operands[0], operands[1],
+                                                operands[2]};
+      const std::size_t count = operands[0].size();
+      // Step by step, in memory.
+      std::vector<TypeParam> own(count), received(count);
+      FindScale(type)(own.data(), operands[0].data(), count, scaling.own);
+      FindScale(type)(received.data(), operands[1].data(), count,
+                      scaling.received);
+      const void* const sources[] = {received.data(), operands[2].data()};
+      std::vector<TypeParam> expected(count);
+      FindReduction(type, op)(expected.data(), own.data(), sources, 2, count);
+      if (const FinishFunction finish = FindFinish(type, op)) {
+        finish(expected.data(), count, scaling.complete);
+      }
+      FindScale(type)(expected.data(), expected.data(), count, scaling.result);
+      for (int target = 0; target < 3; ++target) {
+        const void* const both[] = {operands[1].data(), operands[2].data()};
+        ReduceAndScale(type, op, operands[target].data(), operands[0].data(),
+                       both, count, scaling);
+        for (int i = 0; i < 3; ++i) {
+          const auto& should = i == target ? expected : before[i];
+          for (std::size_t at = 0; at < count; ++at) {
+            ASSERT_TRUE(Same(operands[i][at], should[at]))
+                << Name(op) << ", target " << target << ", operand " << i
+                << ", element " << at;
+          }
+          operands[i] = before[i];
+        }
+      }
+    }
+  }
+}
+
 // The bits do not depend on where in a vector, or in its tail, an element is.
 TYPED_TEST(HostReductionTest, TheResultDoesNotDependOnThePosition) {
   const std::vector<TypeParam> source = this->Random();

@@ -336,6 +336,68 @@ static int CountsThatDiffer(struct Rank* self) {
   return 0;
 }
 
+/* What rank r has for rank q are r + 2 * q elements. */
+static int CountsOfPairs(struct Rank* self) {
+  uint64_t counts[64];
+  uint64_t receive_counts[64];
+  size_t sent = 0;
+  CHECK(self->size <= 64);
+  for (int rank = 0; rank < self->size; ++rank) {
+    counts[rank] = (uint64_t)(self->rank + 2 * rank);
+    receive_counts[rank] = (uint64_t)(rank + 2 * self->rank);
+    sent += (size_t)counts[rank];
+  }
+  Fill(self->registered, self->rank, 0, sent);
+  ringpipe_call call = {.struct_size = sizeof call,
+                        .collective = RINGPIPE_ALL_TO_ALL,
+                        .send = self->registered,
+                        .receive = self->allocated,
+                        .data_type = RINGPIPE_INT64,
+                        .counts = counts,
+                        .counts_length = (uint64_t)self->size,
+                        .receive_counts = receive_counts,
+                        .receive_counts_length = (uint64_t)self->size};
+  CHECK_OK(ringpipe_run(self->communicator, &call));
+  size_t at = 0;
+  for (int rank = 0; rank < self->size; ++rank) {
+    size_t from = 0;
+    for (int before = 0; before < self->rank; ++before) {
+      from += (size_t)(rank + 2 * before);
+    }
+    for (uint64_t i = 0; i < receive_counts[rank]; ++i, ++at) {
+      CHECK(self->allocated[at] == Value(rank, from + i));
+    }
+  }
+  call.receive_counts = NULL;
+  CHECK(ringpipe_run(self->communicator, &call) == RINGPIPE_INVALID_ARGUMENT);
+  CHECK(strstr(ringpipe_error_message(), "receive_counts is NULL") != NULL);
+  return 0;
+}
+
+/* Scales of 0 are none. */
+static int Scales(struct Rank* self) {
+  double value = self->rank + 1;
+  ringpipe_call call = {.struct_size = sizeof call,
+                        .collective = RINGPIPE_ALL_REDUCE,
+                        .send = &value,
+                        .receive = &value,
+                        .count = 1,
+                        .data_type = RINGPIPE_FLOAT64,
+                        .prescale = 2,
+                        .postscale = 0.5};
+  CHECK_OK(ringpipe_run(self->communicator, &call));
+  const double sum = self->size * (self->size + 1) / 2;
+  CHECK(value == sum);
+  call.prescale = call.postscale = 0;
+  CHECK_OK(ringpipe_run(self->communicator, &call));
+  CHECK(value == sum * self->size);
+  call.data_type = RINGPIPE_INT64;
+  call.prescale = 2;
+  CHECK(ringpipe_run(self->communicator, &call) == RINGPIPE_INVALID_ARGUMENT);
+  CHECK(strstr(ringpipe_error_message(), "cannot be scaled") != NULL);
+  return 0;
+}
+
 /* Rank 0 makes its call when the others have seen that theirs has not ended. */
 static int Unended(struct Rank* self) {
   int64_t value = Value(self->rank, 0);
@@ -537,7 +599,8 @@ static int Aborted(struct Rank* self) {
 
 static int MakeAllCalls(struct Rank* self) {
   const int failed = Names(self) || Memory(self) || Collectives(self) ||
-                     Lists(self) || CountsThatDiffer(self) || Requests(self) ||
+                     Lists(self) || CountsThatDiffer(self) ||
+                     CountsOfPairs(self) || Scales(self) || Requests(self) ||
                      Unended(self) || RefusedCalls(self) || Barrier(self) ||
                      MemoryBack(self);
   __atomic_fetch_add(self->ended, 1, __ATOMIC_RELEASE);

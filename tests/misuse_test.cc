@@ -318,6 +318,19 @@ TEST_P(MismatchTest, OfZeroAndSomeIsAnErrorAtBoth) {
       {"count 0", "count 1000"});
 }
 
+TEST_P(MismatchTest, OfPostscalesIsAnErrorAtBoth) {
+  ExpectMismatch(
+      [&](Communicator& c) {
+        return c.Run({.collective = Collective::kAllReduce,
+                      .send = in(c),
+                      .receive = out(c),
+                      .count = kCount,
+                      .type = DataType::kFloat32,
+                      .postscale = c.rank() == 0 ? 0 : 0.25});
+      },
+      {"in postscale:", "postscale 0.25"});
+}
+
 TEST_P(MismatchTest, OfTypesIsAnErrorAtBoth) {
   ExpectMismatch(
       [&](Communicator& c) {

@@ -1,5 +1,5 @@
 // The reductions of device memory and of slots, one kernel for each type and
-// operation. Semantics as in reduction/host_reduction.h, to the bit, so
+// operation; without sources, a kernel only scales. Semantics as in reduction/host_reduction.h, to the bit, so
 // floating point is compiled without contraction.
 //
 // Free-standing: no header, neither CUDA's nor the language's. clang makes
@@ -36,6 +36,10 @@ struct Parameters {
   unsigned long long count;
   int sources;
   int divisor;  // 0: the results are not divided
+  // 1: nothing is multiplied. Floating-point types alone.
+  double own_factor;
+  double received_factor;  // of received[0]
+  double result_factor;
 };
 
 // The type in which integers are added and multiplied, so that they wrap
@@ -179,6 +183,18 @@ __device__ T Divide(T value, int divisor) {
   return static_cast<T>(static_cast<W>(value) / static_cast<W>(divisor));
 }
 
+// `factor` in the type in which a floating-point type is computed.
+__device__ float Multiply(float value, double factor) {
+  return value * static_cast<float>(factor);
+}
+__device__ double Multiply(double value, double factor) {
+  return value * factor;
+}
+template <typename T>
+__device__ T Multiply(T value, double) {
+  return value;
+}
+
 // One element: what is read and written where an address is not a vector's.
 template <typename T>
 struct One {
@@ -270,13 +286,28 @@ __device__ const void* Received(const Parameters& p, int s) {
   return received;
 }
 
+template <typename T, typename Piece>
+__device__ void ScalePiece(Piece& piece, double factor) {
+  if (factor != 1) {
+#pragma unroll
+    for (int k = 0; k < Piece::kSize; ++k) {
+      piece.Set(k, Computed<T>::Stored(
+                       Multiply(Computed<T>::Of(piece.Get(k)), factor)));
+    }
+  }
+}
+
 // The i-th Piece of the result.
 template <typename T, typename Op, typename Piece>
 __device__ void ReducePiece(const Parameters& p, unsigned long long i) {
   Piece result = static_cast<const Piece*>(p.own)[i];
+  ScalePiece<T>(result, p.own_factor);
 #pragma unroll 1
   for (int s = 0; s < p.sources; ++s) {
-    const Piece piece = static_cast<const Piece*>(Received(p, s))[i];
+    Piece piece = static_cast<const Piece*>(Received(p, s))[i];
+    if (s == 0) {
+      ScalePiece<T>(piece, p.received_factor);
+    }
 #pragma unroll
     for (int k = 0; k < Piece::kSize; ++k) {
       result.Set(k,
@@ -291,6 +322,7 @@ __device__ void ReducePiece(const Parameters& p, unsigned long long i) {
                         Divide(Computed<T>::Of(result.Get(k)), p.divisor)));
     }
   }
+  ScalePiece<T>(result, p.result_factor);
   static_cast<Piece*>(p.target)[i] = result;
 }
 

@@ -79,6 +79,9 @@ struct AlgorithmInfo {
   bool in_place = true;
   // The result is the same bits on all ranks.
   bool same_bits = true;
+  // Of an all-to-all: each chunk goes straight to whom it is for, and may have
+  // a length of its own.
+  bool takes_counts_of_pairs = false;
   // Of PlanOptions: no two ranks wait for each other with it.
   bool direct_over_sent = false;
 };

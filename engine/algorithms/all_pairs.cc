@@ -254,7 +254,8 @@ constexpr AlgorithmInfo kAllPairs[] = {
             "they come.",
      .algorithm = AllToAllAtOnce,
      .cost = {"α + (p-1)μ + (p-1)/p nβ", "p-1"},
-     .slots = CopiesForAll},
+     .slots = CopiesForAll,
+     .takes_counts_of_pairs = true},
     {.collective = Collective::kAllToAll,
      .name = "pairwise",
      .also = "pairwise exchange",
@@ -268,7 +269,8 @@ constexpr AlgorithmInfo kAllPairs[] = {
                "arrives, the first term is (p-1)α, as in the textbooks, "
                "where all ranks keep step.",
      .slots = OneMoreThanDepth,
-     .in_place = false},
+     .in_place = false,
+     .takes_counts_of_pairs = true},
 };
 
 }  // namespace

@@ -2,6 +2,8 @@
 without a rank that is killed."""
 
 import argparse
+import contextlib
+import io
 import os
 import re
 import shutil
@@ -40,8 +42,14 @@ def setUpModule():
     job.adopt_orphans()
 
 
-def options(steps=STEPS, checkpoint=None):
-    return argparse.Namespace(steps=steps, checkpoint=checkpoint, every=EVERY)
+def options():
+    return argparse.Namespace(steps=STEPS, checkpoint=None, every=EVERY)
+
+
+def trained(given):
+    """What a rank of the example returns; what it prints is not shown."""
+    with contextlib.redirect_stdout(io.StringIO()):
+        return numpy_training.run(given)
 
 
 def by_one_process(steps):
@@ -91,17 +99,21 @@ class TrainingTest(unittest.TestCase):
         self.assertEqual([one.tobytes() for one in found], [one.tobytes() for one in expected])
 
     def test_four_ranks_compute_what_one_process_computes(self):
-        of_ranks = ringpipe.spawn(numpy_training.run, RANKS, (options(),))
+        of_ranks = ringpipe.spawn(trained, RANKS, (options(),))
         for found in of_ranks:
             self.expect_near(found, by_one_process(STEPS))
             self.expect_same_bits(found, of_ranks[0])
 
     def test_a_start_from_a_checkpoint_ends_with_the_same_bits(self):
-        whole = ringpipe.spawn(numpy_training.run, RANKS, (options(),))[0]
-        ringpipe.spawn(numpy_training.run, RANKS, (options(STEPS // 2, self.checkpoint),))
-        self.assertEqual(read(self.checkpoint)[1], STEPS // 2)
-        for found in ringpipe.spawn(numpy_training.run, RANKS, (options(STEPS, self.checkpoint),)):
-            self.expect_same_bits(found, whole)
+        whole = ringpipe.spawn(trained, RANKS, (options(),))[0]
+        for first, last in ((0, STEPS // 2), (STEPS // 2, STEPS)):
+            process = self.start("--ranks", str(RANKS), "--checkpoint", self.checkpoint,
+                                 "--steps", str(last)).finish()
+            self.assertEqual([step for step, _ in steps_and_losses(process.stdout)],
+                             list(range(first, last)), process.stderr)
+        found, step = read(self.checkpoint)
+        self.assertEqual(step, STEPS)
+        self.expect_same_bits(found, whole)
 
     def check_launched(self, process):
         process.finish()

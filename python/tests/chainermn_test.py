@@ -191,6 +191,8 @@ def check_configuration():
             with raises(ringpipe.InvalidArgument, "there are allreduce_grad_dtype, batched_copy"):
                 comm.batched = True
         assert comm.batched_copy is True and comm.get_config("allreduce_grad_dtype") is None
+        comm.note = "no configuration"
+        assert comm.note == "no configuration" and len(comm.get_config()) == 2
         for call in (comm.set_config, comm.get_config):
             with raises(ringpipe.InvalidArgument, "there are allreduce_grad_dtype"):
                 call("fast")
@@ -231,6 +233,9 @@ def check_split_between_hosts():
     meeting._kernel = lambda: f"{kernel()} {rank % 2}"  # pylint: disable=protected-access
     with chainermn.create_communicator() as comm:
         assert comm.inter_size == 2
+        places = comm._places  # pylint: disable=protected-access
+        assert places.root("here", [1, 3]) == "unix:@here"
+        assert places.root("there", [1, 2]).startswith("127.0.0.1:1")
         for turn in range(2):
             with comm.split(0, -rank) as turned:
                 assert turned.allgather_obj(rank) == [3, 2, 1, 0], turn

@@ -12,7 +12,7 @@ from xml.sax.saxutils import escape
 
 WIDTH, HEIGHT = 800, 320
 LEFT, RIGHT, TOP, BELOW = 56, 16, 44, 48
-MOST_TICKS = 8
+MOST_TICKS = 8  # of steps
 TITLE = "Loss of numpy_training.py by step"
 STYLE = """
 text { font-family: sans-serif; font-size: 13px; fill: #1f2328 }
@@ -37,6 +37,8 @@ def read(lines):
             continue
         try:
             step, loss = int(words[0]), float(words[1])
+            if not 0 < loss < math.inf:
+                raise ValueError(loss)
         except (ValueError, IndexError):
             raise SystemExit(f"loss_curve: no step and loss: {line.rstrip()!r}; pass the output of "
                              "numpy_training.py") from None
@@ -48,7 +50,14 @@ def read(lines):
     return runs
 
 
-def ticks(most):
+def loss_ticks(least, most):
+    """At 1, 2 and 5 times powers of ten: the axis is logarithmic."""
+    powers = range(math.floor(math.log10(least)), math.ceil(math.log10(most)) + 1)
+    every = [factor * 10.0 ** power for power in powers for factor in (1, 2, 5)]
+    return [tick for tick in every if least <= tick <= most]
+
+
+def step_ticks(most):
     """From 0 to `most`, at 1, 2 or 5 times a power of ten."""
     power = 10.0 ** math.floor(math.log10(most / MOST_TICKS))
     step = next(factor * power for factor in (1, 2, 5, 10)
@@ -61,24 +70,25 @@ def text(x, y, words, classes):
 
 
 def draw(runs):
-    """The whole SVG; both axes begin at 0."""
-    last = max(max(step for step, _ in run) for run in runs) or 1
-    most = max(max(loss for _, loss in run) for run in runs) or 1.0
+    """The whole SVG."""
+    last = max(step for run in runs for step, _ in run) or 1
+    losses = [loss for run in runs for _, loss in run]
+    least, most = min(losses), max(max(losses), 1.001 * min(losses))
     bottom, right = HEIGHT - BELOW, WIDTH - RIGHT
 
     def x(step):
         return LEFT + (right - LEFT) * step / last
 
     def y(loss):
-        return bottom - (bottom - TOP) * loss / most
+        return bottom - (bottom - TOP) * math.log(loss / least) / math.log(most / least)
 
     parts = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{HEIGHT}" '
              f'viewBox="0 0 {WIDTH} {HEIGHT}" role="img">', f"<title>{TITLE}</title>",
              f"<style>{STYLE}</style>", text(LEFT, 24, TITLE, "title")]
-    for loss in ticks(most):
+    for loss in loss_ticks(least, most):
         parts += [f'<path class="grid" d="M{LEFT} {y(loss):.1f}H{right}"/>',
                   text(LEFT - 8, y(loss) + 4, f"{loss:g}", "end")]
-    parts += [text(x(step), bottom + 20, f"{step:g}", "middle") for step in ticks(last)]
+    parts += [text(x(step), bottom + 20, f"{step:g}", "middle") for step in step_ticks(last)]
     parts.append(text((LEFT + right) / 2, bottom + 38, "step", "middle"))
     for run in runs:
         points = " ".join(f"{x(step):.1f},{y(loss):.1f}" for step, loss in run)

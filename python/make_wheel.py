@@ -56,6 +56,14 @@ def read(path):
         return file.read()
 
 
+def inside_package(path):
+    """Where a file of the package is in its folder, which is called ringpipe."""
+    _, folder, name = path.rpartition("/ringpipe/")
+    if not folder:
+        sys.exit(f"make_wheel: {path} is in no folder ringpipe/, so its place is not known")
+    return name
+
+
 def stripped(path):
     with tempfile.TemporaryDirectory() as folder:
         output = os.path.join(folder, "stripped")
@@ -75,7 +83,7 @@ def contents(paths, version, tag):
         elif name == "LICENSE":
             files[f"{information}/LICENSE"] = read(path)
         elif name != "ringpipe.h":
-            files[f"ringpipe/{name}"] = read(path)
+            files[f"ringpipe/{inside_package(path)}"] = read(path)
     return files
 
 

@@ -70,8 +70,9 @@ class WheelTest(unittest.TestCase):
     def test_the_same_files_are_the_same_wheel(self):
         copies = []
         for number, file in enumerate(reversed(FILES)):
-            copies.append(self.folder / str(number) / file.name)
-            copies[-1].parent.mkdir()
+            inside = str(file).rpartition("/ringpipe/")[2]
+            copies.append(self.folder / str(number) / "ringpipe" / inside)
+            copies[-1].parent.mkdir(parents=True)
             shutil.copy(file, copies[-1])
             copies[-1].chmod(0o600)
             os.utime(copies[-1], (number, number))
@@ -85,9 +86,10 @@ class WheelTest(unittest.TestCase):
             names = wheel.namelist()
             libraries = {name: wheel.getinfo(name).file_size for name in names if ".so" in name}
         package = pathlib.Path(__file__).parents[1] / "ringpipe"
-        for file in package.iterdir():
-            if file.name != "__pycache__":
-                self.assertIn(f"ringpipe/{file.name}", names)
+        for file in package.rglob("*"):
+            if file.is_file() and file.parent.name != "__pycache__":
+                self.assertIn(f"ringpipe/{file.relative_to(package)}", names)
+        self.assertIn("ringpipe/chainermn/__init__.py", names)
         self.assertEqual(sorted(libraries), ["ringpipe/_native.abi3.so",
                                              "ringpipe/libringpipe.so.0"])
         self.assertLess(libraries["ringpipe/libringpipe.so.0"], 12 << 20, "it is not stripped")

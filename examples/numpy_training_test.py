@@ -140,20 +140,21 @@ class TrainingTest(unittest.TestCase):
     def test_started_by_itself(self):
         self.check_launched(self.start("--ranks", str(RANKS), "--checkpoint", self.checkpoint))
 
-    def check_killed(self, victim):
-        """Nothing but the ranks themselves learns that one was killed."""
+    def check_killed(self, *victims):
+        """Nothing but the ranks themselves learns that some were killed."""
         ranks = [self.start("--checkpoint", self.checkpoint, "--steps", str(LONG_STEPS),
                             "--every", str(EVERY), RINGPIPE_RANK=str(rank),
                             RINGPIPE_SIZE=str(RANKS),
                             RINGPIPE_ROOT=f"unix:@{self.id()}-{os.getpid()}")
                  for rank in range(RANKS)]
         ranks[0].wait_for(rf"(?m)^{3 * EVERY // 2} ")
-        os.kill(ranks[victim].pid, signal.SIGKILL)
+        for victim in victims:
+            os.kill(ranks[victim].pid, signal.SIGKILL)
         killed_s = time.monotonic()
-        survivors = [process for rank, process in enumerate(ranks) if rank != victim]
+        survivors = [process for rank, process in enumerate(ranks) if rank not in victims]
         for process in survivors:
             lost = process.wait_for(r"# rank \d of 4 has lost \((.*)\)", "stderr")[1]
-            self.assertEqual(lost, f"{victim},")
+            self.assertIn(lost, [f"{victim}," for victim in victims])
         self.assertLess(time.monotonic() - killed_s, job.liveness_bound_s(2))
         for process in survivors:
             process.finish()
@@ -176,6 +177,9 @@ class TrainingTest(unittest.TestCase):
 
     def test_the_others_go_on_when_rank_0_is_killed(self):
         self.check_killed(0)
+
+    def test_the_others_go_on_when_two_are_killed_at_once(self):
+        self.check_killed(0, 3)
 
 
 class LossCurveTest(unittest.TestCase):

@@ -6,6 +6,7 @@ import contextlib
 import functools
 import operator
 import pickle
+import time
 import types
 import typing
 import warnings
@@ -18,7 +19,12 @@ from ringpipe.chainermn import model as models
 from ringpipe.chainermn.exchange import Exchange
 from ringpipe.chainermn.layout import Arrays, Layout, Message, dumps, loads, pieces
 from ringpipe.chainermn.meeting import Places
-from ringpipe.errors import InvalidArgument
+from ringpipe.errors import Aborted, InvalidArgument, PeerLost, Timeout
+
+# How long `shrink` tries, and its attempts, which end so that it can look again.
+_SHRINK_S = 30.0
+_FIRST_ATTEMPT_S = 2.0
+_LAST_ATTEMPT_S = 0.1
 
 _GRADIENT_TYPES = ("float16", "float32", "float64")
 
@@ -176,26 +182,37 @@ class MultiNodeCommunicator:
                                               if its_color == color)]
         return self._join(f"split {self._splits}", members, self._joining)
 
-    def shrink(self, lost: Iterable[int], join_timeout: float | None = None) -> \
+    def shrink(self, lost: Iterable[int] = (), join_timeout: float | None = None) -> \
             MultiNodeCommunicator:
         """A communicator of the ranks that are left, in the order of their ranks, after
-        others were `lost`: a PeerLost says which. This one is finalized.
+        others were lost. This one is finalized.
 
-        The ranks that are left call it, with the same `lost`. If one does not come,
-        because it is lost too, the others raise Timeout after `join_timeout` seconds;
-        they can try again without that rank.
+        The ranks that are left call it, also those that learn of the loss later. `lost`
+        is what the PeerLost has as its `ranks`. Ranks whose processes have ended on this
+        host need not be named, and may do so meanwhile. Others have to be, by all ranks.
+        If the ranks do not find each other, it raises Timeout (30 s, or `join_timeout`).
         """
         gone = set(lost)
-        members = [rank for rank in range(self.size) if rank not in gone]
         if not gone <= set(range(self.size)) or self.rank in gone:
             raise InvalidArgument(f"shrink: lost is {sorted(gone)}, and this is rank {self.rank} "
                                   f"of {self.size}; pass the `ranks` of the PeerLost")
-        joining = dict(self._joining)
-        if join_timeout is not None:
-            joining["join_timeout"] = join_timeout
+        limit = join_timeout or self._joining.get("join_timeout") or _SHRINK_S
+        deadline = time.monotonic() + limit
+        attempt_s = _FIRST_ATTEMPT_S
+        while True:
+            members = self._places.left(gone)
+            left_s = deadline - time.monotonic()
+            try:
+                made = self._join("without lost ranks", members,
+                                  {**self._joining, "join_timeout": min(attempt_s, left_s)})
+                break
+            except (Timeout, PeerLost, Aborted):
+                # One of them may have ended, or has looked before another one ended.
+                attempt_s *= 2
+                if deadline - time.monotonic() < _LAST_ATTEMPT_S:
+                    raise
+        made._joining = dict(self._joining)  # pylint: disable=protected-access
         # Closed before, this one would be a rank that left, to those who come late.
-        made = self._join("without lost ranks", members, joining)
-        made._joining = self._joining  # pylint: disable=protected-access
         self.finalize()
         return made
 

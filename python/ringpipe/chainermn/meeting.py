@@ -10,7 +10,7 @@ import os
 import random
 import socket
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from ringpipe.chainermn.exchange import Exchange
 from ringpipe.errors import ResourceExhausted, Unavailable
@@ -20,12 +20,23 @@ _PORTS = range(10_240, 16_384)
 _PORT_TRIES = 100
 
 
-def _kernel() -> str:
-    """What processes have in common that can meet at a unix socket."""
+def _namespace(kind: str) -> str:
+    """This boot of the kernel, and this process's namespace of that kind."""
     with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
         boot = file.read().strip()
-    network = os.stat("/proc/self/ns/net")
-    return f"{boot} {network.st_dev}:{network.st_ino}"
+    return f"{boot} {os.stat(f'/proc/self/ns/{kind}').st_ino}"
+
+
+def _start_of(pid: int | str) -> str | None:
+    """When a process started, by which it is told from a later one with its number.
+    None if it has ended."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+            # Behind the program's name, which may hold anything.
+            fields = file.read().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    return None if fields[0] in "ZX" else fields[19]
 
 
 def _free_port() -> int:
@@ -69,6 +80,30 @@ def _address_towards(host: str) -> str:
 
 
 @dataclasses.dataclass(frozen=True)
+class _Place:
+    """Where a rank runs, as it tells the others."""
+
+    host: str  # RINGPIPE_HOST_ID, or as below
+    network: str  # ranks with the same one can meet at a unix socket
+    processes: str  # ranks with the same one see each other's processes
+    pid: int
+    start: str | None
+    token: str
+
+    @classmethod
+    def own(cls, host_id: str | None) -> _Place:
+        """This process's."""
+        network = _namespace("net")
+        host = host_id or os.environ.get("RINGPIPE_HOST_ID") or network
+        return cls(host, network, _namespace("pid"), os.getpid(), _start_of("self"),
+                   uuid.uuid4().hex)
+
+    def has_ended(self) -> bool:
+        """Whether the rank's process has. False where that cannot be seen."""
+        return self.processes == _namespace("pid") and _start_of(self.pid) != self.start
+
+
+@dataclasses.dataclass(frozen=True)
 class _Door:
     """Where a rank can listen for ranks of other hosts."""
 
@@ -88,18 +123,16 @@ class Places:
     """
 
     def __init__(self, exchange: Exchange, host_id: str | None) -> None:
-        kernel = _kernel()
-        host = host_id or os.environ.get("RINGPIPE_HOST_ID") or kernel
-        told = [json.loads(text) for text in exchange.allgather(
-            lambda: json.dumps([host, kernel, uuid.uuid4().hex]).encode())]
-        self._hosts: list[str] = [host for host, _, _ in told]
-        self._kernels: list[str] = [kernel for _, kernel, _ in told]
-        self._token: str = told[0][2]
+        own = _Place.own(host_id)
+        self._places = [_Place(*json.loads(text)) for text in exchange.allgather(
+            lambda: json.dumps(dataclasses.astuple(own)).encode())]
+        self._hosts = [place.host for place in self._places]
         self._own_address = ""
         self._doors: list[_Door] = []
-        if len(set(self._kernels)) > 1:
+        if len({place.network for place in self._places}) > 1:
             root = exchange.broadcast(lambda: _name_of_root().encode(), 0).decode()
-            self._own_address = (root if kernel == self._kernels[0] else _address_towards(root))
+            self._own_address = (root if own.network == self._places[0].network
+                                 else _address_towards(root))
             self.renew_doors(exchange)
 
     def renew_doors(self, exchange: Exchange) -> None:
@@ -122,13 +155,18 @@ class Places:
         """How many hosts there are."""
         return len(set(self._hosts))
 
+    def left(self, lost: Iterable[int]) -> list[int]:
+        """The ranks that are not `lost`, and whose processes have not been seen to end."""
+        return [rank for rank, place in enumerate(self._places)
+                if rank not in lost and not place.has_ended()]
+
     def name(self, occasion: str, members: Sequence[int]) -> str:
         """A job id that only those get who say the same, on this communicator."""
-        text = json.dumps([self._token, occasion, list(members)])
+        text = json.dumps([self._places[0].token, occasion, list(members)])
         return "ringpipe-" + hashlib.sha256(text.encode()).hexdigest()[:32]
 
     def root(self, name: str, members: Sequence[int]) -> str:
         """Where `members` meet, of which the first listens."""
-        if len({self._kernels[rank] for rank in members}) == 1:
+        if len({self._places[rank].network for rank in members}) == 1:
             return f"unix:@{name}"
         return str(self._doors[members[0]])

@@ -58,8 +58,8 @@ def _check_alike(models: list[list[list[str]]]) -> None:
         else:
             first, other = next(pair for pair in zip(models[0], model) if pair[0] != pair[1])
             ours, theirs = f"the parameter {' of '.join(first)}", " of ".join(other)
-        raise InvalidArgument(f"the models differ: rank 0's has {ours}, rank {rank}'s {theirs}; make "
-                              "the same model on all ranks")
+        raise InvalidArgument(f"the models differ: rank 0's has {ours}, rank {rank}'s {theirs}; "
+                              "make the same model on all ranks")
 
 
 def broadcast_data(communicator: ringpipe.Communicator, exchange: Exchange,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import json
 import operator
 import pickle
 import time
@@ -47,8 +48,8 @@ class MultiNodeCommunicator:
       differ by rank: `gather`, `allgather`, `alltoall`, `scatter` and `bcast` tell
       them to the others first.
       If an argument is wrong on one rank, these raise on all ranks that wait for it.
-    - Methods that end in `_obj` pass any object by pickle. Who sends one can run code
-      where it arrives.
+    - Methods that end in `_obj` pass any object by pickle: a rank that sends one can run
+      code where it arrives.
     - Errors are ringpipe's; after one that is final, `shrink` or `finalize` remain.
     """
 
@@ -171,8 +172,9 @@ class MultiNodeCommunicator:
     def split(self, color: int | None, key: int) -> MultiNodeCommunicator | None:
         """A communicator of the ranks that give the same `color`, in the order of
         their `key`, then of their rank. With the color None: no communicator."""
-        told: list[tuple[int | None, int]] = self._allgather_obj(
-            lambda: (None if color is None else operator.index(color), operator.index(key)))
+        told: list[tuple[int | None, int]] = [json.loads(text) for text in self._exchange.allgather(
+            lambda: json.dumps([color if color is None else operator.index(color),
+                                operator.index(key)]).encode())]
         self._places.renew_doors(self._exchange)
         self._splits += 1
         if color is None:
@@ -365,7 +367,8 @@ class MultiNodeCommunicator:
 
     def allgather_obj(self, obj: typing.Any) -> list[typing.Any]:
         """The objects of all ranks, by rank."""
-        return self._allgather_obj(lambda: obj)
+        return [pickle.loads(text)
+                for text in self._exchange.allgather(lambda: pickle.dumps(obj))]
 
     def allreduce_obj(self, obj: typing.Any) -> typing.Any:
         """The objects of all ranks, added up by + in the order of the ranks."""
@@ -397,10 +400,6 @@ class MultiNodeCommunicator:
     def recv_obj(self, source: int, tag: int = 0) -> typing.Any:
         """Not in this version."""
         _later("recv_obj")
-
-    def _allgather_obj(self, make: Callable[[], typing.Any]) -> list[typing.Any]:
-        return [pickle.loads(text)
-                for text in self._exchange.allgather(lambda: pickle.dumps(make()))]
 
     # --- Models -----------------------------------------------------------------------
 

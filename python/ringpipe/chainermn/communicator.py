@@ -24,7 +24,7 @@ from ringpipe.errors import Aborted, InvalidArgument, PeerLost, Timeout
 
 # How long `shrink` tries, and its attempts, which end so that it can look again.
 _SHRINK_S = 30.0
-_FIRST_ATTEMPT_S = 2.0
+_FIRST_ATTEMPT_S = 1.0
 _LAST_ATTEMPT_S = 0.1
 
 _GRADIENT_TYPES = ("float16", "float32", "float64")

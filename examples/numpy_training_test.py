@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import sys
 import tempfile
 import time
@@ -136,6 +137,17 @@ class TrainingTest(unittest.TestCase):
 
     def test_started_by_mpich(self):
         self.check_mpirun("mpirun.mpich")
+
+    def test_started_as_srun_does(self):
+        ranks = [self.start("--checkpoint", self.checkpoint, SLURM_PROCID=str(rank),
+                            SLURM_LOCALID=str(rank), SLURM_NTASKS=str(RANKS), SLURM_NNODES="1",
+                            SLURM_JOB_ID=str(os.getpid()), SLURM_STEP_ID="0",
+                            SLURM_STEP_NODELIST=socket.gethostname())
+                 for rank in range(RANKS)]
+        self.check_launched(ranks[0])
+        for process in ranks[1:]:
+            process.finish()
+            self.assertEqual((process.returncode, process.stdout, process.stderr), (0, "", ""))
 
     def test_started_by_itself(self):
         self.check_launched(self.start("--ranks", str(RANKS), "--checkpoint", self.checkpoint))

@@ -682,9 +682,11 @@ bool RootSession::HasSentLast() const {
 bool RootSession::IsAlone() const {
   // Ranks that are late for a join that failed should not have to find out by
   // their own timeout: they get what is left of the second that leaving may
-  // take. After a timeout they are too late anyway.
+  // take. After a timeout they are too late anyway, and a caller that has ended
+  // the join (Ctrl-C) waits for nobody.
   const bool answers_late_ranks = !joined() && !listeners_.empty() &&
-                                  failure().code() != StatusCode::kTimeout;
+                                  failure().code() != StatusCode::kTimeout &&
+                                  !was_ended_by_caller();
   for (int rank = 1; rank < size(); ++rank) {
     const bool absent = ranks_[rank] == nullptr;
     if (absent ? answers_late_ranks : !ranks_[rank]->closed()) {

@@ -124,6 +124,10 @@ class Session {
 
   bool joined() const { return joined_; }
   bool failed() const { return !failure().ok(); }
+  // Whether this rank's own caller has ended it (while_waiting).
+  bool was_ended_by_caller() const {
+    return failure().message() == ended_by_caller_.message();
+  }
   bool leaving() const { return leaving_; }
   bool anybody_departed() const;
   bool HasDeparted(int rank) const;

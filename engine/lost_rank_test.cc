@@ -14,6 +14,8 @@ TEST(LostRankTest, IsThePeerThatIsGoneAndNotTheOneThatSaysSo) {
   EXPECT_EQ(LostBy("rank 1: rank 2 (pid 7) has died"), 2);
   EXPECT_EQ(
       LostBy("rank 1: the connection of rank 1 to rank 3 failed: flushed"), 3);
+  EXPECT_EQ(LostBy("rank 7 (pid 1 on host x) is slow; rank 4 does not answer"),
+            4);
   EXPECT_EQ(LostBy("rank 65535 can no longer be reached from rank 0: gone"),
             65'535);
   EXPECT_EQ(LostBy("the bootstrap's barrier cannot complete: rank(s) 5 have "

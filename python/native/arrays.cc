@@ -122,6 +122,20 @@ bool Explain(PyObject* object, bool writable) {
   return false;
 }
 
+// After it had no buffer, whose exception is then dropped.
+bool HasTensor(PyObject* object) {
+  if (PyErr_ExceptionMatches(PyExc_TypeError) == 0) {
+    return false;
+  }
+  ExceptionAside without_buffer;
+  if (PyObject_HasAttrString(object, "__dlpack__") == 0) {
+    without_buffer.Restore();
+    return false;
+  }
+  without_buffer.Drop();
+  return true;
+}
+
 }  // namespace
 
 const char* TypeName(std::uint32_t type) {
@@ -139,13 +153,7 @@ bool Array::Hold(PyObject* object, bool writable, std::uint32_t type) {
                  ? 0
                  : static_cast<std::size_t>(view_.len) / item_bytes_;
     type_ = TypeOfFormat(view_.format, item_bytes_);
-  } else if (PyErr_ExceptionMatches(PyExc_TypeError) != 0 &&
-             PyObject_HasAttrString(object, "__dlpack__") != 0) {
-    PyErr_Clear();
-    if (!HoldTensor(object)) {
-      return Explain(object, writable);
-    }
-  } else {
+  } else if (!HasTensor(object) || !HoldTensor(object)) {
     return Explain(object, writable);
   }
   if (type != 0 && !ReadAs(type)) {

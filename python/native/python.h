@@ -51,6 +51,12 @@ class ExceptionAside {
       PyErr_Restore(type_, value_, traceback_);
     }
   }
+  void Drop() {
+    Py_XDECREF(type_);
+    Py_XDECREF(value_);
+    Py_XDECREF(traceback_);
+    type_ = nullptr;
+  }
 
  private:
   PyObject* type_ = nullptr;

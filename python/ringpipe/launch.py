@@ -81,12 +81,14 @@ def _send(pipe: multiprocessing.connection.Connection,
     done, value, text = outcome
     try:
         message = multiprocessing.reduction.ForkingPickler.dumps(outcome)
-        multiprocessing.reduction.ForkingPickler.loads(message)
+        if not done:  # exceptions with arguments of their own often cannot be made again
+            multiprocessing.reduction.ForkingPickler.loads(message)
     except Exception as error:  # pylint: disable=broad-exception-caught
         what = "what the function returned" if done else "the exception of the rank"
         outcome = (False, RuntimeError(f"{what} cannot be pickled ({error}): {value!r}"),
                    text or f"{error}")
-    pipe.send(outcome)
+        message = multiprocessing.reduction.ForkingPickler.dumps(outcome)
+    pipe.send_bytes(message)
 
 
 class _Rank:
@@ -133,6 +135,9 @@ class _Rank:
                 self.failure = _Failure(self.rank, value, text)
         except EOFError:
             self._is_silent = True
+        except Exception as error:  # pylint: disable=broad-exception-caught
+            self.failure = _Failure(self.rank, RuntimeError(
+                f"what rank {self.rank} returned cannot be read here: {error!r}"))
         self._is_read = True
         return False
 

@@ -19,8 +19,6 @@ from waiting import until_it_sleeps
 
 ROOT = f"unix:@interrupt-{os.getpid()}"
 ALONE_S, BESIDE_S = 0.1, 0.3
-# Rank 0, which others may be about to find, tells them first that there is no job.
-TELLING_S = 0.75
 
 
 def compute():
@@ -102,10 +100,12 @@ class InterruptTest(unittest.TestCase):
         return process
 
     def interrupt(self, case, bound_s):
-        """Returns rank 0's output. Several times: the one that is best is what the
-        package takes, and the rest the machine's."""
+        """Returns rank 0's output. Several times, if need be: the one that is best is what
+        the package takes, and the rest the machine's."""
         best_s = float("inf")
-        for _ in range(3):
+        for _ in range(5):
+            if best_s < bound_s:
+                break
             peer = None if case.startswith("create") else self.start("idle", case)
             rank = self.start("waiting", case)
             rank.wait_for("waits")
@@ -122,7 +122,7 @@ class InterruptTest(unittest.TestCase):
         return rank.stdout
 
     def test_in_create(self):
-        self.interrupt("create", TELLING_S + ALONE_S)
+        self.interrupt("create", ALONE_S)
 
     def test_in_a_call_whose_communicator_has_then_ended(self):
         output = self.interrupt("call", ALONE_S)
@@ -151,8 +151,7 @@ class InterruptTest(unittest.TestCase):
     def test_beside_a_thread_that_computes(self):
         for case in ("create", "call", "wait", "close"):
             with self.subTest(case):
-                self.interrupt(case + "_beside",
-                               BESIDE_S + (TELLING_S if case == "create" else 0))
+                self.interrupt(case + "_beside", BESIDE_S)
 
 
 if __name__ == "__main__":

@@ -57,10 +57,24 @@ def return_what_cannot_be_pickled():
     return lambda: None
 
 
+class Unreadable:
+    def __reduce__(self):
+        return int, ("no number",)
+
+
+class Odd(Exception):
+    def __init__(self, one, two):
+        super().__init__(f"{one} and {two}")
+
+
+def raise_what_cannot_be_made_again():
+    raise Odd(1, 2)
+
+
 def say_and_wait():
     with ringpipe.Communicator() as comm:
         comm.barrier()
-        print("waits", flush=True)
+        os.write(1, b"waits\n")  # in one piece, on a pipe that all share
         if comm.rank == 0:
             time.sleep(1000)
         comm.barrier(timeout=1000)
@@ -136,6 +150,10 @@ class SpawnTest(unittest.TestCase):
     def test_a_result_that_cannot_be_pickled(self):
         self.assertIn("what the function returned cannot be pickled",
                       str(self.raised(RuntimeError, return_what_cannot_be_pickled)))
+        self.assertIn("what rank 0 returned cannot be read here: ValueError",
+                      str(self.raised(RuntimeError, Unreadable)))
+        self.assertRegex(str(self.raised(RuntimeError, raise_what_cannot_be_made_again)),
+                         "the exception of the rank cannot be pickled .*1 and 2")
 
     def test_the_log_is_pythons(self):
         os.environ["RINGPIPE_LOG_LEVEL"] = "info"

@@ -7,6 +7,7 @@ A name that is to be added: look it up in Python's documentation, "Stable ABI"; 
 be there since 3.11 or before.
 """
 
+import platform
 import re
 import subprocess
 import sys
@@ -40,6 +41,8 @@ class SymbolsTest(unittest.TestCase):
         self.assertEqual([line for line in symbols(LIBRARY) if " Py" in line], [])
 
     def test_the_c_library_is_no_newer_than_the_wheel_says(self):
+        if tuple(map(int, platform.libc_ver()[1].split("."))) > NEWEST_GLIBC:
+            self.skipTest("built on a newer system than the wheels that others get")
         for path in (EXTENSION, LIBRARY):
             versions = {tuple(map(int, version.split("."))) for line in symbols(path)
                         for version in re.findall(r"@GLIBC_([\d.]+)", line)}

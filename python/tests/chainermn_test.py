@@ -133,6 +133,23 @@ def check_objects():
         assert comm.allreduce_obj(comm.rank) == 6
 
 
+class Wordless:
+    """What cannot be said."""
+
+    def __str__(self):
+        raise LookupError("no text")
+
+
+class Unpicklable:
+    """Whose error says `text`."""
+
+    def __init__(self, text):
+        self._text = text
+
+    def __reduce__(self):
+        raise ValueError(self._text)
+
+
 def check_wrong_on_one_rank():
     with chainermn.create_communicator() as comm:
         for call in (comm.gather, comm.allgather):
@@ -150,6 +167,15 @@ def check_wrong_on_one_rank():
         for call in (comm.bcast_obj, comm.allgather_obj):
             with raises(Exception, "pickle"):
                 call((lambda: 0) if comm.rank == 0 else 1)
+        for text, told in (("\udcff", r"\udcff"), (Wordless(), "a ValueError, which has no text")):
+            try:
+                comm.bcast_obj(Unpicklable(text) if comm.rank == 0 else 1)
+            except ringpipe.InvalidArgument as error:
+                assert comm.rank != 0 and told in str(error), error
+            except ValueError as error:
+                assert comm.rank == 0 and error.args == (text,)
+            else:
+                raise AssertionError("nothing was wrong")
         with raises(ringpipe.InvalidArgument, "is no dataset"):
             chainermn.scatter_dataset(3, comm)
         with raises(ringpipe.InvalidArgument, "from 0 to 3"):
@@ -191,6 +217,7 @@ def check_configuration():
             comm.allreduce_grad_dtype = None
             with raises(ringpipe.InvalidArgument, "there are allreduce_grad_dtype, batched_copy"):
                 comm.batched = True
+            comm.split(0, 0).finalize()  # which counts, in attributes of its own
         assert comm.batched_copy is True and comm.get_config("allreduce_grad_dtype") is None
         comm.note = "no configuration"
         assert comm.note == "no configuration" and len(comm.get_config()) == 2
@@ -407,6 +434,9 @@ def check_missing_gradients():
         assert gradients[1:] == [None, None, None], gradients
         assert ["number 1 are left out" in str(one.message) for one in caught] == [True]
         comm.multi_node_mean_grad(InOrder())
+        with raises(ringpipe.InvalidArgument, "from 0 to 2"):
+            comm.multi_node_mean_grad(InOrder(*[parameter([1], [1])] * (0 if rank == 1 else 2)))
+        assert comm.allreduce_obj(1) == RANKS
 
 
 def check_optimizer():

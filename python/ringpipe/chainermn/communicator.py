@@ -154,10 +154,10 @@ class MultiNodeCommunicator:
         try:
             yield
         finally:
-            object.__setattr__(self, "_in_config_scope", False)
+            self._in_config_scope = False
 
     def __setattr__(self, name: str, value: typing.Any) -> None:
-        if getattr(self, "_in_config_scope", False):
+        if getattr(self, "_in_config_scope", False) and not name.startswith("_"):
             self.set_config(name, value)
         else:
             object.__setattr__(self, name, value)

@@ -46,12 +46,21 @@ def _rest(length: int) -> int:
     return max(0, length - _ROOM)
 
 
+def _told(error: Exception) -> bytes:
+    """What the others are told of it."""
+    try:
+        text = str(error)
+    except Exception:  # pylint: disable=broad-exception-caught
+        text = f"a {type(error).__name__}, which has no text"
+    return _ERROR + text.encode("utf-8", "backslashreplace")
+
+
 def _prepared(make: Make) -> tuple[bytes, Exception | None]:
     """The message, or what tells the others that there is none."""
     try:
         return _MESSAGE + make(), None
     except Exception as error:  # pylint: disable=broad-exception-caught
-        return _ERROR + str(error).encode(), error
+        return _told(error), error
 
 
 def _opened(message: bytes, rank: int) -> bytes:
@@ -109,7 +118,7 @@ class Exchange:
                 messages = [_MESSAGE + message for message in make()]
             except Exception as caught:  # pylint: disable=broad-exception-caught
                 error = caught
-                messages = [_ERROR + str(error).encode()] * self._size
+                messages = [_told(error)] * self._size
             lengths[:] = [len(message) for message in messages]
         self._communicator.broadcast(lengths, root)
         mine = bytearray(int(lengths[self._rank]))

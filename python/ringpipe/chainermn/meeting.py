@@ -41,7 +41,8 @@ def _start_of(pid: int | str) -> str | None:
 
 def _free_port() -> int:
     """A TCP port that is free now."""
-    for port in random.sample(_PORTS, _PORT_TRIES):
+    # Not the program's generator: it may have been seeded, alike on all ranks.
+    for port in random.SystemRandom().sample(_PORTS, _PORT_TRIES):
         with socket.socket() as trial:
             try:
                 trial.bind(("", port))

@@ -85,6 +85,15 @@ def _usable(array: numpy.ndarray) -> numpy.ndarray:
     return found if found.flags.writeable else found.copy()
 
 
+def _check_number(communicator: ringpipe.Communicator, number: int) -> None:
+    """That all ranks have as many parameters: the calls that follow are as long."""
+    most, least = communicator.allreduce(numpy.array([number, -number]), "max")
+    if most != -least:
+        raise InvalidArgument(f"the models differ: this rank's has {number} parameters, and the "
+                              f"ranks' have from {-least} to {most}; make the same model on all "
+                              "ranks")
+
+
 def _take_part(communicator: ringpipe.Communicator, named: Named, zero_fill: bool) -> list[bool]:
     """Which parameters take part in the mean: the same answer on all ranks."""
     states = numpy.array([_NOTHING if parameter.data is None else
@@ -107,6 +116,7 @@ def mean_gradients(communicator: ringpipe.Communicator, model: Model, zero_fill:
                    dtype: numpy.dtype | None) -> None:
     """Makes each gradient its mean over the ranks, computed in `dtype` if given."""
     named = parameters(model)
+    _check_number(communicator, len(named))
     if not named:
         return
     by_type: dict[numpy.dtype, list[Parameter]] = {}

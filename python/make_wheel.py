@@ -4,7 +4,8 @@
     make_wheel.py WHEEL FILE...
 
 FILEs are those of the package, its two shared libraries, ringpipe.h (which says the
-version) and LICENSE. The libraries are stripped.
+version) and LICENSE. The libraries are stripped. They must need no newer C library than
+the name of the wheel says.
 """
 
 import base64
@@ -16,7 +17,7 @@ import sys
 import tempfile
 import zipfile
 
-NAME = re.compile(r"ringpipe-(?P<version>[\d.]+)-(?P<tag>\w+-abi3-\w+)\.whl$")
+NAME = re.compile(r"ringpipe-(?P<version>[\d.]+)-(?P<tag>\w+-abi3-manylinux_\d+_\d+_\w+)\.whl$")
 # Where files go that are not the package's under their own names.
 LIBRARIES = {"_native.abi3.so": "_native.abi3.so", "libringpipe.so": "libringpipe.so.0"}
 # The earliest that a zip has.
@@ -71,6 +72,19 @@ def stripped(path):
         return read(output)
 
 
+def check_c_library(path, tag):
+    """That the library runs with the C library that the wheel's name promises it."""
+    promised = tuple(map(int, re.search(r"manylinux_(\d+)_(\d+)_", tag).groups()))
+    symbols = subprocess.run(["nm", "--dynamic", path], check=True, text=True,
+                             stdout=subprocess.PIPE).stdout
+    needed = max(tuple(map(int, version.split(".")))
+                 for version in re.findall(r"@GLIBC_([\d.]+)", symbols))
+    if needed > promised:
+        version = ".".join(map(str, needed))
+        sys.exit(f"make_wheel: {os.path.basename(path)} needs the C library {version} or newer, "
+                 f"and the wheel is to be for {tag}; build both on one machine")
+
+
 def contents(paths, version, tag):
     """{name in the wheel: bytes}, without RECORD."""
     information = f"ringpipe-{version}.dist-info"
@@ -79,6 +93,7 @@ def contents(paths, version, tag):
     for path in paths:
         name = os.path.basename(path)
         if name in LIBRARIES:
+            check_c_library(path, tag)
             files[f"ringpipe/{LIBRARIES[name]}"] = stripped(path)
         elif name == "LICENSE":
             files[f"{information}/LICENSE"] = read(path)

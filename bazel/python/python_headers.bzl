@@ -1,4 +1,5 @@
-"""A repository made of the headers of the system's Python, for extension modules."""
+"""A repository made of the headers of the system's Python, for extension modules, and of
+the name that wheels give this system."""
 
 # That of the toolchain in this folder.
 _PYTHON = "/usr/bin/python3"
@@ -15,20 +16,31 @@ cc_library(
 )
 """
 
-def _python_headers_impl(repository_ctx):
-    answer = repository_ctx.execute([
-        _PYTHON,
-        "-c",
-        "import sysconfig; print(sysconfig.get_path('include'))",
-    ])
+# Of the C library here, the oldest that what is linked with it is sure to run with.
+_TAG = "import os; print('manylinux_' + os.confstr('CS_GNU_LIBC_VERSION').split()[1]" + \
+       ".replace('.', '_') + '_' + os.uname().machine)"
+
+def _asked(repository_ctx, program):
+    answer = repository_ctx.execute([_PYTHON, "-c", program])
     if answer.return_code != 0:
         fail("%s failed: %s" % (_PYTHON, answer.stderr))
-    include = repository_ctx.path(answer.stdout.strip())
+    return answer.stdout.strip()
+
+def _python_headers_impl(repository_ctx):
+    include = repository_ctx.path(_asked(
+        repository_ctx,
+        "import sysconfig; print(sysconfig.get_path('include'))",
+    ))
     if not include.get_child("Python.h").exists:
         fail("no Python.h in %s: apt-get install %s" %
              (include, repository_ctx.attr.apt_package))
     repository_ctx.symlink(include, "include")
     repository_ctx.file("BUILD", _BUILD, executable = False)
+    repository_ctx.file(
+        "platform.bzl",
+        "WHEEL_PLATFORM = \"%s\"\n" % _asked(repository_ctx, _TAG),
+        executable = False,
+    )
 
 python_headers = repository_rule(
     implementation = _python_headers_impl,

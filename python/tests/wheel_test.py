@@ -5,6 +5,7 @@
 
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -80,6 +81,14 @@ class WheelTest(unittest.TestCase):
         subprocess.run([sys.executable, MAKE_WHEEL, again, *copies], check=True, umask=0o77,
                        env={"PATH": "/usr/bin:/bin", "TZ": "Asia/Tokyo"}, timeout=100)
         self.assertEqual(again.read_bytes(), WHEEL.read_bytes())
+
+    def test_it_promises_no_older_c_library_than_it_needs(self):
+        wheel = self.folder / re.sub(r"manylinux_\d+_\d+", "manylinux_2_17", WHEEL.name)
+        made = subprocess.run([sys.executable, MAKE_WHEEL, wheel, *FILES], check=False, text=True,
+                              stderr=subprocess.PIPE, timeout=100)
+        self.assertRegex(made.stderr, r"needs the C library 2\.\d+ or newer.*-manylinux_2_17_")
+        self.assertNotEqual(made.returncode, 0)
+        self.assertFalse(wheel.exists())
 
     def test_what_is_in_it(self):
         with zipfile.ZipFile(WHEEL) as wheel:

@@ -222,13 +222,16 @@ bool Array::ReadAs(std::uint32_t type) {
 }
 
 void Array::Release() {
+  ExceptionAside aside;  // either may run Python
   if (tensor_ == nullptr) {
     PyBuffer_Release(&view_);
   } else if (tensor_->deleter != nullptr) {
-    ExceptionAside aside;  // it may run Python
     tensor_->deleter(tensor_);
-    aside.Restore();
   }
+  if (PyErr_Occurred() != nullptr) {
+    PyErr_WriteUnraisable(nullptr);
+  }
+  aside.Restore();
 }
 
 bool Side::Hold(PyObject* object, bool writable, std::uint32_t type) {

@@ -6,17 +6,17 @@
 
 #include <cstdlib>
 #include <new>
+#include <utility>
 
 #include "python/native/hooks.h"
 
 namespace ringpipe::python {
 
 constinit thread_local PyThreadState* waiting_thread = nullptr;
+constinit thread_local bool may_not_destroy = false;
+constinit thread_local bool has_raised = false;
 
 namespace {
-
-// Whether this thread is in WhileWaiting, and so in a call of ringpipe.
-constinit thread_local bool is_in_handler = false;
 
 // How many forks lie between this process and the one that loaded the module.
 unsigned fork_generation = 0;
@@ -74,10 +74,12 @@ int PendingCall::EventDescriptor() {
 }
 
 void PendingCall::ReleaseMemory(ringpipe_status status) {
-  if (has_memory && status != RINGPIPE_MEMORY_HELD) {
+  // First: another thread, or the code that this runs, may come here too.
+  if (std::exchange(has_memory, false) && status != RINGPIPE_MEMORY_HELD) {
+    is_releasing = true;
     arguments.Release();
+    is_releasing = false;
   }
-  has_memory = false;
 }
 
 Handle* Handle::New() {
@@ -93,17 +95,19 @@ Handle* Handle::New() {
 }
 
 void Handle::Drop() {
-  // In a handler ringpipe_destroy does nothing: the communicator is then left
-  // as it is, for good.
-  if (--references_ > 0 || is_in_handler) {
+  // Where ringpipe_destroy does nothing, the communicator is left as it is, for
+  // good, and it refers to this.
+  if (--references_ > 0 || may_not_destroy) {
     return;
   }
   ExceptionAside aside;
   Destroy();
   if (!IsChild()) {
-    log_.Deliver();
-    if (PyErr_Occurred() != nullptr) {
-      PyErr_WriteUnraisable(nullptr);
+    while (!log_.is_empty()) {
+      log_.Deliver();
+      if (PyErr_Occurred() != nullptr) {
+        PyErr_WriteUnraisable(nullptr);
+      }
     }
     this->~Handle();
     PyMem_Free(this);
@@ -122,13 +126,14 @@ int Handle::WhileWaiting(void* handle) {
     return 0;
   }
   PyEval_RestoreThread(state);
-  is_in_handler = true;
+  const bool outer = std::exchange(may_not_destroy, true);
   bool stops = PyErr_Occurred() != nullptr || PyErr_CheckSignals() != 0;
   if (!stops) {
     static_cast<Handle*>(handle)->log_.Deliver();
     stops = PyErr_Occurred() != nullptr;
   }
-  is_in_handler = false;
+  may_not_destroy = outer;
+  has_raised = has_raised || stops;
   waiting_thread = PyEval_SaveThread();
   return stops ? 1 : 0;
 }
@@ -174,12 +179,13 @@ void Handle::Leave() {
 }
 
 void Handle::Close(bool may_raise) {
-  if (is_in_handler) {
+  if (may_not_destroy) {
     // It might wait for the call that waits for it.
     if (may_raise) {
       SetInvalid(
-          "close() is called in a signal handler while a call waits; raise an "
-          "exception there instead, which ends the call");
+          "close() is called in a signal handler while a call waits, or in a "
+          "store's put or get; raise an exception there instead, which ends "
+          "the call");
     }
     return;
   }
@@ -198,7 +204,9 @@ void Handle::Close(bool may_raise) {
   Quietly(wait_for_others);
   has_closed_ = true;
   if (memories_ > 0) {
+    ++memories_;  // another thread may free the last one meanwhile
     EndPending();
+    UncountMemory();
   } else if (may_raise) {
     ringpipe_communicator* const ended = communicator_;
     communicator_ = nullptr;
@@ -259,14 +267,13 @@ bool Handle::Run(CallArguments& arguments) {
     Leave();
     return ended;
   });
+  if (status != RINGPIPE_OK) {
+    Fail(status);
+  }
   if (status != RINGPIPE_MEMORY_HELD) {
     arguments.Release();
   }
-  if (status != RINGPIPE_OK) {
-    Fail(status);
-    return false;
-  }
-  return TidyUp();
+  return status == RINGPIPE_OK && TidyUp();
 }
 
 bool Handle::Start(PendingCall& call) {
@@ -295,8 +302,8 @@ bool Handle::Start(PendingCall& call) {
   });
   if (status != RINGPIPE_OK) {
     Unlink(call);
-    call.ReleaseMemory(status);
     Fail(status);
+    call.ReleaseMemory(status);
     return false;
   }
   return TidyUp();
@@ -313,11 +320,13 @@ ringpipe_status Handle::Wait(PendingCall& call, std::int64_t timeout_ms) {
     Leave();
     return ended;
   });
+  if (status != RINGPIPE_OK) {
+    Fail(status);
+  }
   if (!IsHarmless(status) || status == RINGPIPE_OK) {
     call.ReleaseMemory(status);
   }
   if (status != RINGPIPE_OK) {
-    Fail(status);
     return status;
   }
   return TidyUp() ? RINGPIPE_OK : RINGPIPE_INTERRUPTED;
@@ -339,7 +348,7 @@ void Handle::Unlink(PendingCall& call) {
 
 void Handle::Disown(PendingCall& call) {
   call.has_owner = false;
-  if (!call.is_linked) {
+  if (!call.is_linked && !call.is_releasing) {
     Delete(call);
   }
   Reap();
@@ -359,22 +368,27 @@ void Handle::Reap() {
     return;
   }
   for (PendingCall* call = pending_; call != nullptr;) {
-    PendingCall* const next = call->next;
-    if (call->is_done) {
-      Unlink(*call);
-      --done_;
-      call->ReleaseMemory(call->status);
-      if (!call->has_owner) {
-        Delete(*call);
-      }
+    if (!call->is_done) {
+      call = call->next;
+      continue;
     }
-    call = next;
+    Unlink(*call);
+    --done_;
+    call->ReleaseMemory(call->status);
+    // Disown leaves a call that is being released to whoever does that.
+    if (!call->has_owner && !call->is_releasing) {
+      Delete(*call);
+    }
+    call = pending_;  // the list may be another by now
   }
 }
 
 bool Handle::TidyUpAll() {
+  has_raised = false;
+  ExceptionAside aside;
   Reap();
   log_.Deliver();
+  aside.Restore();
   return PyErr_Occurred() == nullptr;
 }
 
@@ -383,6 +397,7 @@ void* Handle::Allocate(std::size_t bytes) {
     return nullptr;
   }
   void* memory = nullptr;
+  ++memories_;  // or another thread's close() could destroy what is allocated
   ++inside_;
   const ringpipe_status status = WithoutGil([&] {
     const ringpipe_status allocated =
@@ -391,22 +406,32 @@ void* Handle::Allocate(std::size_t bytes) {
     return allocated;
   });
   if (status != RINGPIPE_OK) {
-    SetError(status, ringpipe_error_message());
+    SetError(status, ErrorMessage());
+    ExceptionAside aside;
+    UncountMemory();
+    aside.Restore();
     return nullptr;
   }
-  ++memories_;
   ++references_;
+  if (!TidyUp()) {
+    Free(memory);
+    return nullptr;
+  }
   return memory;
+}
+
+// The last one destroys a communicator that has been closed.
+void Handle::UncountMemory() {
+  if (--memories_ == 0 && has_closed_ && !may_not_destroy) {
+    Destroy();
+  }
 }
 
 void Handle::Free(void* memory) {
   if (!IsChild()) {
     ExceptionAside aside;
-    --memories_;
     Quietly([&] { ringpipe_free(communicator_, memory); });
-    if (has_closed_ && memories_ == 0 && !is_in_handler) {
-      Destroy();
-    }
+    UncountMemory();
     aside.Restore();
   }
   Drop();
@@ -428,13 +453,16 @@ ringpipe_status Handle::Failure() {
 // raised one.
 void Handle::Fail(ringpipe_status status) {
   ExceptionAside aside;
+  PyObject* const message = ErrorMessage();
   PyObject* const ranks = status == RINGPIPE_PEER_LOST ? LostRanks() : nullptr;
   const int before = was_interrupted_ ? 2 : has_failed_ ? 1 : 0;
-  SetError(status, ringpipe_error_message(), ranks,
-           IsHarmless(status) ? 0 : before);
+  SetError(status, message, ranks, IsHarmless(status) ? 0 : before);
   ExceptionAside error;
-  TidyUp();
-  error.Restore();
+  if (TidyUp() || aside.is_set()) {
+    error.Restore();
+  } else {  // a signal handler has raised something in logging
+    error.Drop();
+  }
   has_failed_ = has_failed_ || !IsHarmless(status);
   was_interrupted_ =
       was_interrupted_ || (aside.is_set() && !IsHarmless(status));

@@ -15,6 +15,14 @@ namespace ringpipe::python {
 
 class Handle;
 
+// Whether this thread runs Python inside a call of ringpipe's: there,
+// ringpipe_destroy does nothing.
+extern constinit thread_local bool may_not_destroy;
+// Whether WhileWaiting has left an exception set on this thread, and nobody has
+// looked since.
+extern constinit thread_local bool has_raised
+    __attribute__((tls_model("initial-exec")));
+
 // An asynchronous call, with the memory that it reads and writes. The handle
 // has it until the call has ended, whatever Python has dropped by then.
 struct PendingCall {
@@ -28,9 +36,10 @@ struct PendingCall {
   std::atomic<bool> is_done;
   ringpipe_status status;
   // The rest is read and written with the GIL.
-  bool has_memory;  // the arguments hold it
-  bool has_owner;   // a Request object
-  bool is_linked;   // in the handle's list
+  bool has_memory;    // the arguments hold it
+  bool is_releasing;  // they give it back: somebody's code may run
+  bool has_owner;     // a Request object
+  bool is_linked;     // in the handle's list
   PendingCall* next;
   PendingCall* previous;
 
@@ -39,7 +48,8 @@ struct PendingCall {
   // A descriptor that can be read once the call has ended; -1 with an
   // exception.
   int EventDescriptor();
-  // The call has ended so. Gives its memory back, if it may be used again.
+  // The call has ended so. Gives its memory back, if it may be used again. That
+  // may run any code: whoever has the call must still have it afterwards.
   void ReleaseMemory(ringpipe_status status);
 };
 
@@ -89,8 +99,11 @@ class Handle {
   int size() const { return size_; }
 
   // Gives back what calls that have ended hold, and delivers the log. False
-  // with an exception, if a signal handler raised one in logging.
-  bool TidyUp() { return (done_ == 0 && log_.is_empty()) || TidyUpAll(); }
+  // with an exception, if a signal handler raised one in logging, or while the
+  // call waited.
+  bool TidyUp() {
+    return (done_ == 0 && log_.is_empty() && !has_raised) || TidyUpAll();
+  }
 
  private:
   bool TidyUpAll();
@@ -100,6 +113,7 @@ class Handle {
   void EndPending();
   void Reap();
   void Unlink(PendingCall& call);
+  void UncountMemory();
   static void Delete(PendingCall& call);
   void Fail(ringpipe_status status);
   PyObject* LostRanks();
@@ -110,7 +124,7 @@ class Handle {
   int size_;
   unsigned fork_generation_;
   std::size_t references_;
-  std::size_t memories_;  // Memory objects
+  std::size_t memories_;  // Memory objects, and those that are being made
   bool has_closed_;       // Close has done all but wait for those
   bool was_interrupted_;
   bool has_failed_;

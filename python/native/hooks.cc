@@ -7,11 +7,14 @@ namespace ringpipe::python {
 
 Hooks hooks = {};
 
-namespace {
+PyObject* ErrorMessage() {
+  // A host's name, or a path, may be in any encoding.
+  const char* const message = ringpipe_error_message();
+  return PyUnicode_DecodeUTF8(message, std::strlen(message), "replace");
+}
 
-// Steals both.
-PyObject* Raise(ringpipe_status status, PyObject* message, PyObject* ranks,
-                int before) {
+PyObject* SetError(ringpipe_status status, PyObject* message, PyObject* ranks,
+                   int before) {
   if (ranks == nullptr) {
     ranks = PyTuple_New(0);
   }
@@ -29,22 +32,12 @@ PyObject* Raise(ringpipe_status status, PyObject* message, PyObject* ranks,
   return nullptr;
 }
 
-}  // namespace
-
-PyObject* SetError(ringpipe_status status, const char* message, PyObject* ranks,
-                   int before) {
-  // A host's name, or a path, may be in any encoding.
-  return Raise(status,
-               PyUnicode_DecodeUTF8(message, std::strlen(message), "replace"),
-               ranks, before);
-}
-
 PyObject* SetInvalid(const char* format, ...) {
   va_list arguments;
   va_start(arguments, format);
   PyObject* const message = PyUnicode_FromFormatV(format, arguments);
   va_end(arguments);
-  return Raise(RINGPIPE_INVALID_ARGUMENT, message, nullptr, 0);
+  return SetError(RINGPIPE_INVALID_ARGUMENT, message);
 }
 
 }  // namespace ringpipe::python

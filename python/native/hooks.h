@@ -17,10 +17,14 @@ struct Hooks {
 };
 extern Hooks hooks;
 
-// Sets the exception of that status. Returns nullptr. Steals `ranks`, a tuple,
-// or nullptr: none. `before`: the communicator had failed (1), or had been
-// interrupted (2), before this call.
-PyObject* SetError(ringpipe_status status, const char* message,
+// What ringpipe says of this thread's last error, before another call says
+// something else. nullptr with an exception.
+PyObject* ErrorMessage();
+// Sets the exception of that status. Returns nullptr. Steals `message`, which
+// may be nullptr with an exception, and `ranks`, a tuple, or nullptr: none.
+// `before`: the communicator had failed (1), or had been interrupted (2),
+// before this call.
+PyObject* SetError(ringpipe_status status, PyObject* message,
                    PyObject* ranks = nullptr, int before = 0);
 // The same, kInvalidArgument, with a message as PyUnicode_FromFormat has it.
 PyObject* SetInvalid(const char* format, ...);

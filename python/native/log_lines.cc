@@ -18,38 +18,50 @@ void LogLines::Add(ringpipe_log_level level, const char* line, void* lines) {
   added->level = level;
   std::memcpy(added->text, line, length + 1);
   auto* const self = static_cast<LogLines*>(lines);
-  added->older = self->newest_.load(std::memory_order_relaxed);
-  while (!self->newest_.compare_exchange_weak(added->older, added,
+  added->next = self->newest_.load(std::memory_order_relaxed);
+  while (!self->newest_.compare_exchange_weak(added->next, added,
                                               std::memory_order_release,
                                               std::memory_order_relaxed)) {
   }
 }
 
-void LogLines::DeliverAll() {
-  Line* oldest = nullptr;
+void LogLines::Take() {
+  Line* taken = nullptr;
   for (Line* line = newest_.exchange(nullptr, std::memory_order_acquire);
        line != nullptr;) {
-    Line* const older = line->older;
-    line->older = oldest;
-    oldest = line;
+    Line* const older = line->next;
+    line->next = taken;
+    taken = line;
     line = older;
   }
-  while (oldest != nullptr) {
-    Line* const next = oldest->older;
-    PyObject* const text = PyUnicode_DecodeUTF8(
-        oldest->text, std::strlen(oldest->text), "replace");
-    PyObject* const done = text == nullptr || hooks.deliver_log == nullptr
-                               ? nullptr
-                               : PyObject_CallFunction(hooks.deliver_log, "iO",
-                                                       oldest->level, text);
-    if (done == nullptr && PyErr_Occurred() != nullptr &&
-        PyErr_ExceptionMatches(PyExc_KeyboardInterrupt) == 0) {
-      PyErr_WriteUnraisable(hooks.deliver_log);
-    }
+  Line** end = &oldest_;
+  while (*end != nullptr) {
+    end = &(*end)->next;
+  }
+  *end = taken;
+}
+
+void LogLines::DeliverAll() {
+  Take();
+  while (oldest_ != nullptr) {
+    // Off the list: logging may be used by others meanwhile, who come here too.
+    Line* const line = oldest_;
+    oldest_ = line->next;
+    PyObject* const text =
+        PyUnicode_DecodeUTF8(line->text, std::strlen(line->text), "replace");
+    PyObject* const done =
+        text == nullptr || hooks.deliver_log == nullptr
+            ? nullptr
+            : PyObject_CallFunction(hooks.deliver_log, "iO", line->level, text);
     Py_XDECREF(text);
     Py_XDECREF(done);
-    std::free(oldest);
-    oldest = next;
+    std::free(line);
+    if (done == nullptr && PyErr_Occurred() != nullptr) {
+      if (PyErr_ExceptionMatches(PyExc_Exception) == 0) {
+        return;
+      }
+      PyErr_WriteUnraisable(hooks.deliver_log);
+    }
   }
 }
 

@@ -17,11 +17,14 @@ class LogLines {
   // GIL. A line for which there is no memory is dropped.
   static void Add(ringpipe_log_level level, const char* line, void* lines);
 
+  // With the GIL.
   bool is_empty() const {
-    return newest_.load(std::memory_order_relaxed) == nullptr;
+    return newest_.load(std::memory_order_relaxed) == nullptr &&
+           oldest_ == nullptr;
   }
   // Gives all lines to logging, in their order. With the GIL, and no exception
-  // set; sets one only if logging was interrupted (KeyboardInterrupt).
+  // set. If logging raises one that is no Exception (KeyboardInterrupt,
+  // SystemExit), that stays set, and the other lines stay here.
   void Deliver() {
     if (!is_empty()) {
       DeliverAll();
@@ -30,15 +33,18 @@ class LogLines {
 
  private:
   struct Line {
-    Line* older;
+    Line* next;  // the one before it, in newest_; the one after it, in oldest_
     ringpipe_log_level level;
     char text[1];  // and more
   };
 
   void DeliverAll();
+  void Take();
 
   // A stack: whoever takes it takes all of it.
   std::atomic<Line*> newest_ = nullptr;
+  // What has been taken from there, in its order. With the GIL.
+  Line* oldest_ = nullptr;
 };
 
 }  // namespace ringpipe::python

@@ -3,7 +3,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <utility>
 
+#include "python/native/handle.h"
 #include "python/native/hooks.h"
 
 namespace ringpipe::python {
@@ -16,7 +18,9 @@ constexpr int kFailed = -1;
 template <typename Function>
 int WithGil(Function function) {
   PyEval_RestoreThread(waiting_thread);
+  const bool outer = std::exchange(may_not_destroy, true);
   const int result = PyErr_Occurred() == nullptr ? function() : kFailed;
+  may_not_destroy = outer;
   waiting_thread = PyEval_SaveThread();
   return result;
 }

@@ -4,6 +4,7 @@ It comes when rank 0 says that it is about to wait, and is there to stay: each c
 has no other way to end.
 """
 
+import logging
 import os
 import signal
 import sys
@@ -87,6 +88,10 @@ def idle_rank(_):
         signal.pause()
 
 
+def join_and_leave(root):
+    ringpipe.Communicator(1, 2, root).close()
+
+
 class InterruptTest(unittest.TestCase):
 
     def setUp(self):
@@ -147,6 +152,33 @@ class InterruptTest(unittest.TestCase):
         rank.wait_for(r"refused: .*\nrefused: close\(\) is called in a signal handler.*\nwaits")
         os.kill(rank.pid, signal.SIGINT)
         rank.wait_for("handler interrupted")
+
+    def test_in_logging_no_line_is_lost(self):
+        logger = logging.getLogger("ringpipe")
+        self.addCleanup(logger.setLevel, logger.level)
+        logger.setLevel(logging.DEBUG)
+        os.environ["RINGPIPE_LOG_LEVEL"] = "debug"
+        self.addCleanup(os.environ.pop, "RINGPIPE_LOG_LEVEL")
+        for kind in (KeyboardInterrupt, SystemExit):
+            root = f"{ROOT}-{kind.__name__}"
+            peer = threading.Thread(target=join_and_leave, args=(root,))
+            lines = []
+
+            def note(record, kind=kind, lines=lines):
+                if threading.current_thread() is threading.main_thread():
+                    lines.append(record.getMessage())
+                    if len(lines) == 1:
+                        raise kind("in logging")
+                return True
+
+            logger.addFilter(note)
+            self.addCleanup(logger.removeFilter, note)
+            peer.start()
+            with self.subTest(kind):
+                with self.assertRaisesRegex(kind, "in logging"):
+                    ringpipe.Communicator(0, 2, root)
+                self.assertRegex("\n".join(lines), r"^.* devices: .*\n.* rank 1 by way of")
+            peer.join()
 
     def test_beside_a_thread_that_computes(self):
         for case in ("create", "call", "wait", "close"):

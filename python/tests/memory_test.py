@@ -109,10 +109,38 @@ def hold_while_a_call_is_under_way():
             comm.allreduce(numpy.zeros(1))
 
 
+class Owner(numpy.ndarray):
+    """An array that has its own request, and makes a call when it ends."""
+
+    request = comm = None
+
+    def __del__(self):
+        if self.comm is not None:
+            self.comm.check()
+
+
+def hold_requests_in_arrays():
+    with ringpipe.Communicator() as comm:
+        out = [numpy.zeros(100) for _ in range(50)]
+        for result in out:
+            x = numpy.full(100, comm.rank, float).view(Owner)
+            x.request = comm.iallreduce(x, out=result)
+            x.comm = comm
+            # Its memory holds it, and what it has, until the call is reaped.
+            array = weakref.ref(x)
+            del x
+        while array() is not None:
+            comm.check()
+        assert all((result == 6).all() for result in out)
+
+
 class MemoryTest(unittest.TestCase):
 
     def test_the_arrays_of_a_call_under_way_are_held(self):
         ringpipe.spawn(hold_while_a_call_is_under_way, RANKS)
+
+    def test_an_array_may_have_its_own_request(self):
+        ringpipe.spawn(hold_requests_in_arrays, RANKS)
 
     def test_it_outlives_close(self):
         ringpipe.spawn(reduce_in_allocated, RANKS)

@@ -60,6 +60,24 @@ class StoreTest(unittest.TestCase):
         with self.assertRaises(AttributeError):
             ringpipe.Communicator(0, 2, store=3)
 
+    def test_its_code_cannot_end_a_communicator(self):
+        old = [ringpipe.Communicator(0, 1, f"unix:@store-test-{os.getpid()}-{number}")
+               for number in range(3)]
+
+        class Closing:
+            def put(self, key, value):
+                del old[0]  # does not wait for anything
+                old[0].close()
+
+            get = put
+
+        for rank in (0, 1):
+            with self.assertRaisesRegex(ringpipe.InvalidArgument, r"in a store's put or get"):
+                ringpipe.Communicator(rank, 2, store=Closing())
+        self.assertFalse(old[0].closed)
+        old[0].allreduce(numpy.ones(1))
+        old[0].close()
+
 
 if __name__ == "__main__":
     unittest.main()

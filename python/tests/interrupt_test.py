@@ -16,7 +16,7 @@ import numpy
 
 import ringpipe
 from tests.launch import job
-from waiting import until_it_sleeps
+from waiting import PATIENCE_S, until_it_sleeps
 
 ROOT = f"unix:@interrupt-{os.getpid()}"
 ALONE_S, BESIDE_S = 0.1, 0.3
@@ -92,6 +92,15 @@ def join_and_leave(root):
     ringpipe.Communicator(1, 2, root).close()
 
 
+def interrupt_then_call(comm, called):
+    """Rank 1, whose call lets that of rank 0 end: while rank 0 is in its signal handler."""
+    with comm:
+        until_it_sleeps(os.getpid(), os.getpid())
+        os.kill(os.getpid(), signal.SIGINT)
+        called.wait(PATIENCE_S)
+        comm.allreduce(numpy.ones(4))
+
+
 class InterruptTest(unittest.TestCase):
 
     def setUp(self):
@@ -139,6 +148,33 @@ class InterruptTest(unittest.TestCase):
         output = self.interrupt("wait", ALONE_S)
         self.assertIn("done: False", output)
         self.assertIn("later: wait over", output)
+
+    def test_in_a_wait_whose_call_ends_meanwhile(self):
+        found = []
+        joining = threading.Thread(
+            target=lambda: found.append(ringpipe.Communicator(1, 2, f"{ROOT}-meanwhile")))
+        joining.start()
+        with ringpipe.Communicator(0, 2, f"{ROOT}-meanwhile") as comm:
+            joining.join()
+            called = threading.Event()
+            request = comm.iallreduce(numpy.ones(4))
+
+            def handler(*_):
+                called.set()
+                deadline = time.monotonic() + PATIENCE_S
+                while not request.done() and time.monotonic() < deadline:
+                    time.sleep(0.001)
+                raise KeyboardInterrupt
+
+            self.addCleanup(signal.signal, signal.SIGINT, signal.signal(signal.SIGINT, handler))
+            peer = threading.Thread(target=interrupt_then_call, args=(*found, called))
+            peer.start()
+            with self.assertRaises(KeyboardInterrupt):
+                request.wait()
+            self.assertTrue(request.done())
+            request.wait()
+            comm.close()
+            peer.join()
 
     def test_in_close(self):
         self.interrupt("close", ALONE_S)

@@ -80,6 +80,11 @@ class ChoiceTest(unittest.TestCase):
         self.assertIn("1 of 2 columns", text)
         self.assertIn("64K x 2: 1.20 of ring", text)
 
+    def test_a_round_that_failed_keeps_its_place(self):
+        # Without it "ring" would be 8 in the rounds that are compared.
+        text = self.choice(case("", 10, 10, 10, 10), case("ring", None, 10, 8, 10))
+        self.assertIn("1 of 1 columns", text)
+
     def test_one_round_says_nothing(self):
         self.assertEqual(self.choice(case("", 1), case("ring", 2)), "")
 

@@ -179,6 +179,11 @@ Result<std::vector<std::string>> AddressesOf(
       }
     }
   }
+  if (others.empty() && local.empty()) {
+    return Status(StatusCode::kUnavailable,
+                  "rank 0 listens only at link-local addresses, which others "
+                  "cannot use without a scope; let it listen at another one");
+  }
   return others.empty() ? local : others;
 }
 

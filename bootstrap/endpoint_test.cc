@@ -34,6 +34,14 @@ NameFilter Interfaces(const std::string& text) {
   return filter.ok() ? filter.value() : NameFilter();
 }
 
+TEST(EndpointTest, WhereOnlyLinkLocalAddressesListenNobodyCanBeTold) {
+  const auto told = AddressesOf({Of("fe80::1")}, NameFilter());
+  EXPECT_EQ(told.status().code(), StatusCode::kUnavailable);
+  EXPECT_NE(told.status().message().find("link-local"), std::string::npos);
+  EXPECT_EQ(AddressesOf({Of("fe80::1"), Of("192.0.2.1")}, NameFilter()).value(),
+            std::vector<std::string>{"192.0.2.1:9"});
+}
+
 TEST(EndpointTest, WithoutInterfacesTheKernelChoosesTheSource) {
   const auto routes = RoutesTo({Of("192.0.2.1")}, NameFilter());
   ASSERT_TRUE(routes.ok()) << routes.status().ToString();

@@ -438,12 +438,13 @@ INSTANTIATE_TEST_SUITE_P(All, AlgorithmsTest,
                          [](const auto& test) { return TestName(test.param); });
 
 TEST(AlgorithmsTest, EveryCollectiveHasAnAlgorithmForEveryNumberOfRanks) {
+  const AlgorithmChoice choice;
   for (int collective = 0; collective < kCollectives; ++collective) {
     for (const CommonHost host :
          {CommonHost(), CommonHost{3, 2}, CommonHost{12, 2}}) {
       for (const std::uint64_t bytes : {0, 4096, 4097, 1 << 20}) {
-        const AlgorithmInfo& info = AlgorithmChoice().For(
-            static_cast<Collective>(collective), bytes, host);
+        const AlgorithmInfo& info =
+            choice.For(static_cast<Collective>(collective), bytes, host);
         EXPECT_EQ(static_cast<int>(info.collective), collective);
         EXPECT_EQ(info.exists, nullptr);
       }

@@ -161,14 +161,15 @@ void CallOrder::Work() {
     queue_.pop_front();
     WaitForTurn(lock, call.sequence);
     lock.unlock();
-    const Status status = RunQueued(call);
+    Status status = RunQueued(call);
     lock.lock();
     // Both under one lock: nobody sees the call ended while it is still its
     // turn.
     try {
       call.end(status);
     } catch (const std::exception&) {
-      call.end(OutOfMemory());  // which needs none
+      status = OutOfMemory();  // which needs none
+      call.end(status);
     }
     EndTurn(call.numbers);
     if (call.after) {

@@ -16,6 +16,13 @@
 
 namespace ringpipe {
 
+// How many sub-chunks each chunk of a buffer has; scratch is as the input. Both
+// empty: all chunks have as many, or one that is empty.
+struct SubchunksOfChunks {
+  std::span<const std::uint64_t> inputs;
+  std::span<const std::uint64_t> outputs;
+};
+
 // Issue order. The sub-chunks are walked in rounds of `depth`; within a round
 // steps come in schedule order, and within a step the round's sub-chunks:
 //
@@ -35,13 +42,6 @@ namespace ringpipe {
 // which frees the slot of its predecessor at the sender, and so on around the
 // ring. With only `depth`, all ranks hold values and none can receive.
 //
-// How many sub-chunks each chunk of a buffer has; scratch is as the input. Both
-// empty: all chunks have as many, or one that is empty.
-struct SubchunksOfChunks {
-  std::span<const std::uint64_t> inputs;
-  std::span<const std::uint64_t> outputs;
-};
-
 // Not thread-safe. Stays where it is started. Nothing allocates after Start,
 // and Start only where a plan is larger than all before it.
 class Flow {

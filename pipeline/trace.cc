@@ -6,8 +6,8 @@
 namespace ringpipe {
 namespace {
 
-// Of a call's detail: its counts differ by rank.
-// What Digest::counts becomes.
+// Of a call's detail, what Digest::counts becomes: that they differ by rank, or
+// by pair.
 constexpr std::uint64_t kHasCounts = std::uint64_t{1} << 63;
 constexpr std::uint64_t kHasCountsOfPairs = std::uint64_t{1} << 62;
 

@@ -165,7 +165,8 @@ class MpirunTest:
              "1", "true"], RINGPIPE_JOIN_TIMEOUT_MS=JOIN_MS).finish()
         # Liveness: not the 30 s that it would take by default.
         self.assertLess(time.monotonic() - started, 25)
-        self.assertEqual(launcher.returncode, 1)
+        # Open MPI 5's mpirun may crash when its ranks end (-11, Debian 13).
+        self.assertNotEqual(launcher.returncode, 0)
         said = set(messages(launcher.stderr + launcher.stdout))
         self.assertEqual(len(said), 1, said)
         self.assertRegex(said.pop(), r"timeout: rank\(s\) 3 of 4 did not join")

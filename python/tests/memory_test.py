@@ -1,8 +1,11 @@
 """Arrays of allocate() are mapped as long as one of them lives, and those of a call are
 held until it ends."""
 
+import contextlib
 import gc
 import os
+import sys
+import threading
 import unittest
 import weakref
 
@@ -134,6 +137,12 @@ def hold_requests_in_arrays():
         assert all((result == 6).all() for result in out)
 
 
+def allocate_once(comm, begun, arrays):
+    begun.wait()
+    with contextlib.suppress(ringpipe.InvalidArgument):  # closed before
+        arrays.append(comm.allocate(BYTES))
+
+
 class MemoryTest(unittest.TestCase):
 
     def test_the_arrays_of_a_call_under_way_are_held(self):
@@ -150,6 +159,25 @@ class MemoryTest(unittest.TestCase):
 
     def test_it_needs_no_communicator_object(self):
         ringpipe.spawn(drop_all_but_the_array, RANKS)
+
+    def test_it_is_there_if_another_thread_closes_meanwhile(self):
+        """Closes later and later, until the thread is first."""
+        self.addCleanup(sys.setswitchinterval, sys.getswitchinterval())
+        sys.setswitchinterval(1e-5)
+        arrays = []
+        for number in range(100):
+            comm = ringpipe.Communicator(0, 1, f"unix:@memory-close-{os.getpid()}-{number}")
+            begun = threading.Barrier(2)
+            thread = threading.Thread(target=allocate_once, args=(comm, begun, arrays))
+            thread.start()
+            begun.wait()
+            for _ in range(number * 1000):
+                pass
+            comm.close()
+            thread.join()
+            for array in arrays:
+                array[:] = 1
+            arrays.clear()
 
     def test_it_is_given_back(self):
         """Also what the communicator itself has: descriptors."""

@@ -1,6 +1,7 @@
 // The reductions of device memory and of slots, one kernel for each type and
-// operation; without sources, a kernel only scales. Semantics as in reduction/host_reduction.h, to the bit, so
-// floating point is compiled without contraction.
+// operation; without sources, a kernel only scales. Semantics as in
+// reduction/host_reduction.h, to the bit, so floating point is compiled without
+// contraction.
 //
 // Free-standing: no header, neither CUDA's nor the language's. clang makes
 // reduce.ptx of it, which is checked in (make_ptx), and nvcc understands it

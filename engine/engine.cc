@@ -13,6 +13,7 @@
 #include "engine/algorithms.h"
 #include "engine/culprit.h"
 #include "engine/lost_rank.h"
+#include "engine/pair_counts.h"
 #include "engine/reason_for_others.h"
 #include "engine/registration_cost.h"
 #include "pipeline/host/host_transport.h"
@@ -681,26 +682,17 @@ Status Engine::Run(const CheckedCall& checked, const Timing& timing) {
 // What each rank sends is what the other one receives: else kMismatch on both.
 // An all-to-all that other ranks know for this one.
 Status Engine::CompareCounts(const CheckedCall& checked, const Timing& timing) {
-  struct OfPair {
-    std::uint64_t sent, received;
-  };
-  const auto length = [](const auto& borders, int part) {
-    return (*borders)[part + 1] - (*borders)[part];
-  };
   struct Counts {
-    std::vector<OfPair> own, others;
+    std::vector<PairCounts> own, others;
   };
   auto counts = std::make_unique<Counts>();
   auto& [own, others] = *counts;
-  for (int peer = 0; peer < size(); ++peer) {
-    own.push_back({length(checked.buffers.borders, peer),
-                   length(checked.buffers.receive_borders, peer)});
-  }
+  own = PairCountsOf(checked.buffers);
   others.resize(own.size());
   const Call call = {.collective = Collective::kAllToAll,
                      .send = own.data(),
                      .receive = others.data(),
-                     .count = sizeof(OfPair) / sizeof(std::uint64_t),
+                     .count = sizeof(PairCounts) / sizeof(std::uint64_t),
                      .type = DataType::kUint64};
   CheckedCall exchange = {call, {}, host_.get()};
   RINGPIPE_ASSIGN_OR_RETURN(exchange.buffers, CheckCall(call, rank(), size()));
@@ -715,40 +707,20 @@ Status Engine::CompareCounts(const CheckedCall& checked, const Timing& timing) {
     static_cast<void>(counts.release());
   }
   RINGPIPE_RETURN_IF_ERROR(exchanged);
-  for (int peer = 0; peer < size(); ++peer) {
-    if (others[peer].sent != own[peer].received ||
-        others[peer].received != own[peer].sent) {
-      return {StatusCode::kMismatch,
-              "collective call number " + std::to_string(timing.sequence) +
-                  ", all-to-all, differs in the counts of a pair: rank " +
-                  std::to_string(rank()) + " has " +
-                  std::to_string(own[peer].sent) + " elements for rank " +
-                  std::to_string(peer) + ", which takes " +
-                  std::to_string(others[peer].received) + ", and takes " +
-                  std::to_string(own[peer].received) + " of the " +
-                  std::to_string(others[peer].sent) +
-                  " that it has; both must give the same"};
-    }
-  }
-  return Status::Ok();
+  return ComparePairCounts(rank(), timing.sequence, own, others);
 }
 
 Status Engine::Execute(const CheckedCall& checked, const Timing& timing) {
+  Timing then = timing;
   if (checked.buffers.receive_borders != nullptr) {
     RINGPIPE_RETURN_IF_ERROR(CompareCounts(checked, timing));
-    Timing next = timing;
-    ++next.sequence;
-    RINGPIPE_RETURN_IF_ERROR(Prepare(*checked.accelerator));
-    RINGPIPE_ASSIGN_OR_RETURN(const Operation* operation,
-                              planner_->Prepare(checked, next));
-    return executor_->Run(*operation);
-  }
-  if (const Operation* again = planner_->PrepareAgain(checked, timing)) {
+    ++then.sequence;
+  } else if (const Operation* again = planner_->PrepareAgain(checked, timing)) {
     return executor_->Run(*again);
   }
   RINGPIPE_RETURN_IF_ERROR(Prepare(*checked.accelerator));
   RINGPIPE_ASSIGN_OR_RETURN(const Operation* operation,
-                            planner_->Prepare(checked, timing));
+                            planner_->Prepare(checked, then));
   return executor_->Run(*operation);
 }
 

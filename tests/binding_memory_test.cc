@@ -44,6 +44,8 @@ void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 namespace ringpipe::testing {
 namespace {
 
+using Clock = std::chrono::steady_clock;
+
 constexpr long kMost = 5'000;  // nothing here has as many allocations
 
 class BindingMemoryTest : public ::testing::TestWithParam<Way> {};
@@ -196,7 +198,8 @@ Store StoreInMemory(std::string& value, std::mutex& mutex) {
 }
 
 // Each so many-eth, on the thread that creates: the other rank's creation fails
-// too, at the latest by its deadline, or what it has created does.
+// too, at the latest when it is ended, as it would be by its deadline, or what
+// it has created does.
 TEST_P(BindingMemoryTest, OfACreationByAStoreIsItsStatus) {
   constexpr long kStride = 23;
   for (const int victim : {0, 1}) {
@@ -210,12 +213,15 @@ TEST_P(BindingMemoryTest, OfACreationByAStoreIsItsStatus) {
         CommunicatorOptions options = RankOptions(GetParam(), rank, 2, job);
         options.root.clear();
         options.store = StoreInMemory(value, mutex);
-        options.environment.join_timeout_ms = 2'000;
+        options.environment.join_timeout_ms = 60'000;
         return options;
       };
       std::promise<bool> fails;
+      std::atomic<Clock::time_point> given_up = Clock::time_point::max();
       auto other = std::async(std::launch::async, [&] {
-        const auto created = Communicator::Create(options_for(1 - victim));
+        CommunicatorOptions options = options_for(1 - victim);
+        options.while_waiting = [&] { return Clock::now() > given_up.load(); };
+        const auto created = Communicator::Create(options);
         const bool victim_fails = fails.get_future().get();
         while (created.ok() && victim_fails && (*created)->failure().ok()) {
           std::this_thread::yield();
@@ -228,6 +234,9 @@ TEST_P(BindingMemoryTest, OfACreationByAStoreIsItsStatus) {
       failed = FailOne(
           which, [&] { status = Communicator::Create(options).status(); });
       fails.set_value(!status.ok());
+      if (!status.ok()) {
+        given_up = Clock::now() + std::chrono::seconds(2);
+      }
       const Status told = other.get();
       EXPECT_EQ(told.ok(), status.ok()) << told.ToString();
       EXPECT_EQ(status.code(),

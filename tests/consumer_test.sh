@@ -125,7 +125,7 @@ cmake --build cmake_build >cmake.log 2>&1 || fail "cmake --build: $(<cmake.log)"
 cp cmake_build/cmake_c_consumer cmake_build/cmake_cpp_consumer .
 check cmake_c_consumer 'ok 8'
 check cmake_cpp_consumer 'ok 3'
-ldd cmake_c_consumer | grep -qF "$PWD/moved here/lib/libringpipe.so.0" ||
+[[ $(ldd cmake_c_consumer) == *"$PWD/moved here/lib/libringpipe.so.0"* ]] ||
   fail "the program that CMake has built does not use the moved library"
 sed -i 's/ringpipe 0.1 /ringpipe 99 /' CMakeLists.txt
 if cmake -S . -B cmake_other -DCMAKE_PREFIX_PATH="$PWD/moved here" >cmake.log 2>&1; then

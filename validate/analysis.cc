@@ -174,7 +174,10 @@ class Analyzer {
  public:
   Analyzer(const Measurements& measurements, const AnalysisOptions& options,
            const Measurements* baseline)
-      : measured_(measurements), options_(options), baseline_(baseline) {}
+      : measured_(measurements),
+        options_(options),
+        baseline_(baseline),
+        busy_(BusyHosts(measurements)) {}
 
   Analysis Run() {
     analysis_.tolerance = options_.tolerance;
@@ -196,12 +199,11 @@ class Analyzer {
       Add(std::move(changes));
     }
     Add(FindPortFaults(measured_.ports));
-    const std::set<std::string> busy = BusyHosts(measured_);
-    Add(FindBusyHosts(busy));
+    Add(FindBusyHosts(busy_));
     for (auto find : {&FindDisturbedHosts, &FindLateHosts}) {
       std::vector<Finding> findings = find(measured_);
-      std::erase_if(findings, [&busy](const Finding& finding) {
-        return busy.contains(finding.host);
+      std::erase_if(findings, [this](const Finding& finding) {
+        return busy_.contains(finding.host);
       });
       AddUnlessSlow(std::move(findings));
     }
@@ -251,7 +253,8 @@ class Analyzer {
     }
     const IsolatedRatios isolated(measured_, plane, classes,
                                   options_.tolerance);
-    Add(FindSlowLinks(measured_, plane, classes, isolated, options_.tolerance));
+    Add(FindSlowLinks(measured_, plane, classes, isolated, busy_,
+                      options_.tolerance));
     AddRanked(plane, classes, isolated, analysis_.slowest);
     analysis_.planes.push_back(
         {measured_.planes[plane].name, classes.classes()});
@@ -260,6 +263,7 @@ class Analyzer {
   const Measurements& measured_;
   const AnalysisOptions options_;
   const Measurements* const baseline_;
+  const std::set<std::string> busy_;
   Analysis analysis_;
 };
 

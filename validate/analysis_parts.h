@@ -23,6 +23,7 @@ std::vector<Finding> FindBelowExpected(const Measurements& measured, int plane,
 std::vector<Finding> FindSlowLinks(const Measurements& measured, int plane,
                                    const LinkClasses& classes,
                                    const IsolatedRatios& isolated,
+                                   const std::set<std::string>& busy,
                                    double tolerance);
 
 // --- The rails beside each other (bandwidth_findings.cc) ---

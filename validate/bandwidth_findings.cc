@@ -115,6 +115,20 @@ bool HaveUnlikePorts(const std::vector<RailRate>& rails) {
          !std::all_of(rails.begin(), rails.end(), is_like_the_first);
 }
 
+// Where there is something that it may be instead, it is no fault.
+void Doubt(const Measurements& measured, const std::set<std::string>& busy,
+           Finding& finding) {
+  const bool is_busy =
+      finding.host.empty() ? !busy.empty() : busy.contains(finding.host);
+  if (measured.ending || is_busy) {
+    finding.fault = false;
+    finding.kind = Kind::kUnverified;
+    finding.text += measured.ending
+                        ? "; the test ended before this was verified"
+                        : "; other work on the host may be why";
+  }
+}
+
 }  // namespace
 
 std::vector<Finding> FindBelowExpected(const Measurements& measured, int plane,
@@ -156,6 +170,7 @@ std::vector<Finding> FindBelowExpected(const Measurements& measured, int plane,
 std::vector<Finding> FindSlowLinks(const Measurements& measured, int plane,
                                    const LinkClasses& classes,
                                    const IsolatedRatios& isolated,
+                                   const std::set<std::string>& busy,
                                    double tolerance) {
   std::vector<Finding> findings;
   std::size_t singles = 0;
@@ -172,10 +187,8 @@ std::vector<Finding> FindSlowLinks(const Measurements& measured, int plane,
       findings.back().links = part.links;
     }
     // No link was measured alone, which would have told noise from faults.
-    if (measured.ending && isolated.count() == 0 && findings.back().fault) {
-      findings.back().fault = false;
-      findings.back().kind = Kind::kUnverified;
-      findings.back().text += "; the test ended before this was verified";
+    if (isolated.count() == 0 && findings.back().fault) {
+      Doubt(measured, busy, findings.back());
     }
   }
   if (singles > kMostSingles) {

@@ -223,6 +223,26 @@ TEST(VerdictTest, AHostThatIsSlowOnlyBothWaysAtOnceIsAFault) {
       << Texts(Analyze(measured, {}));
 }
 
+// No link is measured alone so, which would tell what is busy from what is
+// slow.
+TEST(VerdictTest, ABusyHostIsNotBlamedForWhatItDoesBothWaysAtOnceEither) {
+  for (const bool is_busy : {false, true}) {
+    Measurements measured =
+        MeasureCluster(Quiet(8, {{Fault::Kind::kHost, 6, 0, 0.4}}));
+    for (Isolated& link : measured.isolated) {
+      link.queued.assign(link.bytes_per_s.size() / 3,
+                         {is_busy && link.from == 6 ? 0.9 : 0.01,
+                          is_busy && link.to == 6 ? 0.9 : 0.01});
+    }
+    measured.planes.push_back(measured.planes[0]);
+    measured.planes.back().name = "both ways at once";
+    const Analysis analysis = Analyze(measured, {});
+    EXPECT_EQ(Faults(analysis).size(), is_busy ? 0U : 1U) << Texts(analysis);
+    EXPECT_EQ(Says(analysis, "other work on the host may be why"), is_busy)
+        << Texts(analysis);
+  }
+}
+
 // --- What has changed ---
 
 Measurements Renumbered(const Measurements& measured, int shift) {

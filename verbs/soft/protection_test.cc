@@ -3,6 +3,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include <optional>
 #include <tuple>
 
 #include "base/deadline.h"
@@ -224,12 +225,17 @@ class Unreliable : public Protection {
  protected:
   Unreliable() { options_.type = IBV_QPT_UC; }
 
-  // The next message arrives.
+  // A message arrives. One or two may be lost, as where the receiver's process
+  // got no core while its memory was to be attached.
   static void ExpectAlive(Pair& pair) {
+    constexpr int kMostSends = 10;
     ASSERT_EQ(pair.b.Receive(77, {pair.b.Sge(0, 100)}), 0);
-    ASSERT_EQ(pair.a.Send(78, {pair.a.Sge(0, 100)}), 0);
-    EXPECT_EQ(pair.a.Poll().value().status, IBV_WC_SUCCESS);
-    const auto received = pair.b.Poll();
+    std::optional<ibv_wc> received;
+    for (int sends = 0; sends < kMostSends && !received; ++sends) {
+      ASSERT_EQ(pair.a.Send(78, {pair.a.Sge(0, 100)}), 0);
+      EXPECT_EQ(pair.a.Poll().value().status, IBV_WC_SUCCESS);
+      received = pair.b.Poll(std::chrono::seconds(1));
+    }
     ASSERT_TRUE(received);
     EXPECT_EQ(received->status, IBV_WC_SUCCESS);
     EXPECT_EQ(received->wr_id, 77u);

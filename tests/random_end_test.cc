@@ -1,7 +1,7 @@
 // A rank of two to eight is killed, or stopped, at a random moment of calls of
-// all lengths, with both kinds of memory: the others end in time, each with the
-// rank's number in its error, and their users' memory stays as it is, whatever
-// the stopped one still does; or the error says that it does not.
+// all kinds and lengths, with both kinds of memory: the others end in time,
+// each with the rank's number in its error, and their users' memory stays as it
+// is, whatever the stopped one still does; or the error says that it does not.
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -10,6 +10,8 @@
 #include <array>
 #include <chrono>
 #include <csignal>
+#include <cstddef>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
@@ -20,8 +22,10 @@
 #include <vector>
 
 #include "base/liveness_bound.h"
+#include "engine/call.h"
 #include "engine/communicator.h"
 #include "gtest/gtest.h"
+#include "pipeline/collective.h"
 #include "tests/holdings.h"
 #include "tests/rank_processes.h"
 #include "tests/rank_threads.h"
@@ -65,16 +69,106 @@ std::span<float> AllocatedMemory(Communicator& communicator) {
                    : std::span<float>();
 }
 
-// In place and not, short and long.
+// What a job calls, one after the other: each collective, short and long, also
+// in place, with counts of ranks or of pairs, and with lists and scales.
+class Calls {
+ public:
+  Calls(int rank, int size, std::span<float> send, std::span<float> receive)
+      : rank_(rank), size_(size), send_(send), receive_(receive) {}
+
+  // The same on every rank. It holds until the next one is made.
+  Call Make(std::size_t number) {
+    enum Form { kPlain, kInPlace, kWithCounts, kInPiecesAndScaled, kForms };
+    constexpr std::array<std::size_t, 5> kElements = {2, 1000, 1 << 14, 1 << 18,
+                                                      kMostElements};
+    Call call = {.collective = static_cast<Collective>(number % kCollectives),
+                 .send = send_.data(),
+                 .receive = receive_.data(),
+                 .count = kElements[number % kElements.size()],
+                 .type = DataType::kFloat32,
+                 .op = ReduceOp::kMax,
+                 .root = static_cast<int>(number % size_)};
+    const CollectiveInfo& info = InfoOf(call.collective);
+    if (info.has_parts) {
+      call.count /= size_;
+    }
+    switch (number % kForms) {
+      case kInPlace:
+        if (info.in_place && !info.has_parts) {
+          call.send = call.receive;
+        }
+        break;
+      case kWithCounts:
+        SetCounts(info, call);
+        break;
+      case kInPiecesAndScaled:
+        SetLists(info, call);
+        if (info.reduces) {
+          call.prescale = 1.0 + rank_;
+          call.postscale = 0.5;
+        }
+        break;
+      default:
+        break;
+    }
+    return call;
+  }
+
+ private:
+  // Every other part is of nothing, the others are of `count`.
+  void SetCounts(const CollectiveInfo& info, Call& call) {
+    if (!info.takes_counts() && !info.takes_counts_of_pairs()) {
+      return;
+    }
+    // As pairs count, a rank's own number is part of it.
+    const int own = info.takes_counts_of_pairs() ? rank_ : 0;
+    counts_.clear();
+    for (int rank = 0; rank < size_; ++rank) {
+      counts_.push_back((rank + own) % 2 == 0 ? call.count : 0);
+    }
+    call.count = 0;
+    call.counts = counts_;
+    if (info.takes_counts_of_pairs()) {
+      call.receive_counts = counts_;
+    }
+  }
+
+  // The second half of each buffer comes first.
+  void SetLists(const CollectiveInfo& info, Call& call) {
+    const auto& [input, output] = info.Of(rank_ == call.root);
+    const auto halves = [&](Holds holds, std::span<float> memory,
+                            std::vector<Buffer>& pieces) -> BufferList {
+      const std::size_t all = holds == Holds::kWhole && info.has_parts
+                                  ? call.count * size_
+                                  : call.count;
+      const std::size_t half = all / 2;
+      pieces = {{memory.data() + half, all - half}, {memory.data(), half}};
+      return holds == Holds::kNothing ? BufferList() : BufferList(pieces);
+    };
+    call.send_list = halves(input, send_, send_pieces_);
+    call.receive_list = halves(output, receive_, receive_pieces_);
+    call.send = nullptr;
+    call.receive = nullptr;
+  }
+
+  const int rank_;
+  const int size_;
+  const std::span<float> send_;
+  const std::span<float> receive_;
+  std::vector<std::size_t> counts_;
+  std::vector<Buffer> send_pieces_;
+  std::vector<Buffer> receive_pieces_;
+};
+
 Status CallUntilError(Communicator& communicator, std::span<float> send,
                       std::span<float> receive) {
-  constexpr std::array<std::size_t, 5> kElements = {2, 1000, 1 << 14, 1 << 18,
-                                                    kMostElements};
-  Status status;
-  for (std::size_t call = 0; status.ok(); ++call) {
-    status = communicator.AllReduce(
-        call % 2 == 0 ? send.data() : receive.data(), receive.data(),
-        kElements[call % kElements.size()], DataType::kFloat32, ReduceOp::kMax);
+  Calls calls(communicator.rank(), communicator.size(), send, receive);
+  // Each job begins with another one.
+  auto number = static_cast<std::int64_t>(getpid());
+  Status status = communicator.Broadcast(&number, &number, 1, DataType::kInt64,
+                                         /*root=*/0);
+  for (; status.ok(); ++number) {
+    status = communicator.Run(calls.Make(static_cast<std::size_t>(number)));
   }
   return status;
 }

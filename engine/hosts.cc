@@ -70,14 +70,14 @@ Result<std::string> HostIdentity(const Environment& environment,
   const bool has_boot = std::getline(file, boot) && !boot.empty();
   if (!has_boot || stat(network.c_str(), &net) != 0) {
     // To guess would take ranks of different hosts for neighbours.
-    return ErrnoStatus(StatusCode::kUnavailable,
+    const int error = errno != 0 ? errno : file.bad() ? ENOMEM : ENODATA;
+    return ErrnoStatus(error == ENOMEM ? StatusCode::kResourceExhausted
+                                       : StatusCode::kUnavailable,
                        "cannot read " + (has_boot ? network : boot_id) +
                            ", which tells this host from others (mount /proc, "
                            "or set RINGPIPE_HOST_ID to the host's name on all "
                            "of its ranks)",
-                       errno != 0   ? errno
-                       : file.bad() ? ENOMEM
-                                    : ENODATA);
+                       error);
   }
   return boot + " net:" + std::to_string(net.st_ino);
 }

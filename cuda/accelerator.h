@@ -17,6 +17,16 @@
 
 namespace ringpipe {
 
+// A point in a stream of work that the caller has given to a device.
+class StreamMark {
+ public:
+  virtual ~StreamMark() = default;
+
+  // Whether the device has done all that comes before it; does not wait.
+  // kDeviceError where it has failed. One thread at a time.
+  virtual Result<bool> Passed() = 0;
+};
+
 // Starts copies and reductions that complete later. "Slot" memory is host
 // memory that PrepareSlots was told of; "user" memory is the accelerator's.
 //
@@ -30,8 +40,8 @@ namespace ringpipe {
 // that it reads, first sees kDone for it. Operations of no bytes are fine, with
 // null pointers too.
 //
-// One thread at a time drives an Accelerator; Owns, Take and GiveBack may be
-// called from any.
+// One thread at a time drives an Accelerator; Owns, Mark, Take and GiveBack may
+// be called from any.
 class Accelerator {
  public:
   // One for each stage of the pipeline that uses the accelerator.
@@ -58,6 +68,17 @@ class Accelerator {
   // is memory that neither this accelerator nor the host can use: another
   // device's. Cheap; takes no resources of the device.
   virtual Result<bool> Owns(const void* pointer) = 0;
+
+  // Marks the end of what the caller has put into `stream` until now: CUDA's
+  // handle of a stream of this accelerator's device; nullptr is the legacy
+  // default stream. kInvalidArgument where it is none, and where a graph is
+  // captured from it: that is done later, or never. The mark must not outlive
+  // this. Nothing on the device waits for the mark.
+  virtual Result<std::shared_ptr<StreamMark>> Mark(void* stream) {
+    static_cast<void>(stream);
+    return Status(StatusCode::kInvalidArgument,
+                  "there are no streams of " + name());
+  }
 
   // Makes `bytes` of host memory at `slots` fit for the operations below (pins
   // them), until ReleaseSlots; the first time also makes whatever the device

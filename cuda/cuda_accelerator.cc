@@ -21,6 +21,7 @@
 #include "cuda/cuda_error.h"
 #include "cuda/cuda_lane.h"
 #include "cuda/cuda_memory.h"
+#include "cuda/cuda_stream_mark.h"
 #include "cuda/kernels/reduce_ptx.h"
 #include "cuda/reduce_kernels.h"
 
@@ -127,6 +128,7 @@ class CudaAccelerator final : public Accelerator {
 
   std::string name() const override { return memory_.name(); }
   Result<bool> Owns(const void* pointer) override;
+  Result<std::shared_ptr<StreamMark>> Mark(void* stream) override;
   Status PrepareSlots(void* slots, std::size_t bytes) override;
   bool ReleaseSlots(void* slots) override;
   Ticket CopyIn(void* slot, const void* user, std::size_t bytes) override {
@@ -242,6 +244,26 @@ Result<bool> CudaAccelerator::Owns(const void* pointer) {
     return false;
   }
   return memory_.Owns(pointer);
+}
+
+// The stream is of the device whose memory the buffers are; where they are the
+// host's, of the one that is current.
+Result<std::shared_ptr<StreamMark>> CudaAccelerator::Mark(void* stream) {
+  if (const Status loaded = LoadDriver(); !loaded.ok()) {
+    return Status(StatusCode::kInvalidArgument,
+                  "the call has a stream, but " + loaded.message());
+  }
+  int device = memory_.device();
+  if (device == CudaMemory::kNone &&
+      driver_.context_get_device(&device) != CudaDriver::kSuccess) {
+    return Status(
+        StatusCode::kInvalidArgument,
+        "the call has a stream, and no CUDA device is current on this "
+        "thread; make one current (cudaSetDevice)");
+  }
+  auto mark = std::make_shared<CudaStreamMark>(driver_);
+  RINGPIPE_RETURN_IF_ERROR(mark->Record(device, stream));
+  return std::shared_ptr<StreamMark>(std::move(mark));
 }
 
 // --- Beginning and end ------------------------------------------------------

@@ -43,6 +43,8 @@
   F(stream_create, cuStreamCreateWithPriority, cuStreamCreateWithPriority,     \
     (Stream * stream, unsigned flags, int priority))                           \
   F(stream_destroy, cuStreamDestroy, cuStreamDestroy_v2, (Stream stream))      \
+  F(stream_is_capturing, cuStreamIsCapturing, cuStreamIsCapturing,             \
+    (Stream stream, int* status))                                              \
   F(event_create, cuEventCreate, cuEventCreate,                                \
     (Event * event, unsigned flags))                                           \
   F(event_destroy, cuEventDestroy, cuEventDestroy_v2, (Event event))           \
@@ -94,6 +96,7 @@ struct CudaDriver {
   static constexpr Error kUnsupportedPtxVersion = 222;
   static constexpr Error kJitCompilerNotFound = 221;
   static constexpr Error kOperatingSystem = 304;
+  static constexpr Error kInvalidHandle = 400;
   static constexpr Error kNotReady = 600;
   static constexpr Error kIllegalAddress = 700;
   static constexpr Error kHostMemoryAlreadyRegistered = 712;
@@ -104,6 +107,7 @@ struct CudaDriver {
   static constexpr Error kSystemDriverMismatch = 803;
   static constexpr Error kCompatNotSupported = 804;
   static constexpr Error kStreamCaptureUnsupported = 900;
+  static constexpr Error kStreamCaptureImplicit = 906;
 
   // CU_POINTER_ATTRIBUTE_...
   static constexpr int kContext = 1;

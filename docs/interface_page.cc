@@ -115,7 +115,8 @@ MPI and NCCL have these; ringpipe has not:
 - **Prefix sums** (`MPI_Scan`), **collectives of neighbours**, one-sided access (`MPI_Put`), files.
 - **Sub-communicators** (`MPI_Comm_split`, `ncclCommSplit`). Give each group of ranks a job of its own
   (`CommunicatorOptions::job_id`, and ranks from 0).
-- **Calls in a stream** (NCCL's argument `stream`). Calls are not ordered after work in CUDA streams.
+- **Calls in a stream** (NCCL's argument `stream`). A call can begin after the work of a CUDA stream (`Call::stream`); its
+  result is waited for on the host, not by the stream.
 )";
 
 // "AllReduce" of "all_reduce".

@@ -83,6 +83,11 @@ struct Call {
   // gets from each: every pair of ranks gives the same.
   Counts counts = {};
   Counts receive_counts = {};
+  // A CUDA stream, nullptr for the legacy default one: the call begins when the
+  // device has done what the stream was given before the call, and reads and
+  // writes no buffer earlier. Nothing is put into the stream: whoever reads the
+  // result waits for the call.
+  std::optional<void*> stream = {};
 
   bool operator==(const Call&) const = default;
 };

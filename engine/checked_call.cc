@@ -390,6 +390,7 @@ Call OnlyWhatIsRead(const Call& call) {
   }
   Call read = call;
   read.timeout = {};
+  read.stream = {};
   if (Exists(call.collective)) {
     const CollectiveInfo& info = InfoOf(call.collective);
     read.op = info.reduces ? call.op : ReduceOp::kSum;

@@ -16,6 +16,7 @@
 #include "engine/pair_counts.h"
 #include "engine/reason_for_others.h"
 #include "engine/registration_cost.h"
+#include "engine/stream_wait.h"
 #include "pipeline/host/host_transport.h"
 #include "pipeline/host/region_memory.h"
 #include "pipeline/host_accelerator.h"
@@ -650,7 +651,24 @@ Result<CheckedCall> Engine::Check(const Call& call) {
     Fail(accelerator.status());
   }
   RINGPIPE_ASSIGN_OR_RETURN(checked.accelerator, accelerator);
+  if (call.stream) {
+    RINGPIPE_ASSIGN_OR_RETURN(checked.after, Mark(call));
+  }
   return checked;
+}
+
+Result<std::shared_ptr<StreamMark>> Engine::Mark(const Call& call) {
+  auto mark = accelerator_ != nullptr ? accelerator_->Mark(*call.stream)
+                                      : host_->Mark(*call.stream);
+  if (mark.ok()) {
+    return mark;
+  }
+  const Status status =
+      mark.status().WithContext(CollectiveName(call.collective));
+  if (status.code() == StatusCode::kDeviceError) {
+    Fail(status);
+  }
+  return status;
 }
 
 Status Engine::Register(void* memory, std::size_t bytes) {
@@ -711,6 +729,12 @@ Status Engine::CompareCounts(const CheckedCall& checked, const Timing& timing) {
 }
 
 Status Engine::Execute(const CheckedCall& checked, const Timing& timing) {
+  if (checked.after != nullptr) {
+    whereabouts_.BeginCall(timing.sequence + 1, Clock::now());
+    RINGPIPE_RETURN_IF_ERROR(
+        AwaitStream(*checked.after, *abort_, rank(), timing)
+            .WithContext(CollectiveName(checked.call.collective)));
+  }
   Timing then = timing;
   if (checked.buffers.receive_borders != nullptr) {
     RINGPIPE_RETURN_IF_ERROR(CompareCounts(checked, timing));

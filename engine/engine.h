@@ -139,6 +139,8 @@ class Engine {
   // Whether the call's buffers are memory of the accelerator; kInvalidArgument
   // where some are.
   Result<bool> OwnsAll(const Call& call, const CallBuffers& buffers) const;
+  // Of a call with a stream: where that is now. As Check.
+  Result<std::shared_ptr<StreamMark>> Mark(const Call& call);
   Result<Accelerator*> ChooseAccelerator(const Call& call,
                                          const CallBuffers& buffers) const;
 

@@ -137,7 +137,7 @@ const Operation* Planner::PrepareAgain(const CheckedCall& checked,
 // Each rank finds the same: where pairs have counts of their own, by nothing
 // that depends on them.
 const AlgorithmInfo& Planner::AlgorithmFor(const CheckedCall& checked) const {
-  const auto& [call, buffers, accelerator] = checked;
+  const auto& [call, buffers, accelerator, after] = checked;
   if (call.collective == Collective::kSendReceive) {
     return SendReceiveAlgorithm();
   }
@@ -153,7 +153,7 @@ const AlgorithmInfo& Planner::AlgorithmFor(const CheckedCall& checked) const {
 
 Result<const Operation*> Planner::Prepare(const CheckedCall& checked,
                                           const Timing& timing) {
-  const auto& [call, buffers, accelerator] = checked;
+  const auto& [call, buffers, accelerator, after] = checked;
   const AlgorithmInfo& algorithm = AlgorithmFor(checked);
   const Shape& shape = FindShape(algorithm);
   // Here and below the memory for short steps is kept: nothing is allocated,
@@ -189,7 +189,7 @@ Result<const Operation*> Planner::Prepare(const CheckedCall& checked,
 // scaled, by nobody.
 Status Planner::FindReach(const CheckedCall& checked,
                           Operation& operation) const {
-  const auto& [call, buffers, accelerator] = checked;
+  const auto& [call, buffers, accelerator, after] = checked;
   if (buffers.lists != nullptr) {
     operation.input.list = &buffers.lists->input;
     operation.output.list = &buffers.lists->output;

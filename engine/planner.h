@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
@@ -29,6 +30,7 @@ struct CheckedCall {
   Call call;  // whose lists may be gone
   CallBuffers buffers;
   Accelerator* accelerator = nullptr;
+  std::shared_ptr<StreamMark> after = {};  // what it waits for; may be null
 };
 
 // How many numbers it takes: where pairs have counts of their own, one for

@@ -36,7 +36,8 @@ static_assert(offsetof(ringpipe_call, send_list) == 56 &&
               offsetof(ringpipe_call, receive_counts) == 104 &&
               offsetof(ringpipe_call, prescale) == 120 &&
               offsetof(ringpipe_call, ended) == 136 &&
-              sizeof(ringpipe_call) == 152);
+              offsetof(ringpipe_call, stream) == 152 &&
+              sizeof(ringpipe_call) == 168);
 static_assert(offsetof(ringpipe_store, put) == 8 &&
               sizeof(ringpipe_store) == 32 &&
               RINGPIPE_STORE_BYTES == ringpipe::Store::kMostBytes);
@@ -163,6 +164,12 @@ Result<CallWithLists> ToCall(const ringpipe_call* from) {
         "ringpipe_call::reserved is not 0; initialise the "
         "structure with zeros");
   }
+  if (call.has_stream > 1 || call.reserved_2 != 0) {
+    return Invalid("ringpipe_call::has_stream is " +
+                   std::to_string(call.has_stream) + ", and reserved_2 " +
+                   std::to_string(call.reserved_2) +
+                   "; give 0 or 1, and 0: initialise the structure with zeros");
+  }
   CallWithLists with;
   RINGPIPE_RETURN_IF_ERROR(
       CopyList(call.send_list, call.send_list_length, "send_list", with.send));
@@ -191,6 +198,9 @@ Result<CallWithLists> ToCall(const ringpipe_call* from) {
   made.receive_counts = with.receive_counts;
   made.prescale = call.prescale == 0 ? 1 : call.prescale;
   made.postscale = call.postscale == 0 ? 1 : call.postscale;
+  if (call.has_stream != 0) {
+    made.stream = call.stream;
+  }
   with.ended = call.ended;
   with.ended_context = call.ended_context;
   return with;

@@ -213,6 +213,15 @@ typedef struct {
    * binding should only signal in it. */
   void (*ended)(ringpipe_status status, void* context);
   void* ended_context;
+  /* If `has_stream` is 1: a CUDA stream (cudaStream_t or CUstream; NULL is the
+   * legacy default one). The call begins when the device has done what the
+   * stream was given before the call, and reads and writes no buffer earlier;
+   * ringpipe_start does not wait for that. Nothing is put into the stream:
+   * whoever reads the result waits for the call. RINGPIPE_INVALID_ARGUMENT
+   * where a graph is being captured from the stream. */
+  void* stream;
+  uint32_t has_stream; /* 0 or 1 */
+  uint32_t reserved_2; /* 0 */
 } ringpipe_call;
 
 /* One stage of the pipeline, since the communicator was created. */

@@ -127,6 +127,12 @@ FAKE_CUDA_ENTRY Result cuStreamIsCapturing(Stream* stream, int* status) {
   if (found == nullptr) {
     return kInvalidHandle;
   }
+  // "CUDA_ERROR_STREAM_CAPTURE_IMPLICIT" of the legacy default stream, while a
+  // blocking stream captures; that one's capture is not harmed
+  // (cuStreamIsCapturing).
+  if (Driver::Get().streams.CaptureBeside(found) != nullptr) {
+    return kCaptureImplicit;
+  }
   const Captures::Capture* const capture = Driver::Get().captures.Of(found);
   *status = capture == nullptr ? kNotCapturing
             : capture->valid   ? kCapturing

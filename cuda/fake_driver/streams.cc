@@ -64,19 +64,32 @@ CompletionPointer Streams::PutLocked(Stream& stream, Queues::Work work,
 
 // The legacy stream would wait for streams that capture, which is "an implicit
 // dependency on uncaptured work" (CUDA_ERROR_STREAM_CAPTURE_IMPLICIT).
-Result Streams::CheckLegacy(const Stream& stream) {
+Captures::Capture* Streams::CaptureBesideLocked(const Stream& stream) {
   if (&stream != stream.context->legacy) {
-    return kSuccess;
+    return nullptr;
   }
   for (const Stream* const other : streams_) {
     Captures::Capture* const capture = captures_.Of(other);
     if (other->context == stream.context && other->blocking &&
         capture != nullptr) {
-      captures_.Invalidate(capture);
-      return kCaptureImplicit;
+      return capture;
     }
   }
-  return kSuccess;
+  return nullptr;
+}
+
+Captures::Capture* Streams::CaptureBeside(const Stream* stream) {
+  const std::lock_guard lock(mutex_);
+  return CaptureBesideLocked(*stream);
+}
+
+Result Streams::CheckLegacy(const Stream& stream) {
+  Captures::Capture* const capture = CaptureBesideLocked(stream);
+  if (capture == nullptr) {
+    return kSuccess;
+  }
+  captures_.Invalidate(capture);
+  return kCaptureImplicit;
 }
 
 Result Streams::Put(Stream* stream, Queues::Work work,

@@ -52,6 +52,9 @@ class Streams {
   // Waits for all that the stream was given.
   Result Synchronize(Stream* stream);
   Result Query(Stream* stream);
+  // The capture of a blocking stream, which forbids operations on this one, the
+  // legacy default stream. nullptr: of another stream, or none.
+  Captures::Capture* CaptureBeside(const Stream* stream);
 
   Event* CreateEvent(Context* context);
   bool DestroyEvent(Event* event);
@@ -75,6 +78,7 @@ class Streams {
   }
   CompletionPointer PutLocked(Stream& stream, Queues::Work work,
                               std::vector<CompletionPointer> after);
+  Captures::Capture* CaptureBesideLocked(const Stream& stream);
   Result CheckLegacy(const Stream& stream);
   Result CheckEvent(Event* event);
 

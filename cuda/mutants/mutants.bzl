@@ -7,12 +7,14 @@ load("@rules_shell//shell:sh_test.bzl", "sh_test")
 _SOURCES = [
     "cuda_accelerator.cc",
     "cuda_error.cc",
+    "cuda_stream_mark.cc",
     "reduce_kernels.cc",
 ]
 _HEADERS = [
     "cuda_context.h",
     "cuda_error.h",
     "cuda_lane.h",
+    "cuda_stream_mark.h",
     "reduce_kernels.h",
 ]
 _PTX = "//cuda/kernels:reduce.ptx"

@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <cstdlib>
 #include <memory>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "cuda/cuda_driver.h"
 #include "cuda/fake_driver/control_client.h"
 #include "cuda/test_device.h"
 #include "engine/communicator.h"
@@ -201,6 +203,210 @@ TEST_P(GpuCallsTest, ADriverThatDoesNotAnswerEndsTheCallOfAll) {
     EXPECT_EQ(status.code(), StatusCode::kDeviceError) << status.ToString();
     EXPECT_NE(status.message().find("whose memory"), std::string::npos)
         << status.ToString();
+  }
+}
+
+// A stream of the caller's, which does what it is given once it is let go.
+class HeldStream {
+ public:
+  static Result<std::unique_ptr<HeldStream>> Create(const TestDevice& device) {
+    auto held = std::unique_ptr<HeldStream>(new HeldStream(device));
+    RINGPIPE_RETURN_IF_ERROR(device.Check(
+        "stream", device.driver().stream_create(
+                      &held->stream_, CudaDriver::kStreamNonBlocking, 0)));
+    RINGPIPE_RETURN_IF_ERROR(device.Check(
+        "host function",
+        device.launch_host_function(
+            held->stream_,
+            [](void* self) { static_cast<HeldStream*>(self)->Hold(); },
+            held.get())));
+    return held;
+  }
+  ~HeldStream() {
+    LetGo();
+    static_cast<void>(device_.stream_synchronize(stream_));
+    static_cast<void>(device_.driver().stream_destroy(stream_));
+  }
+  HeldStream(const HeldStream&) = delete;
+  HeldStream& operator=(const HeldStream&) = delete;
+
+  void LetGo() { held_ = false; }
+  void* stream() const { return stream_; }
+
+  Status Copy(void* target, const void* source, std::size_t bytes) const {
+    return device_.Check(
+        "copy", device_.driver().memcpy_async(
+                    reinterpret_cast<std::uintptr_t>(target),
+                    reinterpret_cast<std::uintptr_t>(source), bytes, stream_));
+  }
+
+ private:
+  explicit HeldStream(const TestDevice& device) : device_(device) {}
+  void Hold() const {
+    while (held_) {
+      std::this_thread::sleep_for(milliseconds(1));
+    }
+  }
+
+  const TestDevice& device_;
+  CudaDriver::Stream stream_ = nullptr;
+  std::atomic<bool> held_ = true;
+};
+
+// Numbers that the device copies while the host goes on.
+class Pinned {
+ public:
+  Pinned(const TestDevice& device, std::vector<float> numbers)
+      : device_(device), numbers_(std::move(numbers)) {
+    const Status status = device_.Check(
+        "pinning", device_.driver().host_register(
+                       numbers_.data(), numbers_.size() * sizeof(float), 0));
+    EXPECT_TRUE(status.ok()) << status.ToString();
+  }
+  ~Pinned() {
+    static_cast<void>(device_.driver().host_unregister(numbers_.data()));
+  }
+  Pinned(const Pinned&) = delete;
+  Pinned& operator=(const Pinned&) = delete;
+
+  float* data() { return numbers_.data(); }
+
+ private:
+  const TestDevice& device_;
+  std::vector<float> numbers_;
+};
+
+// What the stream copies there is not there yet when the call is made.
+Status CallAfterACopy(Communicator& c, const TestDevice& device,
+                      const float* from, float* send, float* receive) {
+  constexpr std::size_t kBytes = kCount * sizeof(float);
+  RINGPIPE_ASSIGN_OR_RETURN(const auto held, HeldStream::Create(device));
+  RINGPIPE_RETURN_IF_ERROR(held->Copy(send, from, kBytes));
+  RINGPIPE_ASSIGN_OR_RETURN(Request request,
+                            c.Start({.collective = Collective::kAllReduce,
+                                     .send = send,
+                                     .receive = receive,
+                                     .count = kCount,
+                                     .type = DataType::kFloat32,
+                                     .timeout = seconds(60),
+                                     .stream = held->stream()}));
+  EXPECT_EQ(request.Wait(milliseconds(50)).code(), StatusCode::kWaitOver);
+  held->LetGo();
+  RINGPIPE_RETURN_IF_ERROR(request.Wait());
+  std::vector<float> got(kCount);
+  RINGPIPE_RETURN_IF_ERROR(device.Copy(got.data(), receive, kBytes));
+  for (std::size_t i = 0; i < kCount; ++i) {
+    got[i] -= 2 * static_cast<float>(i % 1000) + 1;
+  }
+  EXPECT_EQ(std::ranges::count(got, 0.0F), kCount);
+  return Status::Ok();
+}
+
+// With buffers of the device, and of the host.
+TEST_P(GpuCallsTest, ACallBeginsWhenItsStreamHasDoneWhatItWasGiven) {
+  const auto statuses = Run([&](Communicator& c, const float* send,
+                                float* receive) -> Status {
+    RINGPIPE_ASSIGN_OR_RETURN(const auto device, TestDevice::Open());
+    float* const on_device = const_cast<float*>(send);
+    Pinned numbers(*device, NumbersOf(c.rank()));
+    RINGPIPE_RETURN_IF_ERROR(
+        CallAfterACopy(c, *device, numbers.data(), on_device, receive));
+    Pinned on_host(*device, std::vector<float>(kCount));
+    Pinned result(*device, std::vector<float>(kCount));
+    return CallAfterACopy(c, *device, on_device, on_host.data(), result.data());
+  });
+  for (const Status& status : statuses) {
+    EXPECT_TRUE(status.ok()) << status.ToString();
+  }
+}
+
+// Nobody's memory is held: the call has not begun.
+TEST_P(GpuCallsTest, ACallWhoseStreamStandsStillEndsAtItsDeadline) {
+  const auto statuses =
+      Run([&](Communicator& c, const float* send, float* receive) -> Status {
+        RINGPIPE_ASSIGN_OR_RETURN(const auto device, TestDevice::Open());
+        RINGPIPE_ASSIGN_OR_RETURN(const auto held, HeldStream::Create(*device));
+        return c.Run({.collective = Collective::kAllReduce,
+                      .send = send,
+                      .receive = receive,
+                      .count = kCount,
+                      .type = DataType::kFloat32,
+                      .timeout = milliseconds(300),
+                      .stream = held->stream()});
+      });
+  for (const Status& status : statuses) {
+    EXPECT_EQ(status.code(), StatusCode::kTimeout) << status.ToString();
+    EXPECT_NE(status.message().find("its stream had not done"),
+              std::string::npos)
+        << status.ToString();
+  }
+}
+
+// And the capture goes on: nothing of the call is in it.
+TEST_P(GpuCallsTest, ACallInAStreamThatIsCapturedIsRefusedByName) {
+  const auto statuses =
+      Run([&](Communicator& c, const float* send, float* receive) -> Status {
+        RINGPIPE_ASSIGN_OR_RETURN(const auto device, TestDevice::Open());
+        const CudaDriver& driver = device->driver();
+        Call call = {.collective = Collective::kAllReduce,
+                     .send = send,
+                     .receive = receive,
+                     .count = kCount,
+                     .type = DataType::kFloat32,
+                     .timeout = seconds(60)};
+        CudaDriver::Stream stream = nullptr;
+        RINGPIPE_RETURN_IF_ERROR(
+            device->Check("stream", driver.stream_create(&stream, 0, 0)));
+        RINGPIPE_RETURN_IF_ERROR(device->Check(
+            "capture",
+            device->begin_capture(stream, CudaDriver::kCaptureModeRelaxed)));
+        // The legacy default stream is ordered with it.
+        for (void* const captured : {stream, CudaDriver::Stream()}) {
+          call.stream = captured;
+          const Status refused = c.Run(call);
+          EXPECT_EQ(refused.code(), StatusCode::kInvalidArgument);
+          EXPECT_NE(refused.message().find("a graph is being captured"),
+                    std::string::npos)
+              << refused.ToString();
+        }
+        void* graph = nullptr;
+        RINGPIPE_RETURN_IF_ERROR(
+            device->Check("its end", device->end_capture(stream, &graph)));
+        static_cast<void>(device->graph_destroy(graph));
+        // Both ranks' captures are of one context.
+        RINGPIPE_RETURN_IF_ERROR(c.Barrier());
+        call.stream = stream;
+        const Status status = c.Run(call);
+        static_cast<void>(driver.stream_destroy(stream));
+        return status;
+      });
+  for (const Status& status : statuses) {
+    EXPECT_TRUE(status.ok()) << status.ToString();
+  }
+}
+
+TEST_P(GpuCallsTest, AStreamOfAnotherContextIsRefusedByName) {
+  const auto statuses = Run([&](Communicator& c, const float* send,
+                                float* receive) -> Status {
+    RINGPIPE_ASSIGN_OR_RETURN(const auto other, TestDevice::Open(1));
+    CudaDriver::Stream stream = nullptr;
+    RINGPIPE_RETURN_IF_ERROR(
+        other->Check("stream", other->driver().stream_create(&stream, 0, 0)));
+    const Status refused = c.Run({.collective = Collective::kAllReduce,
+                                  .send = send,
+                                  .receive = receive,
+                                  .count = kCount,
+                                  .type = DataType::kFloat32,
+                                  .stream = stream});
+    static_cast<void>(other->driver().stream_destroy(stream));
+    EXPECT_EQ(refused.code(), StatusCode::kInvalidArgument);
+    EXPECT_NE(refused.message().find("none of the primary context of cuda:0"),
+              std::string::npos)
+        << refused.ToString();
+    return AllReduce(c, send, receive);
+  });
+  for (const Status& status : statuses) {
+    EXPECT_TRUE(status.ok()) << status.ToString();
   }
 }
 

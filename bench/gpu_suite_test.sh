@@ -24,6 +24,9 @@ new_pack() {
   stand_in gpu_collectives '[[ $RINGPIPE_DEVICE == soft && -z ${RINGPIPE_DEPTH:-} ]] || exit 3
     if [[ $* == *--time* ]]; then echo "| $2 | 268435456 | 10 | 9 | 11 | 5 | 99 |"
     else echo "| allreduce | $2 | 360 | right |"; fi'
+  stand_in questions 'echo "questions: loading the kernels took 0.7 s"
+    printf "| question | the fake driver | this one |\n| --- | --- | --- |\n| Is it so? | yes | no |\n"
+    echo "The fake driver is wrong about 1 of 1."'
   # shellcheck disable=SC2016
   stand_in gpu_bandwidth '[[ ${1:-} != --device ]] || { echo "Fake GPU 9000"; exit; }
     echo "| copy to the host | 131072 | 20.5 |"'
@@ -57,6 +60,9 @@ has() { grep -qE -- "$1" "$work/results.md" || bad "no \"$1\" in the results"; }
 echo "everything passes"
 new_pack
 expect 0
+has '^\| Is it so\? \| yes \| no \|'
+has '^Loading the kernels took 0\.7 s'
+has '^The fake driver is wrong about 1 of 1\.'
 has "^Measured on $(date -u +%Y)-[0-9-]+ [0-9:]+ UTC"
 has "^\| $(date -u +%Y)-[0-9-]+ \| Fake GPU 9000 \| .* \| v1.2-3 \| "
 has '^\| cuda_accelerator_test \| passed \| [0-9]+ \|$'

@@ -33,7 +33,10 @@ _release = transition(
 )
 
 def _released_impl(ctx):
-    return [DefaultInfo(files = depset(ctx.files.of))]
+    return [DefaultInfo(
+        files = depset(ctx.files.of),
+        runfiles = ctx.runfiles(files = ctx.files.of),
+    )]
 
 # The files of other targets, built so; with sanitizers they are as they would be anyway.
 released = rule(

@@ -1,5 +1,5 @@
 """A repository made of the headers of the system's Python, for extension modules, and of
-the name that wheels give this system."""
+the names that wheels and Debian's packages give this system."""
 
 # That of the toolchain in this folder.
 _PYTHON = "/usr/bin/python3"
@@ -20,6 +20,10 @@ cc_library(
 _TAG = "import os; print('manylinux_' + os.confstr('CS_GNU_LIBC_VERSION').split()[1]" + \
        ".replace('.', '_') + '_' + os.uname().machine)"
 
+# As "dpkg --print-architecture" has it, where there is a dpkg.
+_ARCHITECTURE = "import os; name = os.uname().machine; " + \
+                "print({'x86_64': 'amd64', 'aarch64': 'arm64'}.get(name, name))"
+
 def _asked(repository_ctx, program):
     answer = repository_ctx.execute([_PYTHON, "-c", program])
     if answer.return_code != 0:
@@ -38,7 +42,8 @@ def _python_headers_impl(repository_ctx):
     repository_ctx.file("BUILD", _BUILD, executable = False)
     repository_ctx.file(
         "platform.bzl",
-        "WHEEL_PLATFORM = \"%s\"\n" % _asked(repository_ctx, _TAG),
+        "WHEEL_PLATFORM = \"%s\"\nDEBIAN_ARCHITECTURE = \"%s\"\n" %
+        (_asked(repository_ctx, _TAG), _asked(repository_ctx, _ARCHITECTURE)),
         executable = False,
     )
 

@@ -6,7 +6,7 @@
         with ringpipe.Communicator() as comm:
             x = numpy.full(1000, comm.rank, numpy.float32)
             comm.allreduce(x)           # in place: the sum over all ranks
-            return x[0]
+            return float(x[0])
 
     if __name__ == "__main__":
         print(ringpipe.spawn(main, 4))  # or start it under mpirun, srun, torchrun

@@ -174,8 +174,8 @@ class PackagesTest(unittest.TestCase):
 
     def test_a_c_program_is_built_with_them(self):
         # As if what is in "whole" were in /.
-        environment = {**ENVIRONMENT, "PKG_CONFIG_LIBDIR": str(self.whole / LIBRARIES / "pkgconfig"),
-                       "PKG_CONFIG_SYSROOT_DIR": str(self.whole)}
+        environment = {**ENVIRONMENT, "PKG_CONFIG_SYSROOT_DIR": str(self.whole),
+                       "PKG_CONFIG_LIBDIR": str(self.whole / LIBRARIES / "pkgconfig")}
         flags = run("pkg-config", "--cflags", "--libs", "ringpipe", env=environment).split()
         program = self.folder / "c_program"
         run("gcc", "-Wall", "-Werror", C_PROGRAM, "-o", program, *flags)

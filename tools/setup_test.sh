@@ -6,6 +6,7 @@ set -euo pipefail
 setup=$PWD/$1
 bin=$TEST_TMPDIR/bin
 mkdir -p "$bin"
+export SETUP_POLICY=$TEST_TMPDIR/policy-rc.d
 export INSTALLED=$TEST_TMPDIR/installed CALLS=$TEST_TMPDIR/calls
 export PATH=$bin:/usr/bin:/bin
 
@@ -26,7 +27,13 @@ done
 echo "$*" >>"$CALLS"
 [[ $1 != "${FAIL_AT:-}" ]] || exit 100
 [[ $1 != install ]] || printf '%s\n' "${@:2}" | grep -v '^-' >>"$INSTALLED"
+[[ $1 != install || ! -x $SETUP_POLICY ]] ||
+  for service in slurmd.service munge ssh; do
+    "$SETUP_POLICY" "$service" start || echo "$service may not start: $?" >>"$CALLS"
+  done
 EOF
+# shellcheck disable=SC2016 # its own variables
+printf '#!/bin/bash\necho "update-rc.d $*" >>"$CALLS"\n' >"$bin/update-rc.d"
 printf '#!/bin/bash\n"$@"\n' >"$bin/sudo"
 chmod +x "$bin"/*
 
@@ -45,6 +52,28 @@ cp "$INSTALLED.fewer" "$INSTALLED"
 "$setup" >/dev/null || fail "two missing"
 diff "$CALLS" - <<<"update
 install -y --no-install-recommends g++ shellcheck" || fail "two missing: wrong calls"
+
+# Slurm is for a test that starts its own: its services neither start when they are
+# installed nor at the next boot, and others do.
+grep -vxE 'munge|slurmd' "$INSTALLED" >"$INSTALLED.no_slurm"
+cp "$INSTALLED.no_slurm" "$INSTALLED"
+: >"$CALLS"
+"$setup" >/dev/null || fail "no Slurm"
+diff "$CALLS" - <<<"update
+install -y --no-install-recommends munge slurmd
+slurmd.service may not start: 101
+munge may not start: 101
+update-rc.d munge disable
+update-rc.d slurmd disable" || fail "Slurm's services: wrong calls"
+[[ ! -e $SETUP_POLICY ]] || fail "the policy against services is still there"
+# Nor is it there after a failure, and one of somebody else's stays as it is.
+cp "$INSTALLED.no_slurm" "$INSTALLED"
+! FAIL_AT=install "$setup" >/dev/null 2>&1 || fail "apt-get install failed and setup did not"
+[[ ! -e $SETUP_POLICY ]] || fail "the policy against services is still there after a failure"
+echo "another's" >"$SETUP_POLICY"
+"$setup" >/dev/null || fail "with a policy of somebody else's"
+[[ $(<"$SETUP_POLICY") == "another's" ]] || fail "somebody else's policy is gone"
+rm "$SETUP_POLICY"
 
 # Where nothing is missing, it leaves apt-get, hence the network, alone.
 : >"$CALLS"
@@ -75,7 +104,7 @@ done
 for package in g++ librdmacm-dev; do
   grep -qx -e "$package" "$INSTALLED" || fail "--build-only leaves out $package"
 done
-for package in qemu-system-x86 clang-tidy mpich openmpi-bin googletest; do
+for package in qemu-system-x86 clang-tidy slurmd munge mpich openmpi-bin googletest; do
   ! grep -qx "$package" "$INSTALLED" || fail "--build-only installs $package"
 done
 

@@ -1,7 +1,8 @@
 """bench/allreduce under the launchers that users have, with none of its flags.
 
 Open MPI and MPICH are the real ones. Slurm and torchrun are played: their
-variables are set as they set them. Alone: launch_test.py PROGRAM README.
+variables are set as they set them (srun_test.py has a real Slurm). Alone:
+launch_test.py PROGRAM README.
 """
 
 import contextlib

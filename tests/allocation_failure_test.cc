@@ -12,7 +12,6 @@
 #include <cstring>
 #include <functional>
 #include <future>
-#include <new>
 #include <random>
 #include <stdexcept>
 #include <string>
@@ -21,21 +20,18 @@
 #include <utility>
 #include <vector>
 
+#include "base/failing_memory.h"
 #include "base/liveness_bound.h"
 #include "engine/ringpipe.h"
 #include "gtest/gtest.h"
+#include "tests/create_in_c.h"
 #include "tests/holdings.h"
 #include "tests/rank_processes.h"
 #include "tests/rank_threads.h"
 
 namespace {
 
-// Of this thread: how many allocations succeed before one fails; -1: all do.
-thread_local long allocations_left = -1;
-// All after that one fail, too; whether there was one.
-thread_local bool for_good = false;
-thread_local bool failed_for_good = false;
-// The same of all threads of that name; nullptr: of none.
+// Of all threads of that name (nullptr: of none), one allocation fails.
 std::atomic<const char*> watched_threads = nullptr;
 std::atomic<long> watched_allocations_left = 0;
 // All of all threads.
@@ -50,26 +46,10 @@ bool IsWatched() {
 }
 
 bool AllocationFails() {
-  if (allocations_left == 0 && for_good) {
-    failed_for_good = true;
-    return true;
-  }
-  return all_fail || (allocations_left >= 0 && allocations_left-- == 0) ||
-         (IsWatched() && watched_allocations_left-- == 0);
+  return all_fail || (IsWatched() && watched_allocations_left-- == 0);
 }
 
 }  // namespace
-
-void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
-  return AllocationFails() ? nullptr : std::malloc(bytes > 0 ? bytes : 1);
-}
-
-void* operator new(std::size_t bytes) {
-  if (void* memory = operator new(bytes, std::nothrow)) {
-    return memory;
-  }
-  throw std::bad_alloc();
-}
 
 // What std::random_device does where the system gives it nothing.
 std::atomic<bool> random_fails = false;
@@ -82,9 +62,6 @@ std::random_device::result_type std::random_device::_M_getval() {
   return getentropy(&value, sizeof value) == 0 ? value : 0;
 }
 
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
-
 namespace ringpipe::testing {
 namespace {
 
@@ -92,28 +69,6 @@ constexpr std::size_t kCount = 100'000;
 constexpr long kMost = 5'000;  // a call has fewer allocations
 // Of those of the library's threads only each so many-eth fails.
 constexpr const char* kStrideVariable = "TEST_STRIDE";
-
-// Runs `f`, whose allocation number `which` fails; whether there was one.
-template <typename F>
-bool FailOne(long which, F f) {
-  allocations_left = which;
-  f();
-  const bool failed = allocations_left < 0;
-  allocations_left = -1;
-  return failed;
-}
-
-// The same where no allocation succeeds any more after that.
-template <typename F>
-bool FailAllFrom(long which, F f) {
-  for_good = true;
-  failed_for_good = false;
-  allocations_left = which;
-  f();
-  allocations_left = -1;
-  for_good = false;
-  return failed_for_good;
-}
 
 // kInPieces: asynchronous, of a list of two pieces. kWithEnd: asynchronous,
 // with a function at its end.
@@ -225,23 +180,6 @@ TEST_P(AllocationFailureTest, OfAllThatComeIsAnErrorOfTheCallToo) {
   EXPECT_LT(which, kMost);
 }
 
-// The C interface's, by the environment of this process.
-ringpipe_communicator* CreateInC(int rank, const std::string& job) {
-  const std::string root = "unix:@" + job;
-  ringpipe_options options = {};
-  options.struct_size = sizeof options;
-  options.explicit_rank = 1;
-  options.rank = rank;
-  options.size = 2;
-  options.root = root.c_str();
-  options.job_id = job.c_str();
-  options.log = [](ringpipe_log_level, const char*, void*) {};
-  ringpipe_communicator* communicator = nullptr;
-  EXPECT_EQ(ringpipe_create(&options, &communicator), RINGPIPE_OK)
-      << ringpipe_error_message();
-  return communicator;
-}
-
 ringpipe_status SumInC(ringpipe_communicator* communicator, Kind kind,
                        std::vector<float>& data) {
   ringpipe_request* request = nullptr;
@@ -288,9 +226,7 @@ ringpipe_status SumInC(ringpipe_communicator* communicator, Kind kind,
 
 TEST_P(AllocationFailure, OfACallInCIsItsStatusOnBothRanks) {
   const auto [way, kind] = GetParam();
-  if (!SharesMemory(way)) {
-    setenv("RINGPIPE_DEVICE", "soft", 1);
-  }
+  const WayOfThisProcess set(way);
   bool failed = true;
   long which = 0;
   for (; failed && which < kMost; ++which) {
@@ -301,12 +237,12 @@ TEST_P(AllocationFailure, OfACallInCIsItsStatusOnBothRanks) {
       return SumInC(communicator, kind, all[ringpipe_rank(communicator)]);
     };
     auto other = std::async(std::launch::async, [&] {
-      ringpipe_communicator* const communicator = CreateInC(1, job);
+      ringpipe_communicator* const communicator = CreateInC(1, 2, job);
       const ringpipe_status status = sum(communicator, Kind::kBlocking);
       ringpipe_destroy(communicator);
       return status;
     });
-    ringpipe_communicator* const own = CreateInC(0, job);
+    ringpipe_communicator* const own = CreateInC(0, 2, job);
     ringpipe_status status = RINGPIPE_OK;
     failed = FailOne(which, [&, kind = kind] { status = sum(own, kind); });
     EXPECT_EQ(status, failed ? RINGPIPE_RESOURCE_EXHAUSTED : RINGPIPE_OK);
@@ -320,7 +256,6 @@ TEST_P(AllocationFailure, OfACallInCIsItsStatusOnBothRanks) {
   }
   EXPECT_GT(which, 1);
   EXPECT_LT(which, kMost);
-  unsetenv("RINGPIPE_DEVICE");
 }
 
 TEST_P(AllocationFailureTest, OfAnExchangeEndsItOnBothRanks) {
@@ -369,22 +304,6 @@ TEST_P(AllocationFailureTest, OfARegistrationLeavesTheMemoryUnregistered) {
     EXPECT_LT(which, kMost);
     return Status();
   });
-}
-
-// Runs `f` until none of its allocations fails; `failed` is told.
-template <typename F>
-void FailEach(F f) {
-  bool failed = true;
-  long which = 0;
-  for (; failed && which < kMost; ++which) {
-    Status status;
-    failed = FailOne(which, [&] { status = f(); });
-    EXPECT_EQ(status.code(),
-              failed ? StatusCode::kResourceExhausted : StatusCode::kOk)
-        << "allocation " << which << ": " << status.ToString();
-  }
-  EXPECT_GT(which, 1);
-  EXPECT_LT(which, kMost);
 }
 
 TEST_P(AllocationFailureTest, OfAnAllocationOrItsEndIsAStatus) {
@@ -451,22 +370,20 @@ constexpr std::chrono::seconds kPatience(60);
 constexpr const char* kWhy = "a reason too long to lie in a string itself";
 
 TEST_P(AllocationFailureTest, OfAnAbortInCTakesAtMostTheReasonFromThePeer) {
-  if (!SharesMemory(GetParam())) {
-    setenv("RINGPIPE_DEVICE", "soft", 1);
-  }
+  const WayOfThisProcess way(GetParam());
   bool failed = true;
   long which = 0;
   for (; failed && which < kMost; ++which) {
     const std::string job = NewJob();
     auto other = std::async(std::launch::async, [&] {
-      ringpipe_communicator* const communicator = CreateInC(1, job);
+      ringpipe_communicator* const communicator = CreateInC(1, 2, job);
       const ringpipe_status status =
           ringpipe_barrier(communicator, RINGPIPE_DEFAULT_TIMEOUT, nullptr);
       const std::string message = ringpipe_error_message();
       ringpipe_destroy(communicator);
       return std::pair(status, message);
     });
-    ringpipe_communicator* const own = CreateInC(0, job);
+    ringpipe_communicator* const own = CreateInC(0, 2, job);
     const auto start = std::chrono::steady_clock::now();
     failed = FailAllFrom(which, [&] { ringpipe_abort(own, kWhy); });
     const auto [status, message] = other.get();
@@ -481,7 +398,6 @@ TEST_P(AllocationFailureTest, OfAnAbortInCTakesAtMostTheReasonFromThePeer) {
   }
   EXPECT_GT(which, 1);
   EXPECT_LT(which, kMost);
-  unsetenv("RINGPIPE_DEVICE");
 }
 
 int AbortWithoutMemory(Way) {
@@ -664,5 +580,6 @@ TEST_P(AllocationFailureTest, OfTheDestructionEndsNoProcess) {
 
 int main(int argc, char** argv) {
   using namespace ringpipe::testing;  // NOLINT(google-build-using-namespace)
+  ringpipe::SetAllocationFailure(&AllocationFails);
   return RunRoleOrTests(argc, argv, {{"abort", &AbortWithoutMemory}});
 }

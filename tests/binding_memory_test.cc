@@ -4,42 +4,19 @@
 #include <array>
 #include <atomic>
 #include <chrono>
-#include <cstdlib>
 #include <future>
 #include <mutex>
-#include <new>
 #include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "base/failing_memory.h"
 #include "engine/communicator.h"
 #include "engine/ringpipe.h"
 #include "gtest/gtest.h"
+#include "tests/create_in_c.h"
 #include "tests/rank_threads.h"
-
-namespace {
-
-// Of this thread: how many allocations succeed before one fails; -1: all do.
-thread_local long allocations_left = -1;
-
-}  // namespace
-
-void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
-  return allocations_left >= 0 && allocations_left-- == 0
-             ? nullptr
-             : std::malloc(bytes > 0 ? bytes : 1);
-}
-
-void* operator new(std::size_t bytes) {
-  if (void* memory = operator new(bytes, std::nothrow)) {
-    return memory;
-  }
-  throw std::bad_alloc();
-}
-
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 
 namespace ringpipe::testing {
 namespace {
@@ -54,50 +31,8 @@ INSTANTIATE_TEST_SUITE_P(Ways, BindingMemoryTest,
                          ::testing::ValuesIn(WaysOf("binding_memory_test")),
                          NameOfWay);
 
-// Runs `f`, whose allocation number `which` fails; whether there was one.
-template <typename F>
-bool FailOne(long which, F f) {
-  allocations_left = which;
-  f();
-  const bool failed = allocations_left < 0;
-  allocations_left = -1;
-  return failed;
-}
-
-// Until none of its allocations fails.
-template <typename F>
-void FailEach(F f) {
-  bool failed = true;
-  long which = 0;
-  for (; failed && which < kMost; ++which) {
-    StatusCode code = StatusCode::kOk;
-    failed = FailOne(which, [&] { code = f(); });
-    EXPECT_EQ(code, failed ? StatusCode::kResourceExhausted : StatusCode::kOk)
-        << "allocation " << which;
-  }
-  EXPECT_GT(which, 1);
-  EXPECT_LT(which, kMost);
-}
-
 StatusCode Code(ringpipe_status status) {
   return static_cast<StatusCode>(status);
-}
-
-// The C interface's, by the environment of this process.
-ringpipe_communicator* CreateInC(int rank, const std::string& job) {
-  const std::string root = "unix:@" + job;
-  ringpipe_options options = {};
-  options.struct_size = sizeof options;
-  options.explicit_rank = 1;
-  options.rank = rank;
-  options.size = 2;
-  options.root = root.c_str();
-  options.job_id = job.c_str();
-  options.log = [](ringpipe_log_level, const char*, void*) {};
-  ringpipe_communicator* communicator = nullptr;
-  EXPECT_EQ(ringpipe_create(&options, &communicator), RINGPIPE_OK)
-      << ringpipe_error_message();
-  return communicator;
 }
 
 TEST_P(BindingMemoryTest, OfTheRanksThatAreLostIsAStatus) {
@@ -116,17 +51,15 @@ TEST_P(BindingMemoryTest, OfTheRanksThatAreLostIsAStatus) {
 }
 
 TEST_P(BindingMemoryTest, OfWhatIsAskedInCIsItsStatus) {
-  if (!SharesMemory(GetParam())) {
-    setenv("RINGPIPE_DEVICE", "soft", 1);
-  }
+  const WayOfThisProcess way(GetParam());
   const std::string job = NewJob();
   auto other = std::async(std::launch::async, [&] {
-    ringpipe_communicator* const communicator = CreateInC(1, job);
+    ringpipe_communicator* const communicator = CreateInC(1, 2, job);
     static_cast<void>(
         ringpipe_exchange(communicator, "b", 1, nullptr, 0, nullptr));
     ringpipe_destroy(communicator);
   });
-  ringpipe_communicator* const own = CreateInC(0, job);
+  ringpipe_communicator* const own = CreateInC(0, 2, job);
   std::array<char, 1000> text = {};
   FailEach([&] {
     return Code(ringpipe_device(own, text.data(), text.size(), nullptr));
@@ -145,7 +78,6 @@ TEST_P(BindingMemoryTest, OfWhatIsAskedInCIsItsStatus) {
   EXPECT_EQ(ringpipe_failure(own), RINGPIPE_RESOURCE_EXHAUSTED);
   other.get();
   ringpipe_destroy(own);
-  unsetenv("RINGPIPE_DEVICE");
 }
 
 TEST_P(BindingMemoryTest, OfACallThatItsCallerEndsIsAnErrorOfBothRanks) {

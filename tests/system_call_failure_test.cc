@@ -22,6 +22,7 @@
 #include <tuple>
 #include <vector>
 
+#include "base/failing_memory.h"
 #include "base/liveness_bound.h"
 #include "engine/communicator.h"
 #include "gtest/gtest.h"
@@ -36,23 +37,11 @@ constexpr const char* kOperatorNew = "operator_new";
 // Of the thread that calls the library: the others have no caller to tell.
 thread_local bool allocations_count = false;
 
+bool AllocationFails() {
+  return allocations_count && CallFails(kOperatorNew) != 0;
+}
+
 }  // namespace
-
-void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
-  return allocations_count && CallFails(kOperatorNew) != 0
-             ? nullptr
-             : std::malloc(bytes > 0 ? bytes : 1);
-}
-
-void* operator new(std::size_t bytes) {
-  if (void* memory = operator new(bytes, std::nothrow)) {
-    return memory;
-  }
-  throw std::bad_alloc();
-}
-
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 
 namespace ringpipe::testing {
 namespace {
@@ -491,6 +480,7 @@ TEST_P(WithoutAThread, AnAsynchronousCallEndsTheJobWithTheReasonAtOnce) {
 
 int main(int argc, char** argv) {
   using namespace ringpipe::testing;  // NOLINT(google-build-using-namespace)
+  ringpipe::SetAllocationFailure(&AllocationFails);
   return RunRoleOrTests(
       argc, argv,
       {{"victim", &BeVictim},

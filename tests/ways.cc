@@ -37,6 +37,7 @@ constexpr TestWays kTests[] = {
     {"closed_descriptors_test", {kRails, kHostMemory}},
     // With a sanitizer the test network is seen beside host memory alone.
     {"c_interface_test", {kRails, kHostMemory}},
+    {"c_out_of_memory_test", {kRails, kHostMemory}},
     {"collectives_test",
      {kRails, kAdversarialRails, kHostMemory, kHostMemoryAndTestNetwork},
      {kTestNetwork, kRailsAndTestNetwork}},

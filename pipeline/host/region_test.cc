@@ -22,33 +22,12 @@
 #include <thread>
 #include <vector>
 
+#include "base/failing_memory.h"
 #include "base/file_descriptor.h"
 #include "base/pages.h"
 #include "base/peer_process.h"
 #include "base/shared_file.h"
 #include "gtest/gtest.h"
-
-namespace {
-
-thread_local long allocations_left = -1;  // before one fails; -1: none does
-
-}  // namespace
-
-void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
-  return allocations_left >= 0 && allocations_left-- == 0
-             ? nullptr
-             : std::malloc(bytes > 0 ? bytes : 1);
-}
-
-void* operator new(std::size_t bytes) {
-  if (void* memory = operator new(bytes, std::nothrow)) {
-    return memory;
-  }
-  throw std::bad_alloc();
-}
-
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 
 namespace ringpipe {
 namespace {
@@ -56,14 +35,13 @@ namespace {
 // Whether allocation number `which` of `f` failed; `f` does not return then.
 template <typename F>
 bool Fails(long which, F f) {
-  allocations_left = which;
-  try {
-    f();
-  } catch (const std::bad_alloc&) {
-    return true;
-  }
-  allocations_left = -1;
-  return false;
+  return FailOne(which, [&f] {
+    try {
+      f();
+    } catch (const std::bad_alloc&) {
+      // As it is to be.
+    }
+  });
 }
 
 constexpr std::size_t kHeaderBytes = 2 * kPageBytes;

@@ -507,6 +507,10 @@ static int RefusedStructures(struct Rank* self) {
   call = SumOf(&value);
   call.reserved = 1;
   CHECK(ringpipe_run(c, &call) == RINGPIPE_INVALID_ARGUMENT);
+  call = SumOf(&value);
+  call.has_stream = 2;
+  CHECK(ringpipe_run(c, &call) == RINGPIPE_INVALID_ARGUMENT);
+  CHECK(strstr(ringpipe_error_message(), "has_stream is 2") != NULL);
   const ringpipe_options options = {.explicit_rank = 1};
   ringpipe_communicator* none = c;
   CHECK(ringpipe_create(&options, &none) == RINGPIPE_INVALID_ARGUMENT);

@@ -19,7 +19,6 @@
 #include "engine/stream_wait.h"
 #include "pipeline/host/host_transport.h"
 #include "pipeline/host/region_memory.h"
-#include "pipeline/host_accelerator.h"
 #include "pipeline/rails/rail_transport.h"
 #include "verbs/process_limits.h"
 #include "verbs/soft/soft_library.h"
@@ -52,8 +51,7 @@ Engine::Engine(const Environment& environment, const Launch& launch,
           StatusCode::kAborted,
           "rank " + std::to_string(launch.rank) +
               " aborted the communicator; it had no memory left to say why"),
-      host_(CreateHostAccelerator()),
-      accelerator_(parts.accelerator),
+      accelerators_(parts.accelerator, logger_),
       transport_(parts.transport),
       check_(launch.rank, &Describe) {}
 
@@ -71,7 +69,7 @@ Result<std::unique_ptr<Engine>> Engine::Create(const Environment& environment,
   RINGPIPE_RETURN_IF_ERROR(joined);
   // Whatever fails, the others have to hear of it.
   const Status status = WithoutExceptions([&]() -> Status {
-    RINGPIPE_RETURN_IF_ERROR(engine->Take(parts.accelerator.get()));
+    RINGPIPE_RETURN_IF_ERROR(engine->accelerators_.Take());
     return engine->SetUp(deadline);
   });
   if (status.ok()) {
@@ -111,23 +109,12 @@ Status Engine::CheckDescriptors() const {
       .WithContext("to connect " + std::to_string(size()) + " ranks");
 }
 
-Status Engine::Take(Accelerator* accelerator) {
-  if (accelerator != nullptr && !accelerator->Take()) {
-    return {StatusCode::kInvalidArgument,
-            "CommunicatorOptions::accelerator (" + accelerator->name() +
-                ") serves another communicator already: give each communicator "
-                "one of its own"};
-  }
-  has_taken_accelerator_ = accelerator != nullptr;
-  return Status::Ok();
-}
-
 Status Engine::SetUp(Deadline deadline) {
   RINGPIPE_RETURN_IF_ERROR(MeetNeighbours(deadline));
   RINGPIPE_RETURN_IF_ERROR(OpenDevices(deadline));
   RINGPIPE_RETURN_IF_ERROR(Agree(deadline));
   RINGPIPE_RETURN_IF_ERROR(CreateExecutor());
-  FindAccelerator();
+  accelerators_.Find();
   // Its barrier comes last: from then on nothing fails on one rank alone.
   RINGPIPE_RETURN_IF_ERROR(ConnectAll(deadline));
   CreatePlanner();
@@ -449,51 +436,13 @@ void Engine::CreatePlanner() {
   job.subchunk_bytes = environment_.subchunk_bytes;
   job.depth = depth_;
   job.transports = &executor_->transports();
-  job.host = host_.get();
+  job.host = &accelerators_.host();
   planner_.emplace(job);
 }
 
-void Engine::FindAccelerator() {
-  if (accelerator_ != nullptr) {
-    return;
-  }
-  auto cuda = CreateCudaAccelerator();
-  if (cuda.ok()) {
-    accelerator_ = std::move(cuda).value();
-  } else {
-    logger_.Debug("host memory only: " + cuda.status().ToString());
-  }
-}
-
-Status Engine::Prepare(Accelerator& accelerator) {
-  if (accelerator_prepared_ || &accelerator != accelerator_.get()) {
-    return Status::Ok();
-  }
-  SlotPool& pool = executor_->pool();
-  RINGPIPE_RETURN_IF_ERROR(pool.UseLong());
-  const Status prepared =
-      accelerator.PrepareSlots(pool.memory(), pool.memory_bytes());
-  if (!prepared.ok()) {
-    // Not copied through memory that is not pinned: the reductions work on the
-    // slots where they are.
-    return prepared.WithContext("device memory cannot be used");
-  }
-  accelerator_prepared_ = true;
-  logger_.Info("device memory: " + accelerator.name());
-  return Status::Ok();
-}
-
 Engine::~Engine() {
-  if (accelerator_prepared_ &&
-      !accelerator_->ReleaseSlots(executor_->pool().memory())) {
-    logger_.Warning(accelerator_->name() + " has not let go of the slots: " +
-                    std::to_string(executor_->pool().memory_bytes()) +
-                    " bytes, and its streams and context, are never freed");
-    executor_->pool().KeepLongForEver();
-  }
-  executor_.reset();
-  if (has_taken_accelerator_) {
-    accelerator_->GiveBack();
+  if (executor_ != nullptr) {
+    accelerators_.Release(executor_->pool());
   }
 }
 
@@ -591,96 +540,29 @@ std::string Engine::device() const {
 
 // --- A call ------------------------------------------------------------------
 
-Result<bool> Engine::OwnsAll(const Call& call,
-                             const CallBuffers& buffers) const {
-  const auto mixed = [this]() -> Status {
-    return {StatusCode::kInvalidArgument,
-            "one buffer is memory of " + accelerator_->name() +
-                " and another is not; use one kind for all"};
-  };
-  if (buffers.lists == nullptr) {
-    const bool has_receive = buffers.receive_bytes > 0;
-    RINGPIPE_ASSIGN_OR_RETURN(
-        const bool owned,
-        accelerator_->Owns(has_receive ? call.receive : call.send));
-    if (has_receive && buffers.send_bytes > 0) {
-      RINGPIPE_ASSIGN_OR_RETURN(const bool send, accelerator_->Owns(call.send));
-      if (send != owned) {
-        return mixed();
-      }
-    }
-    return owned;
-  }
-  std::optional<bool> owned;
-  for (const PieceList* const list :
-       {&buffers.lists->output, &buffers.lists->input}) {
-    for (const PieceList::Piece& piece : list->pieces()) {
-      RINGPIPE_ASSIGN_OR_RETURN(const bool owns,
-                                accelerator_->Owns(piece.data));
-      if (owned.value_or(owns) != owns) {
-        return mixed();
-      }
-      owned = owns;
-    }
-  }
-  return owned.value_or(false);
-}
-
-Result<Accelerator*> Engine::ChooseAccelerator(
-    const Call& call, const CallBuffers& buffers) const {
-  if (accelerator_ == nullptr ||
-      (buffers.send_bytes == 0 && buffers.receive_bytes == 0)) {
-    return host_.get();
-  }
-  const auto owned = OwnsAll(call, buffers);
-  if (!owned.ok()) {
-    return owned.status().WithContext(CollectiveName(call.collective));
-  }
-  return *owned ? accelerator_.get() : host_.get();
-}
-
 Result<CheckedCall> Engine::Check(const Call& call) {
   RINGPIPE_RETURN_IF_ERROR(failure());
   CheckedCall checked;
   checked.call = OnlyWhatIsRead(call);
   RINGPIPE_ASSIGN_OR_RETURN(checked.buffers,
                             CheckCall(checked.call, rank(), size()));
-  const auto accelerator = ChooseAccelerator(checked.call, checked.buffers);
-  if (accelerator.status().code() == StatusCode::kDeviceError) {
-    // No call can be made on this rank any more: the others must not wait.
-    Fail(accelerator.status());
+  Status status = accelerators_.Choose(checked);
+  if (status.ok() && call.stream) {
+    status = accelerators_.Mark(*call.stream, checked);
   }
-  RINGPIPE_ASSIGN_OR_RETURN(checked.accelerator, accelerator);
-  if (call.stream) {
-    RINGPIPE_ASSIGN_OR_RETURN(checked.after, Mark(call));
+  if (status.ok()) {
+    return checked;
   }
-  return checked;
-}
-
-Result<std::shared_ptr<StreamMark>> Engine::Mark(const Call& call) {
-  auto mark = accelerator_ != nullptr ? accelerator_->Mark(*call.stream)
-                                      : host_->Mark(*call.stream);
-  if (mark.ok()) {
-    return mark;
-  }
-  const Status status =
-      mark.status().WithContext(CollectiveName(call.collective));
   if (status.code() == StatusCode::kDeviceError) {
+    // No call can be made on this rank any more: the others must not wait.
     Fail(status);
   }
-  return status;
+  return status.WithContext(CollectiveName(call.collective));
 }
 
 Status Engine::Register(void* memory, std::size_t bytes) {
-  if (accelerator_ != nullptr) {
-    RINGPIPE_ASSIGN_OR_RETURN(const bool owned, accelerator_->Owns(memory));
-    if (owned) {
-      return {StatusCode::kInvalidArgument,
-              "Register: this is memory of " + accelerator_->name() +
-                  ", and only host memory can be registered; calls take "
-                  "device memory as it is"};
-    }
-  }
+  RINGPIPE_RETURN_IF_ERROR(
+      accelerators_.CheckOfHost(memory).WithContext("Register"));
   return memory_->Register(memory, bytes);
 }
 
@@ -712,7 +594,7 @@ Status Engine::CompareCounts(const CheckedCall& checked, const Timing& timing) {
                      .receive = others.data(),
                      .count = sizeof(PairCounts) / sizeof(std::uint64_t),
                      .type = DataType::kUint64};
-  CheckedCall exchange = {call, {}, host_.get()};
+  CheckedCall exchange = {call, {}, &accelerators_.host()};
   RINGPIPE_ASSIGN_OR_RETURN(exchange.buffers, CheckCall(call, rank(), size()));
   RINGPIPE_ASSIGN_OR_RETURN(const Operation* operation,
                             planner_->Prepare(exchange, timing));
@@ -742,7 +624,8 @@ Status Engine::Execute(const CheckedCall& checked, const Timing& timing) {
   } else if (const Operation* again = planner_->PrepareAgain(checked, timing)) {
     return executor_->Run(*again);
   }
-  RINGPIPE_RETURN_IF_ERROR(Prepare(*checked.accelerator));
+  RINGPIPE_RETURN_IF_ERROR(
+      accelerators_.Prepare(*checked.accelerator, executor_->pool()));
   RINGPIPE_ASSIGN_OR_RETURN(const Operation* operation,
                             planner_->Prepare(checked, then));
   return executor_->Run(*operation);

@@ -18,6 +18,7 @@
 #include "bootstrap/bootstrap.h"
 #include "bootstrap/launcher.h"
 #include "cuda/accelerator.h"
+#include "engine/accelerators.h"
 #include "engine/checked_call.h"
 #include "engine/goodbye.h"
 #include "engine/hosts.h"
@@ -106,9 +107,6 @@ class Engine {
   Status CheckLimits();
   Status CheckDescriptors() const;
   Status SetUp(Deadline deadline);
-  // The user's accelerator, which may be null; kInvalidArgument where another
-  // communicator has it.
-  Status Take(Accelerator* accelerator);
   Status MeetNeighbours(Deadline deadline);
   Status OpenDevices(Deadline deadline);
   std::shared_ptr<MemorySource> memory_source() const;
@@ -122,10 +120,6 @@ class Engine {
                         std::string_view way) const;
   Status ConnectAll(Deadline deadline);
   void CreatePlanner();
-  void FindAccelerator();
-  // At the first call on `accelerator`'s memory: lets it pin the slots. Other
-  // ranks may do so at another call, or never.
-  Status Prepare(Accelerator& accelerator);
 
   Deadline CallDeadline() const {
     return Deadline::After(std::chrono::milliseconds(environment_.timeout_ms));
@@ -136,13 +130,6 @@ class Engine {
   Status ExplainTimeout(const Status& timeout);
   Status Execute(const CheckedCall& checked, const Timing& timing);
   Status CompareCounts(const CheckedCall& checked, const Timing& timing);
-  // Whether the call's buffers are memory of the accelerator; kInvalidArgument
-  // where some are.
-  Result<bool> OwnsAll(const Call& call, const CallBuffers& buffers) const;
-  // Of a call with a stream: where that is now. As Check.
-  Result<std::shared_ptr<StreamMark>> Mark(const Call& call);
-  Result<Accelerator*> ChooseAccelerator(const Call& call,
-                                         const CallBuffers& buffers) const;
 
   const Environment environment_;
   const Launch launch_;
@@ -161,10 +148,7 @@ class Engine {
   std::shared_ptr<Region> region_;  // where hosts_.in_memory has any; else null
   RegisteredMemory::ProtectionDomains domains_;  // by rail
   std::unique_ptr<RegisteredMemory> memory_;
-  std::unique_ptr<Accelerator> host_;
-  std::shared_ptr<Accelerator> accelerator_;  // besides the host's; may be null
-  bool has_taken_accelerator_ = false;        // which others could have, too
-  bool accelerator_prepared_ = false;         // Run's alone
+  Accelerators accelerators_;
   const std::shared_ptr<TransportFactory> transport_;  // may be null
   CallCheck check_;
   std::unique_ptr<JobTrace> trace_;  // null: off

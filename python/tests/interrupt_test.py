@@ -4,6 +4,7 @@ It comes when rank 0 says that it is about to wait, and is there to stay: each c
 has no other way to end.
 """
 
+import contextlib
 import logging
 import os
 import signal
@@ -89,7 +90,8 @@ def idle_rank(_):
 
 
 def join_and_leave(root):
-    ringpipe.Communicator(1, 2, root).close()
+    with contextlib.suppress(ringpipe.Aborted):  # by what rank 0's logging raises
+        ringpipe.Communicator(1, 2, root).close()
 
 
 def interrupt_then_call(comm, called):
@@ -213,7 +215,9 @@ class InterruptTest(unittest.TestCase):
             with self.subTest(kind):
                 with self.assertRaisesRegex(kind, "in logging"):
                     ringpipe.Communicator(0, 2, root)
-                self.assertRegex("\n".join(lines), r"^.* devices: .*\n.* rank 1 by way of")
+                # What is raised while rank 0 still waits ends that as well.
+                self.assertRegex("\n".join(lines),
+                                 r"^.* devices: .*\n.*( rank 1 by way of|has failed: aborted)")
             peer.join()
 
     def test_beside_a_thread_that_computes(self):

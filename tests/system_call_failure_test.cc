@@ -2,13 +2,16 @@
 // creation to its end, whichever thread makes it: the job goes on without it,
 // or ends in time with an error on both ranks; the rank's says which resource
 // it was, the peer's which rank; and nothing is left behind.
+#include <fcntl.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <future>
@@ -16,6 +19,7 @@
 #include <limits>
 #include <mutex>
 #include <new>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -56,20 +60,83 @@ constexpr seconds kPatience(60);
 constexpr seconds kEndsWithin = LivenessBound(seconds(2));
 // A peer that hears of the failure has ended by then, or waits for who joins.
 constexpr milliseconds kNews(200);
+constexpr int kStoreJoinMs = 2000;
 
-// How many hosts the ranks are to believe that they are on.
+// How many hosts the ranks are to believe that they are on, or kByStore: one,
+// where they find each other by a store of the caller's.
 constexpr const char* kHostsVariable = "TEST_HOSTS";
+constexpr const char* kByStore = "store";
 // Only each so many-eth call of a kind fails, and no more than so many.
 constexpr const char* kStrideVariable = "TEST_STRIDE";
 constexpr int kMostOfAKind = 400;
 // So few would mean that the calls are not those of the library.
 constexpr int kLeastFailures = 20;
 
-bool OnTwoHosts() { return std::string(std::getenv(kHostsVariable)) == "2"; }
+bool Hosts(std::string_view value) {
+  return std::getenv(kHostsVariable) == value;
+}
+
+std::string StoreFile(const std::string& job) {
+  return ::testing::TempDir() + job;
+}
+
+Status FileError(const std::string& what) {
+  return {StatusCode::kUnavailable,
+          what + " of the store: " + std::strerror(errno)};
+}
+
+Status PutInFile(const std::string& path, const std::string& value) {
+  const std::string unfinished = path + ".new";
+  const int file =
+      open(unfinished.c_str(), O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0600);
+  if (file < 0) {
+    return FileError("open");
+  }
+  const ssize_t written = write(file, value.data(), value.size());
+  const Status status = written < 0 ? FileError("write") : Status();
+  close(file);
+  RINGPIPE_RETURN_IF_ERROR(status);
+  return rename(unfinished.c_str(), path.c_str()) == 0 ? Status()
+                                                       : FileError("rename");
+}
+
+Result<std::optional<std::string>> GetFromFile(const std::string& path) {
+  const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (file < 0 && errno == ENOENT) {
+    std::this_thread::sleep_for(milliseconds(1));
+    return std::optional<std::string>();
+  }
+  if (file < 0) {
+    return FileError("open");
+  }
+  std::array<char, Store::kMostBytes> value = {};
+  const ssize_t bytes = read(file, value.data(), value.size());
+  const Status status = bytes < 0 ? FileError("read") : Status();
+  close(file);
+  RINGPIPE_RETURN_IF_ERROR(status);
+  return std::optional<std::string>(std::in_place, value.data(), bytes);
+}
+
+// A file that both processes see.
+Store StoreOf(const std::string& job) {
+  return {
+      [path = StoreFile(job)](const std::string&, const std::string& value) {
+        return PutInFile(path, value);
+      },
+      [path = StoreFile(job)](const std::string&, milliseconds) {
+        return GetFromFile(path);
+      }};
+}
 
 CommunicatorOptions OptionsFor(Way way, int rank, const std::string& job) {
   CommunicatorOptions options = RankOptions(way, rank, kRanks, job);
-  if (OnTwoHosts()) {
+  if (Hosts(kByStore)) {
+    options.root.clear();
+    options.store = StoreOf(job);
+    // Who has the place of a rank that is no more asks there until then.
+    options.environment.join_timeout_ms = kStoreJoinMs;
+  }
+  if (Hosts("2")) {
     options.environment.host_id = "host " + std::to_string(rank);
     options.environment.secret = "of both hosts";
   }
@@ -241,7 +308,9 @@ class SystemCallFailure
       options.environment.join_timeout_ms = 1000;
       static_cast<void>(RunRank(options));
     }
-    return own.get();
+    const Status status = own.get();
+    unlink(StoreFile(job).c_str());
+    return status;
   }
 
   // Whether the status of the rank says what failed.
@@ -288,15 +357,17 @@ class SystemCallFailure
 
 const auto kWays = ::testing::ValuesIn(WaysOf("system_call_failure_test"));
 
-INSTANTIATE_TEST_SUITE_P(Ways, SystemCallFailure,
-                         ::testing::Combine(kWays, ::testing::Values(0, 1),
-                                            ::testing::Values("1", "2")),
-                         [](const auto& info) {
-                           return std::string(Name(std::get<0>(info.param))) +
-                                  "_rank" +
-                                  std::to_string(std::get<1>(info.param)) +
-                                  "_of_" + std::get<2>(info.param) + "hosts";
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Ways, SystemCallFailure,
+    ::testing::Combine(kWays, ::testing::Values(0, 1),
+                       ::testing::Values("1", "2", kByStore)),
+    [](const auto& info) {
+      return std::string(Name(std::get<0>(info.param))) + "_rank" +
+             std::to_string(std::get<1>(info.param)) +
+             (std::get<2>(info.param) == kByStore
+                  ? std::string("_by_a_store")
+                  : std::string("_of_") + std::get<2>(info.param) + "hosts");
+    });
 
 TEST_P(SystemCallFailure, EndsTheJobWithTheReasonOrNotAtAll) {
   const auto& [way, rank, hosts] = GetParam();

@@ -30,8 +30,10 @@ RELATIVE = 1e-9
 # So that a rank is killed in the middle of it.
 LONG_STEPS = 1500
 EVERY = 50
-# Open MPI refuses root without two of these; the last is for its sockets.
+# Open MPI refuses root without two of these; it wants a HOME, and a short TMPDIR for its
+# sockets.
 ENVIRONMENT = {
+    "HOME": "/tmp",
     **{name: value for name, value in os.environ.items()
        if not re.match(r"(RINGPIPE|OMPI|PMI|PMIX|MPI|SLURM)_|(MASTER|LOCAL)_|RANK$|WORLD_SIZE$",
                        name)},

@@ -3,6 +3,8 @@
 #ifndef RINGPIPE_BASE_FAILING_MEMORY_H_
 #define RINGPIPE_BASE_FAILING_MEMORY_H_
 
+#include <string>
+
 #include "base/status.h"
 #include "gtest/gtest.h"
 
@@ -36,6 +38,8 @@ bool FailAllFrom(long which, F f) {
 
 inline StatusCode CodeOf(const Status& status) { return status.code(); }
 inline StatusCode CodeOf(StatusCode code) { return code; }
+inline std::string InWords(const Status& status) { return status.ToString(); }
+inline std::string InWords(StatusCode /*code*/) { return "in C"; }
 
 // Runs `f`, which returns a Status or its code, until none of its allocations
 // fails; expects kResourceExhausted as long as one does.
@@ -45,10 +49,11 @@ void FailEach(F f) {
   bool failed = true;
   long which = 0;
   for (; failed && which < kMost; ++which) {
-    StatusCode code = StatusCode::kOk;
-    failed = FailOne(which, [&] { code = CodeOf(f()); });
-    EXPECT_EQ(code, failed ? StatusCode::kResourceExhausted : StatusCode::kOk)
-        << "allocation " << which;
+    decltype(f()) result{};
+    failed = FailOne(which, [&] { result = f(); });
+    EXPECT_EQ(CodeOf(result),
+              failed ? StatusCode::kResourceExhausted : StatusCode::kOk)
+        << "allocation " << which << ": " << InWords(result);
   }
   EXPECT_GT(which, 1);
   EXPECT_LT(which, kMost);

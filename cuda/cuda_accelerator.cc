@@ -246,6 +246,12 @@ Result<bool> CudaAccelerator::Owns(const void* pointer) {
   return memory_.Owns(pointer);
 }
 
+// CU_STREAM_LEGACY and CU_STREAM_PER_THREAD, or NULL: those of the device that
+// is current, whichever it is.
+bool IsDefaultStream(const void* stream) {
+  return reinterpret_cast<std::uintptr_t>(stream) <= 2;
+}
+
 // The stream is of the device whose memory the buffers are; where they are the
 // host's, of the one that is current.
 Result<std::shared_ptr<StreamMark>> CudaAccelerator::Mark(void* stream) {
@@ -253,13 +259,21 @@ Result<std::shared_ptr<StreamMark>> CudaAccelerator::Mark(void* stream) {
     return Status(StatusCode::kInvalidArgument,
                   "the call has a stream, but " + loaded.message());
   }
-  int device = memory_.device();
-  if (device == CudaMemory::kNone &&
-      driver_.context_get_device(&device) != CudaDriver::kSuccess) {
+  int current = CudaMemory::kNone;
+  if (driver_.context_get_device(&current) != CudaDriver::kSuccess) {
+    current = CudaMemory::kNone;
+  }
+  const int device =
+      memory_.device() == CudaMemory::kNone ? current : memory_.device();
+  if (device == CudaMemory::kNone ||
+      (IsDefaultStream(stream) && current != device)) {
     return Status(
         StatusCode::kInvalidArgument,
-        "the call has a stream, and no CUDA device is current on this "
-        "thread; make one current (cudaSetDevice)");
+        "the call's stream is of the CUDA device that is current on this "
+        "thread, which is " +
+            (current == CudaMemory::kNone ? std::string("none")
+                                          : "cuda:" + std::to_string(current)) +
+            "; make the communicator's current (cudaSetDevice)");
   }
   auto mark = std::make_shared<CudaStreamMark>(driver_);
   RINGPIPE_RETURN_IF_ERROR(mark->Record(device, stream));

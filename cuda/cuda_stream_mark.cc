@@ -71,8 +71,13 @@ Result<bool> CudaStreamMark::Passed() {
   if (error == CudaDriver::kSuccess || error == CudaDriver::kNotReady) {
     return error == CudaDriver::kSuccess;
   }
-  return CudaStatus(driver_, "what the call's stream had been given before it",
-                    error);
+  // Whatever the driver says: on this rank the call has been made.
+  return Status(StatusCode::kDeviceError,
+                CudaStatus(driver_,
+                           "what the call's stream was given before the call "
+                           "has failed",
+                           error)
+                    .message());
 }
 
 }  // namespace ringpipe

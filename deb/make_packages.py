@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Packs ringpipe for Debian: the same bytes of the same files, whenever and wherever.
+"""Packs ringpipe for Debian: the same bytes of the same files, whenever on one system.
 
     make_packages.py FOLDER INSTALL_TREE WHEEL EXTENSION
 

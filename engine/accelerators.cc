@@ -103,7 +103,7 @@ Status Accelerators::Mark(void* stream, CheckedCall& checked) const {
   return Status::Ok();
 }
 
-Status Accelerators::CheckOfHost(const void* memory) const {
+Status Accelerators::CheckIsOfHost(const void* memory) const {
   if (device_ == nullptr) {
     return Status::Ok();
   }

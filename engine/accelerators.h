@@ -6,17 +6,16 @@
 #include "base/log.h"
 #include "base/status.h"
 #include "cuda/accelerator.h"
-#include "engine/checked_call.h"
 #include "engine/planner.h"
 #include "memory_pool/slot_pool.h"
 
 namespace ringpipe {
 
-// Of a communicator: the host's accelerator, and at most one device's. Whose
-// memory a call's buffers are decides which of them it goes by.
+// Of a communicator: the host's accelerator, and at most one device's. The
+// memory that a call's buffers are in decides which of them serves it.
 //
-// Choose, Mark and CheckOfHost: any thread, once there was Find. The others:
-// one at a time.
+// After Find, any thread may call Choose, Mark and CheckIsOfHost. The others:
+// one thread at a time.
 class Accelerators {
  public:
   // `device`: the user's, which may be null.
@@ -40,7 +39,7 @@ class Accelerators {
   // Sets checked.after: where the call's stream is now (Accelerator::Mark).
   Status Mark(void* stream, CheckedCall& checked) const;
   // kInvalidArgument for memory of the device.
-  Status CheckOfHost(const void* memory) const;
+  Status CheckIsOfHost(const void* memory) const;
 
   // At the first call on `accelerator`'s memory: lets it pin the slots. Other
   // ranks may do so at another call, or never.

@@ -162,6 +162,8 @@ void CallOrder::Work() {
     WaitForTurn(lock, call.sequence);
     lock.unlock();
     Status status = RunQueued(call);
+    // What it holds goes before anybody hears of the end, and without the lock.
+    call.run = {};
     lock.lock();
     // Both under one lock: nobody sees the call ended while it is still its
     // turn.

@@ -15,7 +15,7 @@ using Place = Whereabouts::Place;
 constexpr std::uint64_t kLongestMs = 365ULL * 24 * 60 * 60 * 1000;
 
 // From what explains most to what explains least.
-enum class Kind { kSilent, kLeaving, kBehind, kAtWork, kWaits };
+enum class Kind { kSilent, kLeaving, kBehind, kAwaitsStream, kAtWork, kWaits };
 
 std::string Seconds(milliseconds time) {
   char text[32];
@@ -34,6 +34,8 @@ Kind KindOf(const std::optional<Answer>& answer, std::uint64_t calls) {
       return Kind::kLeaving;
     case Place::kOutside:
       return answer->calls < calls ? Kind::kBehind : Kind::kWaits;
+    case Place::kAwaitsStream:
+      return answer->calls <= calls ? Kind::kAwaitsStream : Kind::kWaits;
     case Place::kInCall:
       break;
   }
@@ -77,6 +79,11 @@ class Search {
       case Kind::kBehind:
         return "; " + Rank() + " has not made this call: it has been outside " +
                "of calls for " + Seconds(ranks_[culprit_]->since) + Way();
+      case Kind::kAwaitsStream:
+        return "; " + Rank() + " has waited for " +
+               Seconds(ranks_[culprit_]->since) +
+               " for its stream to do what it was given before this call" +
+               Way();
       case Kind::kAtWork:
         return "; " + Rank() + " has been at work in a call for " +
                Seconds(ranks_[culprit_]->since) + Way();
@@ -189,7 +196,7 @@ std::optional<Answer> Answer::Decode(std::string_view bytes) {
     answer.waits_for.push_back(static_cast<int>(reader.U32()));
   }
   if (!reader.finished() ||
-      place > static_cast<std::uint8_t>(Place::kLeaving)) {
+      place > static_cast<std::uint8_t>(Place::kAwaitsStream)) {
     return std::nullopt;
   }
   answer.place = static_cast<Place>(place);

@@ -60,6 +60,16 @@ TEST(CulpritTest, WhoHasNotMadeTheCallIsNamed) {
       << DescribeCulprit(ranks, 0);
 }
 
+TEST(CulpritTest, WhoseStreamIsLateIsNamed) {
+  const Ranks ranks = RingOfEight(
+      3, Answer{Place::kAwaitsStream, kCalls, milliseconds(12'345), {}});
+  EXPECT_TRUE(DescribeCulprit(ranks, 0).starts_with(
+      "; rank 3 has waited for 12.3 s for its stream to do what it was given "
+      "before this call"))
+      << DescribeCulprit(ranks, 0);
+  EXPECT_EQ(Answer::Decode(ranks[3]->Encode())->place, Place::kAwaitsStream);
+}
+
 TEST(CulpritTest, WhoDestroysIsNamed) {
   const Ranks ranks = RingOfEight(
       1, Answer{Place::kLeaving, kCalls - 1, milliseconds(500), {}});

@@ -562,7 +562,7 @@ Result<CheckedCall> Engine::Check(const Call& call) {
 
 Status Engine::Register(void* memory, std::size_t bytes) {
   RINGPIPE_RETURN_IF_ERROR(
-      accelerators_.CheckOfHost(memory).WithContext("Register"));
+      accelerators_.CheckIsOfHost(memory).WithContext("Register"));
   return memory_->Register(memory, bytes);
 }
 
@@ -612,10 +612,14 @@ Status Engine::CompareCounts(const CheckedCall& checked, const Timing& timing) {
 
 Status Engine::Execute(const CheckedCall& checked, const Timing& timing) {
   if (checked.after != nullptr) {
-    whereabouts_.BeginCall(timing.sequence + 1, Clock::now());
-    RINGPIPE_RETURN_IF_ERROR(
+    whereabouts_.AwaitStream(timing.sequence + 1, Clock::now());
+    const Status passed =
         AwaitStream(*checked.after, *abort_, rank(), timing)
-            .WithContext(CollectiveName(checked.call.collective)));
+            .WithContext(CollectiveName(checked.call.collective));
+    if (!passed.ok()) {
+      whereabouts_.Move(Whereabouts::Place::kOutside, Clock::now());
+      return passed;
+    }
   }
   Timing then = timing;
   if (checked.buffers.receive_borders != nullptr) {

@@ -54,7 +54,8 @@ Status AwaitStream(StreamMark& mark, const AbortSignal& abort, int rank,
           StatusCode::kTimeout,
           "rank " + std::to_string(rank) +
               " did not begin by the deadline: its stream had not done what "
-              "it was given before the call"};
+              "it was given before the call; give the call more time, or "
+              "wait for the stream first"};
     }
     RINGPIPE_ASSIGN_OR_RETURN(const bool interrupted,
                               Sleep(abort, timing.sequence, sleep));

@@ -15,7 +15,8 @@ struct Whereabouts {
   enum class Place : std::uint8_t {
     kOutside,  // of calls
     kInCall,
-    kLeaving,  // destroys its communicator
+    kLeaving,       // destroys its communicator
+    kAwaitsStream,  // has made a call, which begins after its caller's stream
   };
   Place place = Place::kOutside;
   std::uint64_t calls = 0;  // that it has begun
@@ -26,7 +27,8 @@ struct Whereabouts {
   std::size_t waits_for_count = 0;
 
   std::uint64_t calls_ended() const {
-    return calls - (place == Place::kInCall ? 1 : 0);
+    return calls -
+           (place == Place::kInCall || place == Place::kAwaitsStream ? 1 : 0);
   }
 
   void WaitFor(int rank) {
@@ -39,9 +41,12 @@ struct Whereabouts {
 // Those of this rank. One thread at a time writes; any thread reads.
 class WhereaboutsRecord {
  public:
-  // Neither locks: they are in the way of each call.
+  // None of these locks: they are in the way of each call.
   void BeginCall(std::uint64_t calls, Clock::time_point since) {
     Tell(calls, Whereabouts::Place::kInCall, since);
+  }
+  void AwaitStream(std::uint64_t calls, Clock::time_point since) {
+    Tell(calls, Whereabouts::Place::kAwaitsStream, since);
   }
   // The same number of calls, elsewhere.
   void Move(Whereabouts::Place place, Clock::time_point since) {
@@ -71,8 +76,8 @@ class WhereaboutsRecord {
 
  private:
   // The number of calls, times kStates; and the place, or kWaits.
-  static constexpr std::uint64_t kStates = 4;
-  static constexpr std::uint64_t kWaits = 3;
+  static constexpr std::uint64_t kStates = 5;
+  static constexpr std::uint64_t kWaits = 4;
 
   void Tell(std::uint64_t calls, Whereabouts::Place place,
             Clock::time_point since) {

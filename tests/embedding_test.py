@@ -66,6 +66,7 @@ class EmbeddingTest(unittest.TestCase):
                                                     exports + section.commands)
             process = job.Process(["bash", "-c", PREAMBLE + script], ENVIRONMENT)
             self.addCleanup(process.close)
+            self.addCleanup(process.kill)
             process.finish()
             self.assertEqual(process.returncode, 0, process.stdout + process.stderr)
             output, self.said = process.stdout, process.stdout + process.stderr

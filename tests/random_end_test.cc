@@ -11,7 +11,6 @@
 #include <chrono>
 #include <csignal>
 #include <cstddef>
-#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
@@ -48,6 +47,9 @@ constexpr milliseconds kMostLateness(2000);
 
 constexpr std::size_t kMostElements = std::size_t{3} << 20;
 constexpr float kOverwritten = -9.0F;
+
+// The variable that says with which call a job begins.
+constexpr const char* kFirstCall = "TEST_FIRST_CALL";
 
 // --- The role of all ranks
 
@@ -163,12 +165,10 @@ class Calls {
 Status CallUntilError(Communicator& communicator, std::span<float> send,
                       std::span<float> receive) {
   Calls calls(communicator.rank(), communicator.size(), send, receive);
-  // Each job begins with another one.
-  auto number = static_cast<std::int64_t>(getpid());
-  Status status = communicator.Broadcast(&number, &number, 1, DataType::kInt64,
-                                         /*root=*/0);
-  for (; status.ok(); ++number) {
-    status = communicator.Run(calls.Make(static_cast<std::size_t>(number)));
+  Status status;
+  for (std::size_t number = std::strtoul(std::getenv(kFirstCall), nullptr, 10);
+       status.ok(); ++number) {
+    status = communicator.Run(calls.Make(number));
   }
   return status;
 }
@@ -230,10 +230,12 @@ class RandomEndTest : public ::testing::TestWithParam<Way> {
     const int size = 2 + static_cast<int>(random_() % 7);
     const bool allocated = random_() % 2 == 0;
     const std::string job = NewJob();
-    std::vector<std::string> variables;
+    const std::string first_call = std::to_string(random_() % 1000);
+    std::vector<std::string> variables = {std::string(kFirstCall) + "=" +
+                                          first_call};
     if (stop) {
-      variables = {"RINGPIPE_TIMEOUT_MS=" +
-                   std::to_string(kStopTimeout.count())};
+      variables.push_back("RINGPIPE_TIMEOUT_MS=" +
+                          std::to_string(kStopTimeout.count()));
     }
     std::vector<RankProcess> ranks;
     for (int rank = 0; rank < size; ++rank) {
@@ -249,9 +251,9 @@ class RandomEndTest : public ::testing::TestWithParam<Way> {
     const int victim = static_cast<int>(random_() % size);
     std::this_thread::sleep_for(milliseconds(random_() % kLatestEnd.count()));
     SCOPED_TRACE("seed " + std::to_string(seed_) + ", " + std::to_string(size) +
-                 " ranks, " + (allocated ? "allocated" : "private") +
-                 " memory, rank " + std::to_string(victim) +
-                 (stop ? " stopped" : " killed"));
+                 " ranks, from call " + first_call + ", " +
+                 (allocated ? "allocated" : "private") + " memory, rank " +
+                 std::to_string(victim) + (stop ? " stopped" : " killed"));
     ranks[victim].Signal(stop ? SIGSTOP : SIGKILL);
     const int held = ExpectErrors(ranks, victim, stop);
     for (int rank = 0; rank < size; ++rank) {

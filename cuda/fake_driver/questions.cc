@@ -9,22 +9,21 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <atomic>
+#include <algorithm>
 #include <bit>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
-#include <cstdlib>
-#include <cstring>
 #include <functional>
-#include <memory>
 #include <string>
 #include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "cuda/accelerator.h"
 #include "cuda/cuda_driver.h"
+#include "cuda/held_stream.h"
 #include "cuda/kernels/reduce_ptx.h"
 #include "cuda/test_device.h"
 
@@ -36,6 +35,8 @@ using std::chrono::steady_clock;
 
 constexpr int kNoGpu = 77;
 constexpr std::size_t kBytes = std::size_t{1} << 20;
+constexpr milliseconds kQuiet(1000);
+constexpr std::chrono::seconds kPatience(10);
 constexpr int kCaptureGlobal = 0;  // CU_STREAM_CAPTURE_MODE_GLOBAL
 
 // Of a question that could not be put.
@@ -206,7 +207,11 @@ std::string SumWithNan(const TestDevice& device) {
       (*accelerator)
           ->Reduce(DataType::kFloat32, ReduceOp::kSum, slots.data(),
                    slots.data(), received, 1, {});
+  const auto start = steady_clock::now();
   while ((*accelerator)->Poll(ticket) == Accelerator::Progress::kPending) {
+    if (steady_clock::now() - start > kPatience) {
+      return "none in 10 s";
+    }
     std::this_thread::yield();
   }
   char bits[20];
@@ -234,36 +239,6 @@ std::string LoadsKernels(const TestDevice& device) {
   return "yes";
 }
 
-// A stream that does nothing more until it is let go.
-class HeldStream {
- public:
-  explicit HeldStream(const TestDevice& device) : device_(device) {
-    static_cast<void>(device_.driver().stream_create(
-        &stream_, CudaDriver::kStreamNonBlocking, 0));
-    static_cast<void>(device_.launch_host_function(
-        stream_, [](void* held) { static_cast<HeldStream*>(held)->Hold(); },
-        this));
-  }
-  ~HeldStream() {
-    held_ = false;
-    static_cast<void>(device_.stream_synchronize(stream_));
-    static_cast<void>(device_.driver().stream_destroy(stream_));
-  }
-  HeldStream(const HeldStream&) = delete;
-  HeldStream& operator=(const HeldStream&) = delete;
-
- private:
-  void Hold() const {
-    while (held_) {
-      std::this_thread::sleep_for(milliseconds(1));
-    }
-  }
-
-  const TestDevice& device_;
-  CudaDriver::Stream stream_ = nullptr;
-  std::atomic<bool> held_ = true;
-};
-
 // How many of 16 streams do a copy while another stream waits for the host.
 std::string StreamsBesideOneThatWaits(const TestDevice& device) {
   constexpr int kStreams = 16;
@@ -280,7 +255,10 @@ std::string StreamsBesideOneThatWaits(const TestDevice& device) {
   std::vector<Beside> beside(kStreams);
   int done = 0;
   {
-    const HeldStream held(device);
+    const auto held = HeldStream::Create(device);
+    if (!held.ok()) {
+      return Failed(held.status());
+    }
     for (Beside& one : beside) {
       static_cast<void>(
           driver.stream_create(&one.stream, CudaDriver::kStreamNonBlocking, 0));
@@ -290,9 +268,16 @@ std::string StreamsBesideOneThatWaits(const TestDevice& device) {
           driver.memcpy_async(address, address + kBytes / 2, 64, one.stream));
       static_cast<void>(driver.event_record(one.event, one.stream));
     }
-    std::this_thread::sleep_for(milliseconds(500));
-    for (const Beside& one : beside) {
-      done += driver.event_query(one.event) == CudaDriver::kSuccess ? 1 : 0;
+    // Until no further one has come for a while.
+    for (auto last = steady_clock::now(); steady_clock::now() - last < kQuiet;
+         std::this_thread::sleep_for(milliseconds(1))) {
+      const auto now_done = static_cast<int>(
+          std::ranges::count_if(beside, [&](const Beside& one) {
+            return driver.event_query(one.event) == CudaDriver::kSuccess;
+          }));
+      if (now_done > std::exchange(done, now_done)) {
+        last = steady_clock::now();
+      }
     }
   }
   for (const Beside& one : beside) {

@@ -12,6 +12,7 @@
 
 #include "cuda/cuda_driver.h"
 #include "cuda/fake_driver/control_client.h"
+#include "cuda/held_stream.h"
 #include "cuda/test_device.h"
 #include "engine/communicator.h"
 #include "gtest/gtest.h"
@@ -206,53 +207,6 @@ TEST_P(GpuCallsTest, ADriverThatDoesNotAnswerEndsTheCallOfAll) {
   }
 }
 
-// A stream of the caller's, which does what it is given once it is let go.
-class HeldStream {
- public:
-  static Result<std::unique_ptr<HeldStream>> Create(const TestDevice& device) {
-    auto held = std::unique_ptr<HeldStream>(new HeldStream(device));
-    RINGPIPE_RETURN_IF_ERROR(device.Check(
-        "stream", device.driver().stream_create(
-                      &held->stream_, CudaDriver::kStreamNonBlocking, 0)));
-    RINGPIPE_RETURN_IF_ERROR(device.Check(
-        "host function",
-        device.launch_host_function(
-            held->stream_,
-            [](void* self) { static_cast<HeldStream*>(self)->Hold(); },
-            held.get())));
-    return held;
-  }
-  ~HeldStream() {
-    LetGo();
-    static_cast<void>(device_.stream_synchronize(stream_));
-    static_cast<void>(device_.driver().stream_destroy(stream_));
-  }
-  HeldStream(const HeldStream&) = delete;
-  HeldStream& operator=(const HeldStream&) = delete;
-
-  void LetGo() { held_ = false; }
-  void* stream() const { return stream_; }
-
-  Status Copy(void* target, const void* source, std::size_t bytes) const {
-    return device_.Check(
-        "copy", device_.driver().memcpy_async(
-                    reinterpret_cast<std::uintptr_t>(target),
-                    reinterpret_cast<std::uintptr_t>(source), bytes, stream_));
-  }
-
- private:
-  explicit HeldStream(const TestDevice& device) : device_(device) {}
-  void Hold() const {
-    while (held_) {
-      std::this_thread::sleep_for(milliseconds(1));
-    }
-  }
-
-  const TestDevice& device_;
-  CudaDriver::Stream stream_ = nullptr;
-  std::atomic<bool> held_ = true;
-};
-
 // Numbers that the device copies while the host goes on.
 class Pinned {
  public:
@@ -281,7 +235,11 @@ Status CallAfterACopy(Communicator& c, const TestDevice& device,
                       const float* from, float* send, float* receive) {
   constexpr std::size_t kBytes = kCount * sizeof(float);
   RINGPIPE_ASSIGN_OR_RETURN(const auto held, HeldStream::Create(device));
-  RINGPIPE_RETURN_IF_ERROR(held->Copy(send, from, kBytes));
+  RINGPIPE_RETURN_IF_ERROR(device.Check(
+      "copy",
+      device.driver().memcpy_async(reinterpret_cast<std::uintptr_t>(send),
+                                   reinterpret_cast<std::uintptr_t>(from),
+                                   kBytes, held->stream())));
   RINGPIPE_ASSIGN_OR_RETURN(Request request,
                             c.Start({.collective = Collective::kAllReduce,
                                      .send = send,
@@ -339,6 +297,86 @@ TEST_P(GpuCallsTest, ACallWhoseStreamStandsStillEndsAtItsDeadline) {
     EXPECT_NE(status.message().find("its stream had not done"),
               std::string::npos)
         << status.ToString();
+  }
+}
+
+// The other rank, which waits in the call, hears for whom.
+TEST_P(GpuCallsTest, ARankWhoseStreamIsLateIsNamedToTheOthers) {
+  const auto statuses =
+      Run([&](Communicator& c, const float* send, float* receive) -> Status {
+        RINGPIPE_ASSIGN_OR_RETURN(const auto device, TestDevice::Open());
+        if (c.rank() == 1) {
+          return AllReduce(c, send, receive, milliseconds(1000));
+        }
+        RINGPIPE_ASSIGN_OR_RETURN(const auto held, HeldStream::Create(*device));
+        return c.Run({.collective = Collective::kAllReduce,
+                      .send = send,
+                      .receive = receive,
+                      .count = kCount,
+                      .type = DataType::kFloat32,
+                      .timeout = seconds(60),
+                      .stream = held->stream()});
+      });
+  for (const Status& status : statuses) {
+    EXPECT_EQ(status.code(), StatusCode::kTimeout) << status.ToString();
+    EXPECT_NE(status.message().find("rank 0 has waited for "),
+              std::string::npos)
+        << status.ToString();
+    EXPECT_NE(status.message().find("for its stream"), std::string::npos)
+        << status.ToString();
+  }
+}
+
+TEST_P(GpuCallsTest, AStreamThatFailsBeforeItsCallEndsTheCallOfAll) {
+  const auto statuses =
+      Run([&](Communicator& c, const float* send, float* receive) -> Status {
+        RINGPIPE_ASSIGN_OR_RETURN(const auto device, TestDevice::Open());
+        RINGPIPE_ASSIGN_OR_RETURN(const auto held, HeldStream::Create(*device));
+        RINGPIPE_ASSIGN_OR_RETURN(Request request,
+                                  c.Start({.collective = Collective::kAllReduce,
+                                           .send = send,
+                                           .receive = receive,
+                                           .count = kCount,
+                                           .type = DataType::kFloat32,
+                                           .timeout = seconds(60),
+                                           .stream = held->stream()}));
+        if (c.rank() == 0) {
+          // An invalid argument, as drivers have it.
+          fake_.fake_cuda_fail("cuEventQuery", 1, 1);
+        }
+        return request.Wait();
+      });
+  for (const Status& status : statuses) {
+    EXPECT_EQ(status.code(), StatusCode::kDeviceError) << status.ToString();
+    EXPECT_NE(status.message().find("the call's stream was given"),
+              std::string::npos)
+        << status.ToString();
+  }
+}
+
+// It is the current device's, and not the communicator's.
+TEST_P(GpuCallsTest, TheDefaultStreamOfAnotherDeviceIsRefusedByName) {
+  const auto statuses = Run([&](Communicator& c, const float* send,
+                                float* receive) -> Status {
+    Call call = {.collective = Collective::kAllReduce,
+                 .send = send,
+                 .receive = receive,
+                 .count = kCount,
+                 .type = DataType::kFloat32,
+                 .timeout = seconds(60),
+                 .stream = nullptr};
+    {
+      RINGPIPE_ASSIGN_OR_RETURN(const auto other, TestDevice::Open(1));
+      const Status refused = c.Run(call);
+      EXPECT_EQ(refused.code(), StatusCode::kInvalidArgument);
+      EXPECT_NE(refused.message().find("which is cuda:1"), std::string::npos)
+          << refused.ToString();
+    }
+    RINGPIPE_ASSIGN_OR_RETURN(const auto device, TestDevice::Open());
+    return c.Run(call);
+  });
+  for (const Status& status : statuses) {
+    EXPECT_TRUE(status.ok()) << status.ToString();
   }
 }
 

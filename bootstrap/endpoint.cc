@@ -244,6 +244,16 @@ Endpoint OwnSide(int fd) {
   return {&address, bytes};
 }
 
+Result<Endpoint> FindOwnSide(int fd) {
+  sockaddr_storage address{};
+  socklen_t bytes = sizeof(address);
+  if (getsockname(fd, reinterpret_cast<sockaddr*>(&address), &bytes) != 0) {
+    return ErrnoStatus(StatusCode::kResourceExhausted,
+                       "cannot find out the own address (getsockname)", errno);
+  }
+  return Endpoint(&address, bytes);
+}
+
 bool IsLocal(const Endpoint& endpoint) {
   const sockaddr* address = endpoint.data();
   if (address->sa_family == AF_INET) {

@@ -60,6 +60,8 @@ std::string DescribeOwnAddresses();
 
 // This end of a connection, or where a socket listens.
 Endpoint OwnSide(int fd);
+// The same, where it matters: the status of getsockname.
+Result<Endpoint> FindOwnSide(int fd);
 
 // Whether only this machine's processes can reach it. The address decides, not
 // its interface: what a routing daemon announces may be an address of `lo`.

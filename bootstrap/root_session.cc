@@ -210,7 +210,9 @@ Result<std::vector<std::string>> RootSession::OwnAddresses() const {
   }
   std::vector<Endpoint> listening;
   for (const auto& listener : listeners_) {
-    listening.push_back(OwnSide(listener->socket.native_handle()));
+    RINGPIPE_ASSIGN_OR_RETURN(const Endpoint own,
+                              FindOwnSide(listener->socket.native_handle()));
+    listening.push_back(own);
   }
   return AddressesOf(listening, options_.interfaces);
 }

@@ -132,9 +132,8 @@ CommunicatorOptions OptionsFor(Way way, int rank, const std::string& job) {
   CommunicatorOptions options = RankOptions(way, rank, kRanks, job);
   if (Hosts(kByStore)) {
     options.root.clear();
+    options.environment.root.clear();
     options.store = StoreOf(job);
-    // Who has the place of a rank that is no more asks there until then.
-    options.environment.join_timeout_ms = kStoreJoinMs;
   }
   if (Hosts("2")) {
     options.environment.host_id = "host " + std::to_string(rank);
@@ -293,7 +292,12 @@ class SystemCallFailure
     const Way way = std::get<0>(GetParam());
     const int victim_rank = std::get<1>(GetParam());
     auto own = std::async(std::launch::async, [&] {
-      return RunRank(OptionsFor(way, 1 - victim_rank, job));
+      CommunicatorOptions options = OptionsFor(way, 1 - victim_rank, job);
+      if (Hosts(kByStore)) {
+        // Where the victim was rank 0, nobody comes to where it has listened.
+        options.environment.join_timeout_ms = kStoreJoinMs;
+      }
+      return RunRank(options);
     });
     const std::string failed = victim.ReadLine(kPatience);
     if (failed.empty()) {

@@ -158,8 +158,7 @@ bool Handle::IsOpen() {
   if (IsChild()) {
     SetInvalid(
         "this communicator belongs to the process that made it, and this "
-        "process is "
-        "a child of it; make one here: ringpipe.Communicator(...)");
+        "process is a child of it; make one here: ringpipe.Communicator(...)");
     return false;
   }
   if (is_closing_ || communicator_ == nullptr) {

@@ -6,14 +6,12 @@
 // - Only threads that called the package take the GIL, and what waits releases
 //   it (WithoutGil). ringpipe's own threads never take it: they would wait for
 //   Python, and everybody's calls for them.
-// - It is compiled without exceptions, so that no destructor runs and nothing
-// is
-//   noexcept when Python ends a daemon thread: PyEval_RestoreThread then leaves
-//   by pthread_exit, through the frames above it. Therefore memory comes from
+// - It is compiled without exceptions, so no destructor runs when Python ends a
+//   daemon thread, and nothing here is noexcept: PyEval_RestoreThread leaves by
+//   pthread_exit then, through the frames above it. Therefore memory comes from
 //   PyMem_* and malloc, which return null.
-// - The module is refused in sub-interpreters, so there is one in a process,
-// and
-//   what belongs to it is static.
+// - The module is refused in sub-interpreters. So there is one in a process,
+//   and what belongs to it is static.
 #ifndef RINGPIPE_PYTHON_NATIVE_PYTHON_H_
 #define RINGPIPE_PYTHON_NATIVE_PYTHON_H_
 

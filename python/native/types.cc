@@ -36,8 +36,7 @@ PyCFunction Method(Function function) {
   return reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(function));
 }
 
-// --- Request: a call under way
-// ------------------------------------------------
+// --- Request: a call under way -----------------------------------------------
 
 struct RequestObject {
   PyObject head;
@@ -97,8 +96,7 @@ PyType_Spec request_spec = {
     "ringpipe._native.Request", sizeof(RequestObject), 0,
     Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, request_slots};
 
-// --- Memory: a communicator's own, by the buffer protocol
-// ------------------------
+// --- Memory: a communicator's own, by the buffer protocol --------------------
 
 struct MemoryObject {
   PyObject head;
@@ -130,8 +128,7 @@ PyType_Spec memory_spec = {
     "ringpipe._native.Memory", sizeof(MemoryObject), 0,
     Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, memory_slots};
 
-// --- Communicator
-// -----------------------------------------------------------------
+// --- Communicator ------------------------------------------------------------
 
 struct CommunicatorObject {
   PyObject head;

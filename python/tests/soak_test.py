@@ -1,7 +1,7 @@
-"""Calls leave nothing behind: after many of them a rank has the memory and the
-descriptors that it had after few.
+"""Calls and communicators leave nothing behind: after many of them a rank has the memory,
+the descriptors and the threads that it had after few.
 
-    soak_test.py FEW MANY
+    soak_test.py FEW_CALLS MANY_CALLS FEW_COMMUNICATORS MANY_COMMUNICATORS
 """
 
 import os
@@ -20,7 +20,7 @@ MOST_GROWTH_KIB = 1024
 def look():
     with open("/proc/self/status", encoding="utf-8") as file:
         status = dict(line.split(":", 1) for line in file)
-    return int(status["VmRSS"].split()[0]), len(os.listdir("/proc/self/fd"))
+    return int(status["VmRSS"].split()[0]), len(os.listdir("/proc/self/fd")), int(status["Threads"])
 
 
 def calls_of_each_kind(comm, number):
@@ -56,15 +56,41 @@ def soak(few, many):
         return before, look()
 
 
+def use_communicators(numbers, name):
+    """One after another; with a call of each kind of wait, and an array."""
+    for number in numbers:
+        with ringpipe.Communicator(job_id=f"{name}-{number}") as comm:
+            x = comm.allocate(100)
+            x[:] = 1
+            comm.allreduce(x)
+            comm.iallreduce(x).wait()
+            assert x[0] == RANKS ** 2
+            del x
+
+
+def soak_communicators(few, many, name):
+    use_communicators(range(few), name)
+    before = look()
+    use_communicators(range(few, many), name)
+    return before, look()
+
+
 class SoakTest(unittest.TestCase):
 
-    def test_nothing_grows(self):
-        for rank, (before, after) in enumerate(ringpipe.spawn(soak, RANKS, NUMBERS)):
-            print(f"rank {rank}: (KiB, descriptors) {before} and {after}")
-            self.assertEqual(before[1], after[1])
+    def check(self, function, *arguments):
+        for rank, (before, after) in enumerate(ringpipe.spawn(function, RANKS, arguments)):
+            print(f"rank {rank}: (KiB, descriptors, threads) {before} and {after}")
+            self.assertEqual(before[1:], after[1:])
             self.assertLess(after[0] - before[0], MOST_GROWTH_KIB)
+
+    def test_nothing_grows_with_calls(self):
+        self.check(soak, *CALLS)
+
+    def test_nothing_grows_with_communicators(self):
+        self.check(soak_communicators, *COMMUNICATORS, f"soak-{os.getpid()}")
 
 
 if __name__ == "__main__":
-    NUMBERS = int(sys.argv.pop(1)), int(sys.argv.pop(1))
+    CALLS = int(sys.argv.pop(1)), int(sys.argv.pop(1))
+    COMMUNICATORS = int(sys.argv.pop(1)), int(sys.argv.pop(1))
     unittest.main()

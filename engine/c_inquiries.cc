@@ -11,8 +11,10 @@ using ringpipe::Result;
 using ringpipe::Status;
 using ringpipe::c_interface::Guarded;
 using ringpipe::c_interface::Invalid;
+using ringpipe::c_interface::IsOpen;
 using ringpipe::c_interface::NullArgument;
 using ringpipe::c_interface::ToC;
+using ringpipe::c_interface::WhyNotOpen;
 using ringpipe::c_interface::Write;
 
 namespace {
@@ -52,11 +54,13 @@ ringpipe_status ringpipe_exchange(ringpipe_communicator* communicator,
                                   const void* send, size_t bytes, void* receive,
                                   size_t capacity, size_t* sizes) {
   return Guarded([&] {
-    if (communicator == nullptr || (send == nullptr && bytes > 0) ||
+    if (!IsOpen(communicator)) {
+      return ToC(WhyNotOpen(communicator));
+    }
+    if ((send == nullptr && bytes > 0) ||
         (receive == nullptr && capacity > 0)) {
-      return NullArgument(communicator == nullptr              ? "communicator"
-                          : receive == nullptr && capacity > 0 ? "receive"
-                                                               : "send");
+      return NullArgument(receive == nullptr && capacity > 0 ? "receive"
+                                                             : "send");
     }
     try {
       return ToC(Exchange(
@@ -70,8 +74,8 @@ ringpipe_status ringpipe_exchange(ringpipe_communicator* communicator,
 
 ringpipe_status ringpipe_failure(const ringpipe_communicator* communicator) {
   return Guarded([&] {
-    return communicator == nullptr ? NullArgument("communicator")
-                                   : ToC(communicator->communicator->failure());
+    return ToC(IsOpen(communicator) ? communicator->communicator->failure()
+                                    : WhyNotOpen(communicator));
   });
 }
 
@@ -79,11 +83,11 @@ ringpipe_status ringpipe_lost_ranks(const ringpipe_communicator* communicator,
                                     int32_t* ranks, size_t capacity,
                                     size_t* count) {
   return Guarded([&] {
-    if (communicator == nullptr || count == nullptr ||
-        (ranks == nullptr && capacity > 0)) {
-      return NullArgument(communicator == nullptr ? "communicator"
-                          : count == nullptr      ? "count"
-                                                  : "ranks");
+    if (!IsOpen(communicator)) {
+      return ToC(WhyNotOpen(communicator));
+    }
+    if (count == nullptr || (ranks == nullptr && capacity > 0)) {
+      return NullArgument(count == nullptr ? "count" : "ranks");
     }
     const Result<std::vector<int>> lost =
         communicator->communicator->lost_ranks();
@@ -98,8 +102,11 @@ ringpipe_status ringpipe_lost_ranks(const ringpipe_communicator* communicator,
 ringpipe_status ringpipe_device(const ringpipe_communicator* communicator,
                                 char* text, size_t capacity, size_t* length) {
   return Guarded([&] {
-    if (communicator == nullptr || (text == nullptr && capacity > 0)) {
-      return NullArgument(communicator == nullptr ? "communicator" : "text");
+    if (!IsOpen(communicator)) {
+      return ToC(WhyNotOpen(communicator));
+    }
+    if (text == nullptr && capacity > 0) {
+      return NullArgument("text");
     }
     const std::string device = communicator->communicator->device();
     if (device.empty()) {
@@ -121,9 +128,11 @@ ringpipe_status ringpipe_read_stage(const ringpipe_communicator* communicator,
                                     size_t index,
                                     ringpipe_stage_counters* counters) {
   return Guarded([&] {
-    if (communicator == nullptr || counters == nullptr) {
-      return NullArgument(communicator == nullptr ? "communicator"
-                                                  : "counters");
+    if (!IsOpen(communicator)) {
+      return ToC(WhyNotOpen(communicator));
+    }
+    if (counters == nullptr) {
+      return NullArgument("counters");
     }
     const auto stages = communicator->communicator->stage_counters();
     if (stages.empty()) {
@@ -148,9 +157,11 @@ ringpipe_status ringpipe_read_stage(const ringpipe_communicator* communicator,
 ringpipe_status ringpipe_read_slots(const ringpipe_communicator* communicator,
                                     ringpipe_slot_counters* counters) {
   return Guarded([&] {
-    if (communicator == nullptr || counters == nullptr) {
-      return NullArgument(communicator == nullptr ? "communicator"
-                                                  : "counters");
+    if (!IsOpen(communicator)) {
+      return ToC(WhyNotOpen(communicator));
+    }
+    if (counters == nullptr) {
+      return NullArgument("counters");
     }
     const ringpipe::SlotCounters slots =
         communicator->communicator->slot_counters();

@@ -2,6 +2,9 @@
 #ifndef RINGPIPE_ENGINE_C_INTERFACE_H_
 #define RINGPIPE_ENGINE_C_INTERFACE_H_
 
+#include <sys/types.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -16,6 +19,19 @@
 #include "engine/ringpipe.h"
 
 struct ringpipe_communicator {
+  ringpipe_communicator() = default;
+  ~ringpipe_communicator();
+  ringpipe_communicator(const ringpipe_communicator&) = delete;
+  ringpipe_communicator& operator=(const ringpipe_communicator&) = delete;
+
+  // Once; what is thrown leaves it as it was.
+  void Own(std::unique_ptr<ringpipe::Communicator> created);
+
+  // ringpipe_allocate's, which stays after ringpipe_leave. Not the child's of a
+  // fork.
+  std::unique_ptr<std::shared_ptr<ringpipe::RegisteredMemory>> memory;
+  const pid_t process = getpid();
+  // Null after ringpipe_leave. Ends before the memory does.
   std::unique_ptr<ringpipe::Communicator> communicator;
 
   // A call that cannot be made for want of memory fails the communicator: peers
@@ -73,6 +89,19 @@ Status CheckSize(const T* structure, const char* name) {
              : Invalid(std::string(name) + "::struct_size is " +
                        std::to_string(size) + "; set it to sizeof(" + name +
                        ")");
+}
+
+// Whether calls may be made of it.
+inline bool IsOpen(const ringpipe_communicator* communicator) {
+  return communicator != nullptr && communicator->communicator != nullptr;
+}
+
+// Why they may not.
+inline Status WhyNotOpen(const ringpipe_communicator* communicator) {
+  return Invalid(communicator == nullptr
+                     ? "communicator is NULL"
+                     : "the communicator has been left (ringpipe_leave); its "
+                       "memory may be freed, and it may be destroyed");
 }
 
 // Of a structure whose size a caller has written into it: what the caller's

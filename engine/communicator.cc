@@ -536,6 +536,10 @@ Status Communicator::Fail(const Status& reason) noexcept {
   return state_->Fail(reason);
 }
 
+std::shared_ptr<RegisteredMemory> Communicator::memory() const {
+  return state_->engine().shared_memory();
+}
+
 Status Communicator::failure() const { return state_->engine().failure(); }
 
 Result<std::vector<int>> Communicator::lost_ranks() const {

@@ -65,6 +65,7 @@ struct ringpipe_communicator;  // the C interface's
 namespace ringpipe {
 
 class Accelerator;
+class RegisteredMemory;
 class TransportFactory;
 
 // The version of the library at run time: "0.1.0".
@@ -448,6 +449,8 @@ class Communicator {
   // Fails the communicator on every rank with `reason`, unless it has failed
   // before. Returns the first reason.
   Status Fail(const Status& reason) noexcept;
+  // Allocate's; what it has stays as long as somebody has it.
+  std::shared_ptr<RegisteredMemory> memory() const;
   std::unique_ptr<State> state_;
 };
 

@@ -178,7 +178,7 @@ Status Engine::OpenDevices(Deadline deadline) {
     domains_.push_back(std::move(domain));
     registers_for_nothing_ &= !device->info().pins_memory;
   }
-  memory_ = std::make_unique<RegisteredMemory>(domains_, memory_source());
+  memory_ = std::make_shared<RegisteredMemory>(domains_, memory_source());
   logger_.Info("devices: " + device());
   if (hosts_.all_in_memory && !environment_.device.empty()) {
     logger_.Info(environment_.device_variable + "=" + environment_.device +

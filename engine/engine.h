@@ -71,6 +71,8 @@ class Engine {
   Status Register(void* memory, std::size_t bytes);
 
   RegisteredMemory& memory() { return *memory_; }
+  // For who needs it longer than this object lives.
+  std::shared_ptr<RegisteredMemory> shared_memory() { return memory_; }
   Bootstrap& bootstrap() { return *bootstrap_; }
   const Environment& environment() const { return environment_; }
 
@@ -147,7 +149,7 @@ class Engine {
   int depth_ = 1;                   // sub-chunks a round
   std::shared_ptr<Region> region_;  // where hosts_.in_memory has any; else null
   RegisteredMemory::ProtectionDomains domains_;  // by rail
-  std::unique_ptr<RegisteredMemory> memory_;
+  std::shared_ptr<RegisteredMemory> memory_;
   Accelerators accelerators_;
   const std::shared_ptr<TransportFactory> transport_;  // may be null
   CallCheck check_;

@@ -11,6 +11,7 @@
 #include "base/while_waiting.h"
 #include "engine/c_interface.h"
 #include "engine/communicator.h"
+#include "memory_pool/registered_memory.h"
 
 // The C enumerations are the C++ ones by number.
 static_assert(RINGPIPE_INTERRUPTED ==
@@ -79,6 +80,19 @@ const char* LastMessage() {
 
 }  // namespace ringpipe::c_interface
 
+ringpipe_communicator::~ringpipe_communicator() {
+  if (process != getpid()) {
+    static_cast<void>(memory.release());  // nothing of it is mapped here
+  }
+}
+
+void ringpipe_communicator::Own(
+    std::unique_ptr<ringpipe::Communicator> created) {
+  memory = std::make_unique<std::shared_ptr<ringpipe::RegisteredMemory>>(
+      created->memory());
+  communicator = std::move(created);
+}
+
 namespace {
 
 using ringpipe::Buffer;
@@ -93,10 +107,12 @@ using ringpipe::StatusCode;
 using ringpipe::UsersFunction;
 using ringpipe::c_interface::Guarded;
 using ringpipe::c_interface::Invalid;
+using ringpipe::c_interface::IsOpen;
 using ringpipe::c_interface::NullArgument;
 using ringpipe::c_interface::Read;
 using ringpipe::c_interface::ToC;
 using ringpipe::c_interface::ToOptions;
+using ringpipe::c_interface::WhyNotOpen;
 
 Status CheckTimeout(std::int64_t timeout_ms) {
   return timeout_ms >= RINGPIPE_NO_TIMEOUT || timeout_ms == RINGPIPE_AT_ONCE
@@ -211,9 +227,11 @@ Result<CallWithLists> ToCall(const ringpipe_call* from) {
 template <typename Make>
 Status WithCall(ringpipe_communicator* communicator, const ringpipe_call* from,
                 Make make) {
-  if (communicator == nullptr || from == nullptr) {
-    return Invalid(communicator == nullptr ? "communicator is NULL"
-                                           : "call is NULL");
+  if (!IsOpen(communicator)) {
+    return WhyNotOpen(communicator);
+  }
+  if (from == nullptr) {
+    return Invalid("call is NULL");
   }
   try {
     const Result<CallWithLists> with = ToCall(from);
@@ -343,7 +361,7 @@ ringpipe_status Create(const ringpipe_options* options,
   if (!created.ok()) {
     return ToC(created.status());
   }
-  handle->communicator = std::move(created).value();
+  handle->Own(std::move(created).value());
   *communicator = handle.release();
   return RINGPIPE_OK;
 }
@@ -380,17 +398,30 @@ void ringpipe_destroy(ringpipe_communicator* communicator) {
   }
 }
 
+ringpipe_status ringpipe_leave(ringpipe_communicator* communicator) {
+  return Guarded([&] {
+    if (!IsOpen(communicator)) {
+      return ToC(WhyNotOpen(communicator));
+    }
+    const Status may = UsersFunction::MayBlock("ringpipe_leave");
+    if (may.ok()) {
+      communicator->communicator.reset();
+    }
+    return ToC(may);
+  });
+}
+
 int ringpipe_rank(const ringpipe_communicator* communicator) {
-  if (communicator == nullptr) {
-    static_cast<void>(Guarded([] { return NullArgument("communicator"); }));
+  if (!IsOpen(communicator)) {
+    static_cast<void>(Guarded([&] { return ToC(WhyNotOpen(communicator)); }));
     return -1;
   }
   return communicator->communicator->rank();
 }
 
 int ringpipe_size(const ringpipe_communicator* communicator) {
-  if (communicator == nullptr) {
-    static_cast<void>(Guarded([] { return NullArgument("communicator"); }));
+  if (!IsOpen(communicator)) {
+    static_cast<void>(Guarded([&] { return ToC(WhyNotOpen(communicator)); }));
     return -1;
   }
   return communicator->communicator->size();
@@ -399,8 +430,11 @@ int ringpipe_size(const ringpipe_communicator* communicator) {
 ringpipe_status ringpipe_allocate(ringpipe_communicator* communicator,
                                   size_t bytes, void** memory) {
   return Guarded([&] {
-    if (communicator == nullptr || memory == nullptr) {
-      return NullArgument(memory == nullptr ? "memory" : "communicator");
+    if (memory == nullptr) {
+      return NullArgument("memory");
+    }
+    if (!IsOpen(communicator)) {
+      return ToC(WhyNotOpen(communicator));
     }
     *memory = nullptr;
     const Result<void*> allocated = communicator->communicator->Allocate(bytes);
@@ -414,27 +448,26 @@ ringpipe_status ringpipe_allocate(ringpipe_communicator* communicator,
 ringpipe_status ringpipe_free(ringpipe_communicator* communicator,
                               void* memory) {
   return Guarded([&] {
-    return communicator == nullptr
-               ? NullArgument("communicator")
-               : ToC(communicator->communicator->Free(memory));
+    return communicator == nullptr ? NullArgument("communicator")
+                                   : ToC((*communicator->memory)->Free(memory));
   });
 }
 
 ringpipe_status ringpipe_register(ringpipe_communicator* communicator,
                                   void* memory, size_t bytes) {
   return Guarded([&] {
-    return communicator == nullptr
-               ? NullArgument("communicator")
-               : ToC(communicator->communicator->Register(memory, bytes));
+    return ToC(IsOpen(communicator)
+                   ? communicator->communicator->Register(memory, bytes)
+                   : WhyNotOpen(communicator));
   });
 }
 
 ringpipe_status ringpipe_deregister(ringpipe_communicator* communicator,
                                     void* memory) {
   return Guarded([&] {
-    return communicator == nullptr
-               ? NullArgument("communicator")
-               : ToC(communicator->communicator->Deregister(memory));
+    return ToC(IsOpen(communicator)
+                   ? communicator->communicator->Deregister(memory)
+                   : WhyNotOpen(communicator));
   });
 }
 
@@ -588,7 +621,7 @@ ringpipe_status ringpipe_wait_any(ringpipe_request* const* requests,
 void ringpipe_request_free(ringpipe_request* request) { delete request; }
 
 void ringpipe_abort(ringpipe_communicator* communicator, const char* reason) {
-  if (communicator != nullptr) {
+  if (IsOpen(communicator)) {
     communicator->communicator->Abort(reason != nullptr ? reason : "");
   }
 }

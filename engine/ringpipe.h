@@ -272,6 +272,15 @@ RINGPIPE_API ringpipe_status ringpipe_create(
  * are refused. */
 RINGPIPE_API void ringpipe_destroy(ringpipe_communicator* communicator);
 
+/* Leaves the other ranks, as ringpipe_destroy does, and releases everything but
+ * the memory of ringpipe_allocate: that stays until it is freed, or until
+ * ringpipe_destroy, which waits for nobody then. Of this communicator only
+ * ringpipe_free and ringpipe_destroy may be called afterwards, and
+ * ringpipe_free alone meanwhile. RINGPIPE_INVALID_ARGUMENT, and nothing is
+ * done, where calls that block are refused. */
+RINGPIPE_API ringpipe_status
+ringpipe_leave(ringpipe_communicator* communicator);
+
 /* -1 for NULL. */
 RINGPIPE_API int ringpipe_rank(const ringpipe_communicator* communicator);
 RINGPIPE_API int ringpipe_size(const ringpipe_communicator* communicator);

@@ -483,7 +483,12 @@ TEST_P(COutOfMemory, ADestructionEndsNoCallOfOthers) {
     }
     ringpipe_communicator* const own = CreateInC(kVictim, kRanks, job);
     EXPECT_EQ(Barrier(own), RINGPIPE_OK);
-    failed = FailOne(which, [&] { ringpipe_destroy(own); });
+    ringpipe_status left = RINGPIPE_OK;
+    failed = FailOne(which, [&] {
+      left = ringpipe_leave(own);
+      ringpipe_destroy(own);
+    });
+    EXPECT_EQ(left, RINGPIPE_OK);
     for (std::future<ringpipe_status>& other : others) {
       EXPECT_EQ(other.get(), RINGPIPE_OK);
     }

@@ -620,6 +620,11 @@ static int Run(struct Rank* self, const ringpipe_options* options) {
   CHECK(ringpipe_rank(self->communicator) == self->rank);
   CHECK(ringpipe_size(self->communicator) == self->size);
   const int failed = MakeAllCalls(self);
+  if (ringpipe_leave(self->communicator) != RINGPIPE_OK &&
+      self->error[0] == '\0') {
+    snprintf(self->error, self->error_bytes, "ringpipe_leave: %s",
+             ringpipe_error_message());
+  }
   ringpipe_destroy(self->communicator);
   ringpipe_destroy(NULL);
   free(self->registered);

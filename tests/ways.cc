@@ -53,6 +53,7 @@ constexpr TestWays kTests[] = {
     {"interface_test", {kRails, kTestNetwork, kHostMemory}},
     {"job_key_test", {kRails}},
     {"large_count_test", {kRails, kHostMemory}},
+    {"leave_test", {kRails, kHostMemory}},
     {"lost_ranks_test", {kRails, kHostMemory}},
     {"misuse_test",
      {kRails, kAdversarialRails, kTestNetwork, kRailsAndTestNetwork,

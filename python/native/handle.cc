@@ -204,7 +204,8 @@ void Handle::Close(bool may_raise) {
   has_closed_ = true;
   if (memories_ > 0) {
     ++memories_;  // another thread may free the last one meanwhile
-    EndPending();
+    const auto leave = [this] { return ringpipe_leave(communicator_); };
+    may_raise ? static_cast<void>(WithoutGil(leave)) : Quietly(leave);
     UncountMemory();
   } else if (may_raise) {
     ringpipe_communicator* const ended = communicator_;
@@ -221,20 +222,6 @@ void Handle::Close(bool may_raise) {
   aside.Restore();
 }
 
-// Calls end here when the communicator does; it lives on, because there are
-// arrays in its memory.
-void Handle::EndPending() {
-  for (PendingCall* call = pending_; call != nullptr; call = call->next) {
-    if (!call->has_ended) {
-      Quietly([this] {
-        ringpipe_abort(communicator_,
-                       "it was closed while calls were under way");
-      });
-      return;
-    }
-  }
-}
-
 void Handle::Destroy() {
   ringpipe_communicator* const ended = communicator_;
   communicator_ = nullptr;
@@ -245,7 +232,7 @@ void Handle::Destroy() {
 }
 
 void Handle::Abort(const char* reason) {
-  if (communicator_ != nullptr && !IsChild()) {
+  if (communicator_ != nullptr && !has_closed_ && !IsChild()) {
     ++inside_;
     Quietly([this, reason] {
       ringpipe_abort(communicator_, reason);
@@ -472,7 +459,7 @@ void Handle::Fail(ringpipe_status status) {
 PyObject* Handle::LostRanks() {
   std::int32_t few[16];
   std::size_t count = 0;
-  if (communicator_ == nullptr ||
+  if (communicator_ == nullptr || has_closed_ ||
       ringpipe_lost_ranks(communicator_, few, 16, &count) != RINGPIPE_OK) {
     return nullptr;
   }

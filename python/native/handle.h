@@ -73,9 +73,9 @@ class Handle {
   // True if Create has succeeded, and a call may be made; otherwise sets the
   // exception, which says what to do.
   bool IsOpen();
-  // Ends all calls, of other threads too. The communicator is destroyed, unless
-  // arrays are in its memory: then with the last of them. Sets an exception if
-  // a signal handler raised one.
+  // Ends all calls, of other threads too, and leaves the other ranks. What
+  // arrays are in stays until the last of them is gone. Sets an exception if a
+  // signal handler raised one.
   void Close(bool may_raise);
   bool is_closed() const { return is_closing_.load(std::memory_order_relaxed); }
   void Abort(const char* reason);
@@ -110,7 +110,6 @@ class Handle {
   static int WhileWaiting(void* handle);
   void Leave();
   void Destroy();
-  void EndPending();
   void Reap();
   void Unlink(PendingCall& call);
   void UncountMemory();
@@ -125,7 +124,7 @@ class Handle {
   unsigned fork_generation_;
   std::size_t references_;
   std::size_t memories_;  // Memory objects, and those that are being made
-  bool has_closed_;       // Close has done all but wait for those
+  bool has_closed_;  // Close ends it, or has: no call may be made but to free
   bool was_interrupted_;
   bool has_failed_;
   PendingCall* pending_;

@@ -3,6 +3,7 @@ held until it ends."""
 
 import contextlib
 import gc
+import logging
 import os
 import sys
 import threading
@@ -46,6 +47,28 @@ def reduce_in_allocated():
     del tail
     gc.collect()
     assert not mapped(address)
+
+
+def close_with_arrays_on_rank_1(name):
+    """What the log warns of: who waits in vain says so."""
+    warnings = []
+    handler = logging.Handler(logging.WARNING)
+    handler.emit = lambda record: warnings.append(record.getMessage())
+    logging.getLogger("ringpipe").addHandler(handler)
+    with ringpipe.Communicator(job_id=f"{name}-all") as others, \
+            ringpipe.Communicator(job_id=name) as comm:
+        x = comm.allocate(1000)
+        x[:] = 1
+        comm.allreduce(x)
+        if comm.rank != 1:
+            del x
+        gc.collect()
+        comm.close()
+        others.barrier()  # rank 1 still has its array
+        if others.rank == 1:
+            assert (x == RANKS).all()
+            x[:] = 2
+    return warnings
 
 
 def fail_with_allocated():
@@ -153,6 +176,10 @@ class MemoryTest(unittest.TestCase):
 
     def test_it_outlives_close(self):
         ringpipe.spawn(reduce_in_allocated, RANKS)
+
+    def test_nobody_waits_for_a_rank_that_closes_and_keeps_an_array(self):
+        self.assertEqual(ringpipe.spawn(close_with_arrays_on_rank_1, RANKS,
+                                        (f"arrays-{os.getpid()}",)), [[]] * RANKS)
 
     def test_it_outlives_a_failure(self):
         ringpipe.spawn(fail_with_allocated, RANKS)

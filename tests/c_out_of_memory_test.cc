@@ -288,8 +288,11 @@ std::vector<NamedCall> Calls() {
        }},
       {"exchange",
        [](auto* own, float*, float*, auto**) {
-         std::array<char, kRanks> blobs = {};
-         return ringpipe_exchange(own, "b", 1, blobs.data(), 1, nullptr);
+         // Too long to lie in a string itself.
+         constexpr std::array<char, 100> kBlob = {};
+         std::array<char, kRanks * kBlob.size()> blobs = {};
+         return ringpipe_exchange(own, kBlob.data(), kBlob.size(), blobs.data(),
+                                  kBlob.size(), nullptr);
        }},
   };
 }
@@ -476,6 +479,13 @@ TEST_P(COutOfMemory, ADestructionEndsNoCallOfOthers) {
         others.push_back(std::async(std::launch::async, [rank, &job] {
           ringpipe_communicator* const own = CreateInC(rank, kRanks, job);
           const ringpipe_status status = Barrier(own);
+          // After the victim: who leaves last need not allocate anything.
+          const Clock::time_point latest =
+              Clock::now() + std::chrono::seconds(10);
+          for (std::size_t gone = 0; gone == 0 && Clock::now() < latest;
+               std::this_thread::yield()) {
+            EXPECT_EQ(ringpipe_lost_ranks(own, nullptr, 0, &gone), RINGPIPE_OK);
+          }
           ringpipe_destroy(own);
           return status;
         }));

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import atexit
-import multiprocessing
-import multiprocessing.util
-import os
 import types
 import typing
 import warnings
-import weakref
 from collections.abc import Sequence
 
-from ringpipe import _native, arrays
+from ringpipe import _native, arrays, ends
 from ringpipe.data_types import Collective, DataType, Op
 from ringpipe.errors import InvalidArgument
 from ringpipe.request import Request
@@ -37,27 +32,6 @@ _GATHER = int(Collective.GATHER)
 _SCATTER = int(Collective.SCATTER)
 _ALL_TO_ALL = int(Collective.ALL_TO_ALL)
 _SUM = int(Op.SUM)
-
-_open: weakref.WeakSet[Communicator] = weakref.WeakSet()
-# The process whose end closes what is open.
-_closing_process: int | None = None
-
-
-def _close_all() -> None:
-    for communicator in list(_open):
-        communicator.close()
-
-
-def _close_at_exit() -> None:
-    """Has this process close its communicators before Python ends: later, the
-    threads that are in their calls cannot come back to Python."""
-    global _closing_process  # pylint: disable=global-statement
-    if _closing_process is None:
-        atexit.register(_close_all)
-    if _closing_process != os.getpid() and multiprocessing.parent_process() is not None:
-        # A process that multiprocessing has forked ends without atexit.
-        multiprocessing.util.Finalize(None, _close_all, exitpriority=0)
-    _closing_process = os.getpid()
 
 
 class Store(typing.Protocol):
@@ -123,8 +97,7 @@ class Communicator:
         if type(self).allreduce is Communicator.allreduce:
             # The same without a function in Python: it is called most often.
             setattr(self, "allreduce", self._native.allreduce)
-        _close_at_exit()
-        _open.add(self)
+        ends.close_at_end(self)
 
     @property
     def rank(self) -> int:
@@ -150,7 +123,7 @@ class Communicator:
         learn of the end when the last one has gone.
         """
         self._native.close()
-        _open.discard(self)
+        ends.forget(self)
 
     def abort(self, reason: str) -> None:
         """Fails the communicator on every rank, whose calls raise `Aborted`."""

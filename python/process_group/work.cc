@@ -1,0 +1,169 @@
+#include "python/process_group/work.h"
+
+#include <c10/core/GradMode.h>
+
+#include <stdexcept>
+
+#include "python/process_group/interpreter.h"
+
+namespace ringpipe::process_group {
+namespace {
+
+c10::TypePtr TypeOfValue(const at::IValue& value) {
+  const c10::TypePtr tensors = c10::ListType::create(c10::TensorType::get());
+  return value.isTensorList() ? tensors : c10::ListType::create(tensors);
+}
+
+}  // namespace
+
+c10::intrusive_ptr<Work> Work::Start(
+    std::shared_ptr<Communicator> communicator,
+    const std::shared_ptr<CompletionPool>& pool, Description description,
+    Operands& operands) {
+  ringpipe_communicator* const native = communicator->get();
+  const char* const title = description.title;
+  ringpipe_call& call = operands.Finish();
+  auto work = c10::make_intrusive<Work>(communicator, pool,
+                                        std::move(description), operands);
+  call.ended = &Ended;
+  // The call's reference, which Complete gives back.
+  call.ended_context = work.get();
+  c10::raw::intrusive_ptr::incref(work.get());
+  pool->Expect();
+  if (ringpipe_start(native, &call, &work->request_) != RINGPIPE_OK) {
+    const std::string message =
+        communicator->Describe(title, ringpipe_error_message());
+    pool->Forget();
+    c10::raw::intrusive_ptr::decref(work.get());
+    work->finish(std::make_exception_ptr(std::runtime_error(message)));
+    throw std::runtime_error(message);
+  }
+  return work;
+}
+
+Work::Work(std::shared_ptr<Communicator> communicator,
+           std::shared_ptr<CompletionPool> pool, Description description,
+           Operands& operands)
+    : c10d::Work(communicator->rank(), description.type, description.title,
+                 description.inputs),
+      title_(description.title),
+      pool_(std::move(pool)),
+      is_nested_(CompletionPool::IsInCallback()),
+      outputs_(std::move(description.outputs)),
+      value_(description.value.has_value() ? std::move(*description.value)
+                                           : at::IValue(outputs_)),
+      future_(c10::make_intrusive<c10::ivalue::Future>(TypeOfValue(value_))),
+      communicator_(std::move(communicator)),
+      memory_(operands.TakeMemory()),
+      copies_(operands.TakeCopies()) {}
+
+Work::~Work() { ringpipe_request_free(request_); }
+
+// On ringpipe's thread.
+void Work::Ended(ringpipe_status status, void* context) {
+  auto* const work = static_cast<Work*>(context);
+  work->status_ = status;
+  if (status != RINGPIPE_OK) {
+    try {
+      work->message_ = ringpipe_error_message();
+    } catch (const std::bad_alloc&) {
+      work->message_.clear();
+    }
+  }
+  work->pool_->Add(*work, work->is_nested_);
+}
+
+void Work::Complete() noexcept {
+  // The call's reference. Where the memory may still be written, it is kept for
+  // good.
+  const auto self = c10::intrusive_ptr<Work>::reclaim(this);
+  if (IsHeld()) {
+    c10::raw::intrusive_ptr::incref(this);
+  }
+  Finish(status_, message_);
+  try {
+    if (error_ != nullptr) {
+      future_->setError(error_);
+    } else {
+      future_->markCompleted(value_);
+    }
+  } catch (const std::exception& error) {
+    TORCH_WARN(title_, ": what was to run at its end failed: ", error.what());
+  }
+}
+
+void Work::Finish(ringpipe_status status, const std::string& message) {
+  std::call_once(finished_once_, [&] {
+    std::shared_ptr<Communicator> communicator;
+    {
+      const std::lock_guard<std::mutex> lock(communicator_mutex_);
+      communicator = std::move(communicator_);
+    }
+    try {
+      if (status != RINGPIPE_OK) {
+        throw std::runtime_error(communicator->Describe(title_, message));
+      }
+      const c10::NoGradGuard no_grad;
+      for (const auto& [to, from] : copies_) {
+        to.copy_(from);
+      }
+    } catch (...) {
+      error_ = std::current_exception();
+    }
+    if (status != RINGPIPE_MEMORY_HELD) {
+      memory_.clear();
+      copies_.clear();
+    }
+    finish(error_);
+    is_finished_ = true;
+  });
+}
+
+std::shared_ptr<Communicator> Work::Alive() const {
+  const std::lock_guard<std::mutex> lock(communicator_mutex_);
+  return communicator_;
+}
+
+bool Work::isCompleted() {
+  if (const auto alive = Alive(); alive != nullptr) {
+    int has_ended = 0;
+    const ringpipe_status status = ringpipe_test(request_, &has_ended);
+    if (has_ended == 0) {
+      return false;
+    }
+    Finish(status, status == RINGPIPE_OK ? "" : ringpipe_error_message());
+  }
+  return is_finished_;
+}
+
+bool Work::isSuccess() const { return is_finished_ && error_ == nullptr; }
+
+std::exception_ptr Work::exception() const {
+  return is_finished_ ? error_ : nullptr;
+}
+
+bool Work::wait(std::chrono::milliseconds timeout) {
+  if (const auto alive = Alive(); alive != nullptr) {
+    const MayRaise may_raise;
+    const ringpipe_status status =
+        ringpipe_wait(request_, timeout == kNoTimeout ? RINGPIPE_NO_TIMEOUT
+                                                      : timeout.count());
+    if (status == RINGPIPE_INTERRUPTED) {
+      may_raise.Throw();
+    }
+    if (status == RINGPIPE_WAIT_OVER || status == RINGPIPE_INTERRUPTED) {
+      throw std::runtime_error(
+          std::string(title_) + ": the call has not ended in the " +
+          std::to_string(timeout.count()) + " ms of this wait, and runs on");
+    }
+    Finish(status, status == RINGPIPE_OK ? "" : ringpipe_error_message());
+  } else {
+    Finish(RINGPIPE_OK, "");  // another thread does it, or has
+  }
+  if (error_ != nullptr) {
+    std::rethrow_exception(error_);
+  }
+  return true;
+}
+
+}  // namespace ringpipe::process_group

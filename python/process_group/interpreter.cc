@@ -37,10 +37,9 @@ void MayRaise::Throw()
   }
 }
 
-WithoutGil::WithoutGil()
-    : state_(Py_IsInitialized() != 0 && PyGILState_Check() != 0
-                 ? PyEval_SaveThread()
-                 : nullptr) {}
+bool HasGil() { return Py_IsInitialized() != 0 && PyGILState_Check() != 0; }
+
+WithoutGil::WithoutGil() : state_(HasGil() ? PyEval_SaveThread() : nullptr) {}
 
 WithoutGil::~WithoutGil() {
   if (state_ != nullptr) {

@@ -24,6 +24,9 @@ class MayRaise {
   const bool outer_;
 };
 
+// Whether this thread has the interpreter's lock.
+bool HasGil();
+
 // Lets the interpreter's lock go while it lives, if this thread has it: threads
 // that are waited for may need it.
 class WithoutGil {

@@ -1,6 +1,7 @@
 #include "python/process_group/work.h"
 
 #include <c10/core/GradMode.h>
+#include <torch/csrc/autograd/graph_task.h>
 
 #include <stdexcept>
 
@@ -134,6 +135,16 @@ bool Work::isCompleted() {
     Finish(status, status == RINGPIPE_OK ? "" : ringpipe_error_message());
   }
   return is_finished_;
+}
+
+c10::intrusive_ptr<c10::ivalue::Future> Work::getFuture() {
+  const bool is_in_backward =
+      torch::autograd::get_current_graph_task_nodes_in_graph() != nullptr;
+  if (is_in_backward && HasGil()) {
+    const WithoutGil without_gil;
+    future_->wait();
+  }
+  return future_;
 }
 
 bool Work::isSuccess() const { return is_finished_ && error_ == nullptr; }

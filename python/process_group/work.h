@@ -58,9 +58,12 @@ class Work final : public c10d::Work, private CompletionPool::Task {
   // time (0: no limit but its own), and runs on; and what a signal handler
   // raises.
   bool wait(std::chrono::milliseconds timeout) override;
-  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override {
-    return future_;
-  }
+  // Where Python asks for it in a backward pass, it has completed. Python does
+  // so in DDP's hooks, whose callbacks may make calls (PowerSGD's). All ranks
+  // have to make these in the same order, beside those of other buckets: so
+  // they are made before the hook returns. The callbacks of a future that has
+  // not completed would make them at any time.
+  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
 
   // Only for make_intrusive.
   Work(std::shared_ptr<Communicator> communicator,

@@ -1,0 +1,260 @@
+"""However a rank ends, the others get an error that names it, in time, and nothing is
+left behind."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import unittest
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+import group_ranks
+import ringpipe.torch
+from group_ranks import RANKS
+from tests.launch import job
+
+LOST_S = 2
+# Ctrl-C comes within 0.1 s; an exit waits for others for 2 s.
+ENDS_S = 4
+
+
+# --- What a rank runs ----------------------------------------------------------------------
+
+
+def step_of(model, optimizer):
+    optimizer.zero_grad()
+    model(torch.ones(4, 64)).sum().backward()
+    optimizer.step()
+
+
+def say_who_is_lost(call):
+    """Makes the call until it fails."""
+    while True:
+        try:
+            call()
+        except RuntimeError as error:
+            print(f"lost {ringpipe.torch.lost_ranks()}: {type(error).__name__}: "
+                  f"{str(error).partition(chr(10))[0]}", flush=True)
+            return
+
+
+def train_until_lost(raising_rank=-1):
+    model = DistributedDataParallel(torch.nn.Linear(64, 64))
+    optimizer = torch.optim.SGD(model.parameters(), 0.01)
+    step_of(model, optimizer)
+    print("trains", flush=True)
+    if dist.get_rank() == raising_rank:
+        raise LookupError(f"the exception of rank {raising_rank}")
+    say_who_is_lost(lambda: step_of(model, optimizer))
+
+
+def in_a_group_of_two():
+    """Ranks 1 and 3 of the job are 0 and 1 of a group."""
+    group = dist.new_group([1, 3])
+    dist.barrier()
+    print("trains", flush=True)
+    if dist.get_rank() == 3:
+        signal.pause()
+    if dist.get_rank() == 1:
+        say_who_is_lost(lambda: dist.barrier(group=group))
+        print("group", ringpipe.torch.lost_ranks(group), flush=True)
+    os._exit(0)
+
+
+def one_raises():
+    train_until_lost(2)
+
+
+def one_waits():
+    """Rank 1 is in a call into which the others do not come."""
+    dist.barrier()
+    if dist.get_rank() == 1:
+        print("waits", flush=True)
+        dist.all_reduce(torch.ones(1000))
+    sys.stdin.read()
+
+
+def leave_without_destroying():
+    for _ in range(10):
+        work = dist.all_reduce(torch.ones(1 << 16), async_op=True)
+        work.get_future().then(lambda future: future.value())
+    work.wait()
+    sys.exit(7)
+
+
+def leave_in_a_call():
+    """The others come into the call of rank 1 when it has left. Its future has a
+    callback."""
+    pids = [torch.zeros(1, dtype=torch.int64) for _ in range(RANKS)]
+    dist.all_gather(pids, torch.tensor([os.getpid()]))
+    if dist.get_rank() == 1:
+        dist.all_reduce(torch.ones(5), async_op=True).get_future().then(print)
+        return
+    with open(f"/proc/{pids[1].item()}/stat", encoding="utf-8") as stat:
+        deadline = time.monotonic() + group_ranks.PATIENCE_S
+        while stat_of(stat) not in "ZX" and time.monotonic() < deadline:
+            time.sleep(0.01)
+    say_who_is_lost(lambda: dist.all_reduce(torch.ones(5)))
+
+
+def stat_of(stat):
+    """The state of a process; X if there is none any more."""
+    try:
+        stat.seek(0)
+        return stat.read().rpartition(") ")[2][0]
+    except ProcessLookupError:
+        return "X"
+
+
+def leave_with_memory():
+    global tensor  # pylint: disable=global-variable-undefined
+    tensor = ringpipe.torch.allocate_like(torch.ones(1000))
+    tensor += 1
+    dist.all_reduce(tensor)
+
+
+def in_a_child_of_fork():
+    """The child's calls say so; it may end as it likes."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            dist.all_reduce(torch.ones(3))
+        except RuntimeError as error:
+            print(str(error).partition("\n")[0], flush=True)
+        dist.destroy_process_group()
+        os._exit(0)
+    assert os.waitpid(pid, 0)[1] == 0
+    x = torch.ones(3)
+    dist.all_reduce(x)
+    print("sum", x[0].item(), flush=True)
+    dist.destroy_process_group()
+
+
+ROLES = (train_until_lost, in_a_group_of_two, one_raises, one_waits,
+         leave_without_destroying, leave_in_a_call, leave_with_memory, in_a_child_of_fork)
+
+
+class FailuresTest(unittest.TestCase):
+
+    def start(self, role):
+        return group_ranks.start(self, __file__, role.__name__)
+
+    def finish(self, ranks, statuses):
+        """That they end so, without a crash, and leave nothing."""
+        for rank, status in zip(ranks, statuses, strict=True):
+            rank.finish()
+            self.assertEqual(rank.returncode, status, rank.stdout + rank.stderr)
+            for text in ("Fatal Python error", "terminate called", "Segmentation"):
+                self.assertNotIn(text, rank.stderr)
+        self.assertEqual(job.lasting_descendants(LOST_S), {})
+
+    def check_lost(self, ranks, lost, began_s):
+        """Each is told so in time, by its next call."""
+        for rank in ranks:
+            told = rank.wait_for(r"lost \((.*)\): RuntimeError: (.*)\n")
+            self.assertIn(str(lost), re.findall(r"\d+", told[1]), told[2])
+            self.assertIn(f"rank {lost}", told[2])
+            self.assertLess(time.monotonic() - began_s, job.liveness_bound_s(LOST_S))
+
+    def test_a_rank_is_killed_in_training(self):
+        for victim in (0, 2):
+            with self.subTest(victim=victim):
+                ranks = self.start(train_until_lost)
+                for rank in ranks:
+                    rank.wait_for("trains")
+                os.kill(ranks[victim].pid, signal.SIGKILL)
+                killed_s = time.monotonic()
+                others = [rank for number, rank in enumerate(ranks) if number != victim]
+                self.check_lost(others, victim, killed_s)
+                self.finish(ranks, [-signal.SIGKILL if number == victim else 0
+                                    for number in range(RANKS)])
+
+    def test_a_rank_of_a_group_is_named_by_its_number_in_the_job(self):
+        ranks = self.start(in_a_group_of_two)
+        for rank in ranks:
+            rank.wait_for("trains")
+        os.kill(ranks[3].pid, signal.SIGKILL)
+        told = ranks[1].wait_for(r"lost .*: RuntimeError: (.*)\n")
+        self.assertIn("rank 1", told[1])
+        self.assertIn("which has ranks 1, 3 of the job", told[1])
+        self.assertEqual(ranks[1].wait_for(r"group (.*)\n")[1], "(3,)")
+        self.finish(ranks, [0, 0, 0, -signal.SIGKILL])
+
+    def test_an_exception_in_one_rank(self):
+        ranks = self.start(one_raises)
+        ranks[2].finish()
+        self.assertIn("LookupError: the exception of rank 2", ranks[2].stderr)
+        self.check_lost([ranks[0], ranks[1], ranks[3]], 2, time.monotonic())
+        self.finish(ranks, [0, 0, 1, 0])
+
+    def test_ctrl_c_for_one_that_waits(self):
+        ranks = self.start(one_waits)
+        ranks[1].wait_for("waits")
+        os.kill(ranks[1].pid, signal.SIGINT)
+        began = time.monotonic()
+        ranks[1].finish()
+        self.assertLess(time.monotonic() - began, job.liveness_bound_s(ENDS_S))
+        self.assertIn("KeyboardInterrupt", ranks[1].stderr)
+        self.finish(ranks, [0, -signal.SIGINT, 0, 0])
+
+    def test_ctrl_c_for_all(self):
+        ranks = self.start(train_until_lost)
+        for rank in ranks:
+            rank.wait_for("trains")
+        for rank in ranks:
+            os.kill(rank.pid, signal.SIGINT)
+        began = time.monotonic()
+        for rank in ranks:
+            rank.finish()
+            self.assertLess(time.monotonic() - began, job.liveness_bound_s(ENDS_S))
+            # An interrupt, or that another rank left because of one.
+            self.assertIn(rank.returncode, (0, 1, -signal.SIGINT), rank.stderr)
+            self.assertNotIn("Fatal Python error", rank.stderr)
+        self.assertEqual(job.lasting_descendants(LOST_S), {})
+
+    def test_an_exit_without_destroy_process_group(self):
+        self.finish(self.start(leave_without_destroying), [7] * RANKS)
+
+    def test_an_exit_in_a_call(self):
+        ranks = self.start(leave_in_a_call)
+        ranks[1].finish()
+        for rank in (ranks[0], ranks[2], ranks[3]):
+            rank.wait_for(r"lost .*: RuntimeError: .*rank 1 aborted .* was destroyed while a call")
+        self.finish(ranks, [0] * RANKS)
+
+    def test_an_exit_with_memory_that_was_allocated(self):
+        self.finish(self.start(leave_with_memory), [0] * RANKS)
+
+    def test_a_child_of_fork_cannot_use_its_parents_group(self):
+        ranks = self.start(in_a_child_of_fork)
+        self.finish(ranks, [0] * RANKS)
+        for rank in ranks:
+            self.assertIn("this process is a child of it", rank.stdout)
+            self.assertIn("sum 4.0", rank.stdout)
+
+    def test_an_exception_in_one_rank_under_torchrun(self):
+        began = time.monotonic()
+        launched = subprocess.run(
+            ["torchrun", "--nproc_per_node", str(RANKS), "-r", "1", "-t", "1", "--master_port",
+             str(group_ranks.free_port()), __file__, "one_raises"],
+            env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True, text=True,
+            timeout=group_ranks.PATIENCE_S, check=False)
+        self.assertNotEqual(launched.returncode, 0)
+        self.assertIn("the exception of rank 2", launched.stderr)
+        self.assertLess(time.monotonic() - began, group_ranks.PATIENCE_S)
+        self.assertEqual(job.lasting_descendants(LOST_S), {})
+
+
+if __name__ == "__main__":
+    if len(sys.argv) == 2 and sys.argv[1] in [role.__name__ for role in ROLES]:
+        torch.set_num_threads(1)
+        dist.init_process_group("ringpipe", timeout=group_ranks.TIMEOUT)
+        globals()[sys.argv[1]]()
+    else:
+        job.adopt_orphans()
+        unittest.main()

@@ -1,19 +1,24 @@
-"""Draws the output of numpy_training.py as SVG: the loss by step.
+"""Draws the output of an example as SVG: the loss by step.
 
     python3 examples/numpy_training.py --ranks 4 | python3 examples/loss_curve.py > loss.svg
+    python3 examples/loss_curve.py torch_ddp.py < output > loss.svg
 
+The argument is the name in the title. What torchrun puts before each line is left out.
 Where the steps begin anew, at a checkpoint, a new line begins. The picture can be read
 on a light and on a dark page.
 """
 
 import math
+import re
 import sys
 from xml.sax.saxutils import escape
 
 WIDTH, HEIGHT = 800, 320
 LEFT, RIGHT, TOP, BELOW = 56, 16, 44, 48
 MOST_TICKS = 8  # of steps
-TITLE = "Loss of numpy_training.py by step"
+NAME = "numpy_training.py"
+# "[default0]:"
+LAUNCHER = re.compile(r"^\[\w+\]:")
 STYLE = """
 text { font-family: sans-serif; font-size: 13px; fill: #1f2328 }
 .title { font-size: 17px; font-weight: bold }
@@ -32,7 +37,7 @@ def read(lines):
     """[(step, loss), ...] for each start."""
     runs = []
     for line in lines:
-        words = line.split()
+        words = LAUNCHER.sub("", line).split()
         if not words or words[0] == "#":
             continue
         try:
@@ -41,12 +46,12 @@ def read(lines):
                 raise ValueError(loss)
         except (ValueError, IndexError):
             raise SystemExit(f"loss_curve: no step and loss: {line.rstrip()!r}; pass the output of "
-                             "numpy_training.py") from None
+                             "an example") from None
         if not runs or step <= runs[-1][-1][0]:
             runs.append([])
         runs[-1].append((step, loss))
     if not runs:
-        raise SystemExit("loss_curve: no steps; pass the output of numpy_training.py")
+        raise SystemExit("loss_curve: no steps; pass the output of an example")
     return runs
 
 
@@ -69,8 +74,9 @@ def text(x, y, words, classes):
     return f'<text class="{classes}" x="{x:.1f}" y="{y:.1f}">{escape(words)}</text>'
 
 
-def draw(runs):
+def draw(runs, name=NAME):
     """The whole SVG."""
+    title = f"Loss of {name} by step"
     last = max(step for run in runs for step, _ in run) or 1
     losses = [loss for run in runs for _, loss in run]
     least, most = min(losses), max(max(losses), 1.001 * min(losses))
@@ -83,8 +89,8 @@ def draw(runs):
         return bottom - (bottom - TOP) * math.log(loss / least) / math.log(most / least)
 
     parts = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{HEIGHT}" '
-             f'viewBox="0 0 {WIDTH} {HEIGHT}" role="img">', f"<title>{TITLE}</title>",
-             f"<style>{STYLE}</style>", text(LEFT, 24, TITLE, "title")]
+             f'viewBox="0 0 {WIDTH} {HEIGHT}" role="img">', f"<title>{escape(title)}</title>",
+             f"<style>{STYLE}</style>", text(LEFT, 24, title, "title")]
     for loss in loss_ticks(least, most):
         parts += [f'<path class="grid" d="M{LEFT} {y(loss):.1f}H{right}"/>',
                   text(LEFT - 8, y(loss) + 4, f"{loss:g}", "end")]
@@ -97,4 +103,4 @@ def draw(runs):
 
 
 if __name__ == "__main__":
-    sys.stdout.write(draw(read(sys.stdin)))
+    sys.stdout.write(draw(read(sys.stdin), *sys.argv[1:]))

@@ -200,15 +200,16 @@ class LossCurveTest(unittest.TestCase):
 
     def test_a_line_for_each_start(self):
         picture = loss_curve.draw(loss_curve.read(
-            ["0 1.0\n", "1 0.5\n", "# rank 1 of 4 ...\n", "1 0.5\n", "2 0.25\n"]))
+            ["0 1.0\n", "[default0]:1 0.5\n", "# rank 1 of 4 ...\n", "1 0.5\n", "2 0.25\n"]))
         self.assertEqual(picture.count("<polyline"), 2)
+        self.assertIn("Loss of numpy_training.py by step", picture)
         # Steps from 56 to 784 across; from the largest loss at 44 down to the least at 272.
         self.assertIn('points="56.0,44.0 420.0,158.0"', picture)
         self.assertIn('points="420.0,158.0 784.0,272.0"', picture)
 
     def test_what_is_no_output_of_the_example_is_refused(self):
         for lines in (["hello\n"], ["1\n"], ["1 nan\n"], []):
-            with self.assertRaisesRegex(SystemExit, "pass the output of numpy_training.py"):
+            with self.assertRaisesRegex(SystemExit, "pass the output of an example"):
                 loss_curve.read(lines)
 
 

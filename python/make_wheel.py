@@ -3,8 +3,8 @@
 
     make_wheel.py WHEEL FILE...
 
-FILEs are those of the package, its two shared libraries, ringpipe.h (which says the
-version) and LICENSE. The libraries are stripped. They must need no newer C library than
+FILEs are those of the package, its two shared libraries, PyTorch's extension or not,
+ringpipe.h (which says the version) and LICENSE. The libraries are stripped. They must need no newer C library than
 the name of the wheel says.
 """
 
@@ -17,7 +17,9 @@ import sys
 import tempfile
 import zipfile
 
-NAME = re.compile(r"ringpipe-(?P<version>[\d.]+)-(?P<tag>\w+-abi3-manylinux_\d+_\d+_\w+)\.whl$")
+# What follows a + says what the wheel has that others have not.
+NAME = re.compile(r"ringpipe-(?P<version>[\d.]+)(?P<local>\+torch[\d.]+)?"
+                  r"-(?P<tag>\w+-\w+-manylinux_\d+_\d+_\w+)\.whl$")
 # Where files go that are not the package's under their own names.
 LIBRARIES = {"_native.abi3.so": "_native.abi3.so", "libringpipe.so": "libringpipe.so.0"}
 # The earliest that a zip has.
@@ -95,6 +97,9 @@ def contents(paths, version, tag):
         if name in LIBRARIES:
             check_c_library(path, tag)
             files[f"ringpipe/{LIBRARIES[name]}"] = stripped(path)
+        elif name.startswith("_torch."):
+            check_c_library(path, tag)
+            files[f"ringpipe/{name}"] = stripped(path)
         elif name == "LICENSE":
             files[f"{information}/LICENSE"] = read(path)
         elif name != "ringpipe.h":
@@ -127,6 +132,7 @@ def main(wheel, *paths):
     if name["version"] != version:
         sys.exit(f"make_wheel: {os.path.basename(wheel)} is to be built, and ringpipe.h has "
                  f"version {version}; mend the name in python/BUILD")
+    version += name["local"] or ""
     files = contents(paths, version, name["tag"])
     record_name = f"ringpipe-{version}.dist-info/RECORD"
     files[record_name] = record(files, record_name)

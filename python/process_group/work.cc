@@ -10,6 +10,11 @@
 namespace ringpipe::process_group {
 namespace {
 
+// The variable of ringpipe's own advice does not count here.
+constexpr char kHowToWaitLonger[] =
+    "; if a rank is only slow, pass a larger timeout to init_process_group or "
+    "new_group";
+
 c10::TypePtr TypeOfValue(const at::IValue& value) {
   const c10::TypePtr tensors = c10::ListType::create(c10::TensorType::get());
   return value.isTensorList() ? tensors : c10::ListType::create(tensors);
@@ -102,7 +107,9 @@ void Work::Finish(ringpipe_status status, const std::string& message) {
     }
     try {
       if (status != RINGPIPE_OK) {
-        throw std::runtime_error(communicator->Describe(title_, message));
+        throw std::runtime_error(
+            communicator->Describe(title_, message) +
+            (status == RINGPIPE_TIMEOUT ? kHowToWaitLonger : ""));
       }
       const c10::NoGradGuard no_grad;
       for (const auto& [to, from] : copies_) {

@@ -74,11 +74,7 @@ class Accelerator {
   // default stream. kInvalidArgument where it is none, and where a graph is
   // captured from it: that is done later, or never. The mark must not outlive
   // this. Nothing on the device waits for the mark.
-  virtual Result<std::shared_ptr<StreamMark>> Mark(void* stream) {
-    static_cast<void>(stream);
-    return Status(StatusCode::kInvalidArgument,
-                  "there are no streams of " + name());
-  }
+  virtual Result<std::shared_ptr<StreamMark>> Mark(void* stream);
 
   // Makes `bytes` of host memory at `slots` fit for the operations below (pins
   // them), until ReleaseSlots; the first time also makes whatever the device

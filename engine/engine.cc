@@ -546,18 +546,19 @@ Result<CheckedCall> Engine::Check(const Call& call) {
   checked.call = OnlyWhatIsRead(call);
   RINGPIPE_ASSIGN_OR_RETURN(checked.buffers,
                             CheckCall(checked.call, rank(), size()));
-  Status status = accelerators_.Choose(checked);
-  if (status.ok() && call.stream) {
-    status = accelerators_.Mark(*call.stream, checked);
+  Status chosen = accelerators_.Choose(checked);
+  if (chosen.ok() && call.stream) {
+    chosen = accelerators_.Mark(*call.stream, checked);
   }
-  if (status.ok()) {
+  if (chosen.ok()) {
     return checked;
   }
+  const Status status = chosen.WithContext(CollectiveName(call.collective));
   if (status.code() == StatusCode::kDeviceError) {
     // No call can be made on this rank any more: the others must not wait.
     Fail(status);
   }
-  return status.WithContext(CollectiveName(call.collective));
+  return status;
 }
 
 Status Engine::Register(void* memory, std::size_t bytes) {

@@ -1,0 +1,10 @@
+#include "cuda/accelerator.h"
+
+namespace ringpipe {
+
+Result<std::shared_ptr<StreamMark>> Accelerator::Mark(void* /*stream*/) {
+  return Status(StatusCode::kInvalidArgument,
+                "there are no streams of " + name());
+}
+
+}  // namespace ringpipe

@@ -2,8 +2,9 @@
 
     torchrun --nproc_per_node 4 -r 1 -t 1 examples/torch_ddp.py
 
-Prints the loss of each step. With --checkpoint FILE it goes on from FILE, where that
-exists: after a rank was lost, too, if torchrun may start all again (--max_restarts 3).
+Prints the loss of each step. With --checkpoint FILE, which all ranks see, it goes on
+from FILE where that exists: after a rank was lost, too, if torchrun may start all again
+(--max_restarts 3).
 """
 
 import argparse

@@ -109,7 +109,10 @@ std::shared_ptr<Communicator> Communicator::Create(const Options& options) {
     }
     throw std::runtime_error("ringpipe: " + message);
   }
-  return std::shared_ptr<Communicator>(new Communicator(created, options));
+  const std::shared_ptr<Communicator> communicator(
+      new Communicator(created, options));
+  may_raise.Throw();
+  return communicator;
 }
 
 Communicator::Communicator(ringpipe_communicator* communicator,

@@ -51,11 +51,19 @@ void CompletionPool::Expect() {
     StartThread();
   }
   ++expected_;
+  ++calls_;
 }
 
 void CompletionPool::Forget() {
   const std::lock_guard<std::mutex> lock(mutex_);
+  CountCallDown();
   CountDown();
+}
+
+void CompletionPool::CountCallDown() {
+  if (--calls_ == 0) {
+    all_done_.notify_all();
+  }
 }
 
 void CompletionPool::CountDown() {
@@ -68,6 +76,7 @@ void CompletionPool::CountDown() {
 void CompletionPool::Add(Task& task, bool is_nested) noexcept {
   const std::lock_guard<std::mutex> lock(mutex_);
   (is_nested ? nested_ : outside_).Add(task);
+  CountCallDown();
   // An idle thread may have been told already, and not run yet.
   if (nested_.size() + outside_.size() <= idle_) {
     changed_.notify_one();
@@ -118,11 +127,17 @@ void CompletionPool::Run() {
   all_done_.notify_all();
 }
 
+bool CompletionPool::AwaitCalls(std::chrono::milliseconds patience) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  return is_in_pool ||
+         all_done_.wait_for(lock, patience, [this] { return calls_ == 0; });
+}
+
 bool CompletionPool::Close(std::chrono::milliseconds patience) {
   std::unique_lock<std::mutex> lock(mutex_);
   is_closed_ = true;
   changed_.notify_all();
-  return is_in_pool || all_done_.wait_for(lock, patience, [this] {
+  return !is_in_pool && all_done_.wait_for(lock, patience, [this] {
     return expected_ == 0 && threads_ == 0;
   });
 }

@@ -49,8 +49,11 @@ class CompletionPool : public std::enable_shared_from_this<CompletionPool> {
   // started in a callback.
   void Add(Task& task, bool is_nested) noexcept;
 
-  // Returns when all expected tasks have run, true; or after `patience`, false.
-  // At once in a callback. The threads end when nothing is expected any more.
+  // Whether all expected tasks have been added, within `patience`. In a
+  // callback, which may be what they wait for, at once.
+  bool AwaitCalls(std::chrono::milliseconds patience);
+  // Whether all expected tasks have run, within `patience`; likewise. The
+  // threads end when nothing is expected any more.
   bool Close(std::chrono::milliseconds patience);
 
  private:
@@ -71,6 +74,7 @@ class CompletionPool : public std::enable_shared_from_this<CompletionPool> {
   void Run();
   // Runs one task; false where there is none that this thread may run.
   bool RunOne(std::unique_lock<std::mutex>& lock);
+  void CountCallDown();
   void CountDown();
 
   std::mutex mutex_;
@@ -78,7 +82,8 @@ class CompletionPool : public std::enable_shared_from_this<CompletionPool> {
   std::condition_variable all_done_;
   Queue nested_;
   Queue outside_;
-  int expected_ = 0;
+  int expected_ = 0;  // tasks that have not run
+  int calls_ = 0;     // those of them that have not been added
   int threads_ = 0;
   std::size_t idle_ = 0;
   int running_outside_ = 0;

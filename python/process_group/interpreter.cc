@@ -9,6 +9,8 @@ namespace ringpipe::process_group {
 namespace {
 
 constinit thread_local bool may_raise = false;
+// Whether a handler has raised an exception, which Python keeps for Throw.
+constinit thread_local bool has_raised = false;
 
 }  // namespace
 
@@ -18,7 +20,8 @@ int RunSignalHandlers(void* /*unused*/) {
     return 0;
   }
   const pybind11::gil_scoped_acquire gil;
-  return PyErr_Occurred() != nullptr || PyErr_CheckSignals() != 0 ? 1 : 0;
+  has_raised = PyErr_Occurred() != nullptr || PyErr_CheckSignals() != 0;
+  return has_raised ? 1 : 0;
 }
 
 MayRaise::MayRaise() : outer_(std::exchange(may_raise, true)) {}
@@ -28,7 +31,7 @@ MayRaise::~MayRaise() { may_raise = outer_; }
 // Its name says what it does to callers; the object says that it may.
 void MayRaise::Throw()
     const {  // NOLINT(readability-convert-member-functions-to-static)
-  if (gettid() != getpid()) {
+  if (!std::exchange(has_raised, false)) {
     return;
   }
   const pybind11::gil_scoped_acquire gil;

@@ -17,7 +17,8 @@ class MayRaise {
   MayRaise(const MayRaise&) = delete;
   MayRaise& operator=(const MayRaise&) = delete;
 
-  // Throws the exception that a handler has raised, if one has.
+  // Throws the exception that a handler has raised since, if one has: also
+  // where what was waited for has come.
   void Throw() const;
 
  private:

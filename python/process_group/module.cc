@@ -9,6 +9,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <utility>
 #include <vector>
@@ -61,9 +62,9 @@ GroupPointer Create(OpenGroups& open,
 
 Operations& OperationsOf(const GroupPointer& group) {
   auto* const own = dynamic_cast<Group*>(group.get());
-  TORCH_CHECK(own != nullptr,
-              "this process group is not ringpipe's: its backend is ",
-              group->getBackendName());
+  TORCH_CHECK(own != nullptr, "this process group is not ringpipe's: ",
+              group == nullptr ? std::string("it is None")
+                               : "its backend is " + group->getBackendName());
   return own->operations();
 }
 

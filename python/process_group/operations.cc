@@ -354,15 +354,12 @@ WorkPointer Operations::AllToAllBase(
   Operands operands(RINGPIPE_ALL_TO_ALL);
   operands.Read(input);
   operands.Write(output);
-  auto counts = CountsOf(input, input_splits, size_, kTitle);
-  auto receive_counts = CountsOf(output, output_splits, size_, kTitle);
   if (input_splits.empty() && output_splits.empty()) {
     CheckElements(kTitle, output.numel(), input.numel());
-    operands.call().count = counts.front();
-  } else {
-    operands.counts = std::move(counts);
-    operands.receive_counts = std::move(receive_counts);
   }
+  // As in AllToAll.
+  operands.counts = CountsOf(input, input_splits, size_, kTitle);
+  operands.receive_counts = CountsOf(output, output_splits, size_, kTitle);
   return Start({OpType::ALLTOALL_BASE, kTitle, {input}, {output}, {}}, operands,
                options.timeout);
 }
@@ -411,11 +408,15 @@ void Operations::Close() {
     communicator = std::move(communicator_);
   }
   const WithoutGil without_gil;
-  if (!pool_->Close(kCallPatience)) {
+  if (!pool_->AwaitCalls(kCallPatience)) {
     ringpipe_abort(
         communicator->get(),
         "its process group was destroyed while a call was under way");
-    pool_->Close(kCallbackPatience);
+  }
+  if (pool_->Close(kCallbackPatience)) {
+    // Now, and not when the last tensor of its memory goes. What fails here is
+    // done then.
+    static_cast<void>(ringpipe_leave(communicator->get()));
   }
 }
 

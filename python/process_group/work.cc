@@ -1,6 +1,6 @@
 #include "python/process_group/work.h"
 
-#include <c10/core/GradMode.h>
+#include <c10/core/InferenceMode.h>
 #include <torch/csrc/autograd/graph_task.h>
 
 #include <stdexcept>
@@ -32,10 +32,10 @@ c10::intrusive_ptr<Work> Work::Start(
   auto work = c10::make_intrusive<Work>(communicator, pool,
                                         std::move(description), operands);
   call.ended = &Ended;
-  // The call's reference, which Complete gives back.
   call.ended_context = work.get();
-  c10::raw::intrusive_ptr::incref(work.get());
   pool->Expect();
+  // The call's reference, which Complete gives back.
+  c10::raw::intrusive_ptr::incref(work.get());
   if (ringpipe_start(native, &call, &work->request_) != RINGPIPE_OK) {
     const std::string message =
         communicator->Describe(title, ringpipe_error_message());
@@ -99,6 +99,9 @@ void Work::Complete() noexcept {
 }
 
 void Work::Finish(ringpipe_status status, const std::string& message) {
+  // Who finishes it may need that: the last reference to a tensor may be
+  // Python's.
+  const WithoutGil without_gil;
   std::call_once(finished_once_, [&] {
     std::shared_ptr<Communicator> communicator;
     {
@@ -111,7 +114,8 @@ void Work::Finish(ringpipe_status status, const std::string& message) {
             communicator->Describe(title_, message) +
             (status == RINGPIPE_TIMEOUT ? kHowToWaitLonger : ""));
       }
-      const c10::NoGradGuard no_grad;
+      // Without autograd, and also into tensors of this mode.
+      const c10::InferenceMode inference;
       for (const auto& [to, from] : copies_) {
         to.copy_(from);
       }
@@ -129,6 +133,11 @@ void Work::Finish(ringpipe_status status, const std::string& message) {
 
 std::shared_ptr<Communicator> Work::Alive() const {
   const std::lock_guard<std::mutex> lock(communicator_mutex_);
+  if (communicator_ != nullptr && communicator_->IsChild()) {
+    throw std::runtime_error(
+        std::string(title_) +
+        ": the call is of the process that made it, and this is a child of it");
+  }
   return communicator_;
 }
 
@@ -166,15 +175,18 @@ bool Work::wait(std::chrono::milliseconds timeout) {
     const ringpipe_status status =
         ringpipe_wait(request_, timeout == kNoTimeout ? RINGPIPE_NO_TIMEOUT
                                                       : timeout.count());
-    if (status == RINGPIPE_INTERRUPTED) {
-      may_raise.Throw();
+    const std::string message =
+        status == RINGPIPE_OK ? "" : ringpipe_error_message();
+    may_raise.Throw();
+    // A wait may end, or be refused, before the call has ended.
+    int has_ended = status == RINGPIPE_OK ? 1 : 0;
+    if (has_ended == 0) {
+      static_cast<void>(ringpipe_test(request_, &has_ended));
     }
-    if (status == RINGPIPE_WAIT_OVER || status == RINGPIPE_INTERRUPTED) {
-      throw std::runtime_error(
-          std::string(title_) + ": the call has not ended in the " +
-          std::to_string(timeout.count()) + " ms of this wait, and runs on");
+    if (has_ended == 0) {
+      throw std::runtime_error(alive->Describe(title_, message));
     }
-    Finish(status, status == RINGPIPE_OK ? "" : ringpipe_error_message());
+    Finish(status, message);
   } else {
     Finish(RINGPIPE_OK, "");  // another thread does it, or has
   }

@@ -4,6 +4,7 @@ come back to Python."""
 from __future__ import annotations
 
 import atexit
+import contextlib
 import multiprocessing
 import multiprocessing.util
 import os
@@ -24,8 +25,9 @@ _closing_process: int | None = None
 
 
 def _close_all() -> None:
-    for closable in list(_open):
-        closable.close()
+    with contextlib.ExitStack() as stack:  # all, also where one raises
+        for closable in list(_open):
+            stack.callback(closable.close)
 
 
 def close_at_end(closable: Closable) -> None:

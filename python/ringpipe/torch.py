@@ -50,7 +50,12 @@ def _create(options: torch.distributed.distributed_c10d._DistributedBackendOptio
 
 
 def _of(group: torch.distributed.ProcessGroup | None) -> torch.distributed.ProcessGroup:
-    return torch.distributed.group.WORLD if group is None else group
+    if group is None:
+        group = torch.distributed.group.WORLD
+    if group is None:
+        raise RuntimeError("there is no process group: call "
+                           "torch.distributed.init_process_group(\"ringpipe\") first")
+    return group
 
 
 def lost_ranks(group: torch.distributed.ProcessGroup | None = None) -> tuple[int, ...]:

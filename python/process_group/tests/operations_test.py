@@ -1,5 +1,7 @@
 """Every operation of a process group gives what its definition says, for every type."""
 
+import threading
+import time
 import unittest
 
 import torch
@@ -192,14 +194,14 @@ def all_to_all_of_uneven_parts():
 def barriers():
     """Nobody leaves before the last one has come, who says so first."""
     group = dist.group.WORLD
-    for barrier in (dist.barrier, lambda: group.monitored_barrier(group_ranks.TIMEOUT)):
-        came = torch.zeros(1)
+    store = dist.distributed_c10d._get_default_store()
+    for number, barrier in enumerate((dist.barrier,
+                                      lambda: group.monitored_barrier(group_ranks.TIMEOUT))):
         if dist.get_rank() == 1:
-            came += 1
-        work = dist.broadcast(came, 1, async_op=True)
+            time.sleep(0.2)  # it is late
+            store.add(f"rank 1 comes to {number}", 1)
         barrier()
-        assert work.is_completed()
-        assert came.item() == 1
+        assert store.add(f"rank 1 comes to {number}", 0) == 1, number
 
 
 def premultiplied_sums():
@@ -235,6 +237,31 @@ def strides_of_ranks_may_differ():
     dist.broadcast(channels_last, 2)
     assert (channels_last == 2).all()
     assert channels_last.is_contiguous(memory_format=torch.channels_last)
+
+
+def results_are_copied_back_in_inference_mode():
+    """By whoever finishes the call: the pool's thread, or this one."""
+    for asks_future in (True, False):
+        with torch.inference_mode():
+            x = values(dist.get_rank(), torch.float32, 12).view(3, 4).t()
+            work = dist.all_reduce(x, async_op=True)
+            (work.get_future() if asks_future else work).wait()
+            expect(x, reduced(of_all(torch.float32, 12), dist.ReduceOp.SUM).view(3, 4).t(),
+                   asks_future)
+
+
+def all_to_all_where_one_rank_gives_no_splits():
+    """Its parts are equally long, those of the others are not."""
+    rank, size = dist.get_rank(), dist.get_world_size()
+    splits = [2 if 0 in (rank, other) else rank + other for other in range(size)]
+    x = torch.full((sum(splits),), float(rank))
+    output = torch.empty_like(x)
+    if rank == 0:
+        dist.all_to_all_single(output, x)
+    else:
+        dist.all_to_all_single(output, x, splits, splits)
+    expect(output, torch.cat([torch.full((splits[other],), float(other))
+                              for other in range(size)]), "parts")
 
 
 def empty_tensors():
@@ -324,9 +351,13 @@ def in_order_of_issue():
 
 
 def dropped_works_keep_their_tensors():
-    for _ in range(50):
-        dist.all_reduce(torch.ones(1 << 16), async_op=True)
+    outputs = []
+    for number in range(50):
+        outputs.append([torch.zeros(1 << 14) for _ in range(4)])
+        dist.all_gather(outputs[-1], torch.full((1 << 14,), float(number)), async_op=True)
     dist.barrier()
+    for number, parts in enumerate(outputs):
+        assert all((part == number).all() for part in parts), number
 
 
 def groups_of_members_alone():
@@ -367,6 +398,43 @@ def allocated():
     expect(y, torch.full((12,), 4.0, dtype=torch.float64), "after its group")
     y += 1
     dist.init_process_group("ringpipe", store=dist.HashStore(), rank=0, world_size=1)
+
+
+def all_reduce_until_it_fails():
+    while True:
+        try:
+            dist.all_reduce(torch.ones(8))
+        except RuntimeError as error:
+            return str(error)
+
+
+def without_a_group_again():
+    """For who destroyed it: the test's own end destroys one, too."""
+    dist.init_process_group("ringpipe", store=dist.HashStore(), rank=0, world_size=1)
+    return "left"
+
+
+def memory_outlives_its_group():
+    """Rank 0 leaves all the same: the others hear of it at once."""
+    if dist.get_rank() != 0:
+        return all_reduce_until_it_fails()
+    x = ringpipe.torch.allocate_like(torch.empty(1000))
+    dist.all_reduce(torch.ones(8))
+    dist.destroy_process_group()
+    assert not x.any()
+    return without_a_group_again()
+
+
+def a_callback_outlasts_its_group():
+    """That is no reason to end the calls of others."""
+    if dist.get_rank() != 0:
+        return all_reduce_until_it_fails()
+    future = dist.all_reduce(torch.ones(8), async_op=True).get_future()
+    began = threading.Event()
+    future.then(lambda _: (began.set(), time.sleep(3)))
+    assert began.wait(group_ranks.PATIENCE_S)
+    dist.destroy_process_group()
+    return without_a_group_again()
 
 
 def differentiable_functions():
@@ -416,6 +484,20 @@ class OperationsTest(unittest.TestCase):
         for message in group_ranks.run(an_error_in_a_callback_reaches_who_waits):
             self.assertIn("LookupError: in a callback", message)
 
+    def test_what_needs_a_group_says_so(self):
+        for call in (ringpipe.torch.lost_ranks,
+                     lambda: ringpipe.torch.allocate_like(torch.ones(3))):
+            with self.assertRaisesRegex(RuntimeError, "init_process_group"):
+                call()
+
+    def test_a_rank_that_leaves_is_said_to(self):
+        for function in (memory_outlives_its_group, a_callback_outlasts_its_group):
+            with self.subTest(function.__name__):
+                left, *others = group_ranks.run(function)
+                self.assertEqual(left, "left")
+                for message in others:
+                    self.assertRegex(message, r"rank 0 .* has destroyed its communicator")
+
     def test_profiles_name_the_operations(self):
         for names in group_ranks.run(profiles):
             self.assertEqual(names, ["ringpipe:all_gather", "ringpipe:all_reduce",
@@ -426,12 +508,16 @@ class OperationsTest(unittest.TestCase):
 
 
 def _add_test(function):
-    setattr(OperationsTest, f"test_{function.__name__}", lambda self: group_ranks.run(function))
+    def test(_self):
+        group_ranks.run(function)
+    setattr(OperationsTest, f"test_{function.__name__}", test)
 
 
 for _function in (all_reduce, all_reduce_coalesced, broadcast, reduce, all_gather,
                   all_gather_of_uneven_parts, all_gather_coalesced, gather, scatter,
                   reduce_scatter, all_to_all, all_to_all_of_uneven_parts, barriers,
+                  all_to_all_where_one_rank_gives_no_splits,
+                  results_are_copied_back_in_inference_mode,
                   premultiplied_sums, logical_operations, strides_of_ranks_may_differ,
                   empty_tensors, futures, in_order_of_issue, dropped_works_keep_their_tensors,
                   groups_of_members_alone, allocated,

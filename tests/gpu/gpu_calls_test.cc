@@ -27,6 +27,24 @@ using std::chrono::seconds;
 constexpr int kRanks = 2;
 constexpr std::size_t kCount = 100'000;
 
+// An allreduce of it.
+Call CallOf(const float* send, float* receive, Timeout timeout = seconds(60)) {
+  return {.collective = Collective::kAllReduce,
+          .send = send,
+          .receive = receive,
+          .count = kCount,
+          .type = DataType::kFloat32,
+          .timeout = timeout};
+}
+
+// The same after what `stream` was given.
+Call CallAfter(void* stream, const float* send, float* receive,
+               Timeout timeout = seconds(60)) {
+  Call call = CallOf(send, receive, timeout);
+  call.stream = stream;
+  return call;
+}
+
 class GpuCallsTest : public ::testing::TestWithParam<Way> {
  protected:
   void SetUp() override { fake_ = fake_cuda::Control::Find().value(); }
@@ -54,8 +72,13 @@ class GpuCallsTest : public ::testing::TestWithParam<Way> {
 
   static Status AllReduce(Communicator& c, const float* send, float* receive,
                           Timeout timeout = seconds(60)) {
-    return c.AllReduce(send, receive, kCount, DataType::kFloat32,
-                       ReduceOp::kSum, timeout);
+    return c.Run(CallOf(send, receive, timeout));
+  }
+
+  static void ExpectOk(const std::vector<Status>& statuses) {
+    for (const Status& status : statuses) {
+      EXPECT_TRUE(status.ok()) << status.ToString();
+    }
   }
 
   fake_cuda::Control fake_;
@@ -117,9 +140,7 @@ TEST_P(GpuCallsTest, ListsOfDeviceMemoryAndPartsOfNothingAreRight) {
     EXPECT_EQ(got, NumbersOf(0));
     return Status::Ok();
   });
-  for (const Status& status : statuses) {
-    EXPECT_TRUE(status.ok()) << status.ToString();
-  }
+  ExpectOk(statuses);
 }
 
 TEST_P(GpuCallsTest, ACallOnAStuckGpuEndsInTimeAndSaysThatMemoryIsHeld) {
@@ -169,9 +190,7 @@ TEST_P(GpuCallsTest, ACallSleepsWhileTheGpuWorks) {
         }
         return status;
       });
-  for (const Status& status : statuses) {
-    EXPECT_TRUE(status.ok()) << status.ToString();
-  }
+  ExpectOk(statuses);
 }
 
 TEST_P(GpuCallsTest, AnErrorOfTheGpuEndsTheCallOfAllWithItsName) {
@@ -241,13 +260,7 @@ Status CallAfterACopy(Communicator& c, const TestDevice& device,
                                    reinterpret_cast<std::uintptr_t>(from),
                                    kBytes, held->stream())));
   RINGPIPE_ASSIGN_OR_RETURN(Request request,
-                            c.Start({.collective = Collective::kAllReduce,
-                                     .send = send,
-                                     .receive = receive,
-                                     .count = kCount,
-                                     .type = DataType::kFloat32,
-                                     .timeout = seconds(60),
-                                     .stream = held->stream()}));
+                            c.Start(CallAfter(held->stream(), send, receive)));
   EXPECT_EQ(request.Wait(milliseconds(50)).code(), StatusCode::kWaitOver);
   held->LetGo();
   RINGPIPE_RETURN_IF_ERROR(request.Wait());
@@ -273,25 +286,17 @@ TEST_P(GpuCallsTest, ACallBeginsWhenItsStreamHasDoneWhatItWasGiven) {
     Pinned result(*device, std::vector<float>(kCount));
     return CallAfterACopy(c, *device, on_device, on_host.data(), result.data());
   });
-  for (const Status& status : statuses) {
-    EXPECT_TRUE(status.ok()) << status.ToString();
-  }
+  ExpectOk(statuses);
 }
 
 // Nobody's memory is held: the call has not begun.
 TEST_P(GpuCallsTest, ACallWhoseStreamStandsStillEndsAtItsDeadline) {
-  const auto statuses =
-      Run([&](Communicator& c, const float* send, float* receive) -> Status {
-        RINGPIPE_ASSIGN_OR_RETURN(const auto device, TestDevice::Open());
-        RINGPIPE_ASSIGN_OR_RETURN(const auto held, HeldStream::Create(*device));
-        return c.Run({.collective = Collective::kAllReduce,
-                      .send = send,
-                      .receive = receive,
-                      .count = kCount,
-                      .type = DataType::kFloat32,
-                      .timeout = milliseconds(300),
-                      .stream = held->stream()});
-      });
+  const auto statuses = Run([&](Communicator& c, const float* send,
+                                float* receive) -> Status {
+    RINGPIPE_ASSIGN_OR_RETURN(const auto device, TestDevice::Open());
+    RINGPIPE_ASSIGN_OR_RETURN(const auto held, HeldStream::Create(*device));
+    return c.Run(CallAfter(held->stream(), send, receive, milliseconds(300)));
+  });
   for (const Status& status : statuses) {
     EXPECT_EQ(status.code(), StatusCode::kTimeout) << status.ToString();
     EXPECT_NE(status.message().find("its stream had not done"),
@@ -309,13 +314,7 @@ TEST_P(GpuCallsTest, ARankWhoseStreamIsLateIsNamedToTheOthers) {
           return AllReduce(c, send, receive, milliseconds(1000));
         }
         RINGPIPE_ASSIGN_OR_RETURN(const auto held, HeldStream::Create(*device));
-        return c.Run({.collective = Collective::kAllReduce,
-                      .send = send,
-                      .receive = receive,
-                      .count = kCount,
-                      .type = DataType::kFloat32,
-                      .timeout = seconds(60),
-                      .stream = held->stream()});
+        return c.Run(CallAfter(held->stream(), send, receive));
       });
   for (const Status& status : statuses) {
     EXPECT_EQ(status.code(), StatusCode::kTimeout) << status.ToString();
@@ -332,14 +331,8 @@ TEST_P(GpuCallsTest, AStreamThatFailsBeforeItsCallEndsTheCallOfAll) {
       Run([&](Communicator& c, const float* send, float* receive) -> Status {
         RINGPIPE_ASSIGN_OR_RETURN(const auto device, TestDevice::Open());
         RINGPIPE_ASSIGN_OR_RETURN(const auto held, HeldStream::Create(*device));
-        RINGPIPE_ASSIGN_OR_RETURN(Request request,
-                                  c.Start({.collective = Collective::kAllReduce,
-                                           .send = send,
-                                           .receive = receive,
-                                           .count = kCount,
-                                           .type = DataType::kFloat32,
-                                           .timeout = seconds(60),
-                                           .stream = held->stream()}));
+        RINGPIPE_ASSIGN_OR_RETURN(
+            Request request, c.Start(CallAfter(held->stream(), send, receive)));
         if (c.rank() == 0) {
           // An invalid argument, as drivers have it.
           fake_.fake_cuda_fail("cuEventQuery", 1, 1);
@@ -358,13 +351,7 @@ TEST_P(GpuCallsTest, AStreamThatFailsBeforeItsCallEndsTheCallOfAll) {
 TEST_P(GpuCallsTest, TheDefaultStreamOfAnotherDeviceIsRefusedByName) {
   const auto statuses = Run([&](Communicator& c, const float* send,
                                 float* receive) -> Status {
-    Call call = {.collective = Collective::kAllReduce,
-                 .send = send,
-                 .receive = receive,
-                 .count = kCount,
-                 .type = DataType::kFloat32,
-                 .timeout = seconds(60),
-                 .stream = nullptr};
+    const Call call = CallAfter(nullptr, send, receive);
     {
       RINGPIPE_ASSIGN_OR_RETURN(const auto other, TestDevice::Open(1));
       const Status refused = c.Run(call);
@@ -375,9 +362,7 @@ TEST_P(GpuCallsTest, TheDefaultStreamOfAnotherDeviceIsRefusedByName) {
     RINGPIPE_ASSIGN_OR_RETURN(const auto device, TestDevice::Open());
     return c.Run(call);
   });
-  for (const Status& status : statuses) {
-    EXPECT_TRUE(status.ok()) << status.ToString();
-  }
+  ExpectOk(statuses);
 }
 
 // And the capture goes on: nothing of the call is in it.
@@ -386,12 +371,7 @@ TEST_P(GpuCallsTest, ACallInAStreamThatIsCapturedIsRefusedByName) {
       Run([&](Communicator& c, const float* send, float* receive) -> Status {
         RINGPIPE_ASSIGN_OR_RETURN(const auto device, TestDevice::Open());
         const CudaDriver& driver = device->driver();
-        Call call = {.collective = Collective::kAllReduce,
-                     .send = send,
-                     .receive = receive,
-                     .count = kCount,
-                     .type = DataType::kFloat32,
-                     .timeout = seconds(60)};
+        Call call = CallOf(send, receive);
         CudaDriver::Stream stream = nullptr;
         RINGPIPE_RETURN_IF_ERROR(
             device->Check("stream", driver.stream_create(&stream, 0, 0)));
@@ -418,9 +398,7 @@ TEST_P(GpuCallsTest, ACallInAStreamThatIsCapturedIsRefusedByName) {
         static_cast<void>(driver.stream_destroy(stream));
         return status;
       });
-  for (const Status& status : statuses) {
-    EXPECT_TRUE(status.ok()) << status.ToString();
-  }
+  ExpectOk(statuses);
 }
 
 TEST_P(GpuCallsTest, AStreamOfAnotherContextIsRefusedByName) {
@@ -430,12 +408,7 @@ TEST_P(GpuCallsTest, AStreamOfAnotherContextIsRefusedByName) {
     CudaDriver::Stream stream = nullptr;
     RINGPIPE_RETURN_IF_ERROR(
         other->Check("stream", other->driver().stream_create(&stream, 0, 0)));
-    const Status refused = c.Run({.collective = Collective::kAllReduce,
-                                  .send = send,
-                                  .receive = receive,
-                                  .count = kCount,
-                                  .type = DataType::kFloat32,
-                                  .stream = stream});
+    const Status refused = c.Run(CallAfter(stream, send, receive));
     static_cast<void>(other->driver().stream_destroy(stream));
     EXPECT_EQ(refused.code(), StatusCode::kInvalidArgument);
     EXPECT_NE(refused.message().find("none of the primary context of cuda:0"),
@@ -443,9 +416,7 @@ TEST_P(GpuCallsTest, AStreamOfAnotherContextIsRefusedByName) {
         << refused.ToString();
     return AllReduce(c, send, receive);
   });
-  for (const Status& status : statuses) {
-    EXPECT_TRUE(status.ok()) << status.ToString();
-  }
+  ExpectOk(statuses);
 }
 
 TEST_P(GpuCallsTest, RegisterOfDeviceMemoryIsRefusedByName) {
@@ -458,9 +429,7 @@ TEST_P(GpuCallsTest, RegisterOfDeviceMemoryIsRefusedByName) {
         return right ? Status::Ok()
                      : Status(StatusCode::kInternal, refused.ToString());
       });
-  for (const Status& status : statuses) {
-    EXPECT_TRUE(status.ok()) << status.ToString();
-  }
+  ExpectOk(statuses);
 }
 
 }  // namespace

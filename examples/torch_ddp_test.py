@@ -26,7 +26,7 @@ LINE = re.compile(r"^(\d+) ([\d.e+-]+)$", re.MULTILINE)
 
 
 def rank_process(rank):
-    """The process below this one that is that rank."""
+    """The process below this one that is that rank; None if none is."""
     for pid in job.descendants():
         try:
             with open(f"/proc/{pid}/environ", "rb") as file:
@@ -35,16 +35,17 @@ def rank_process(rank):
             continue
         if f"RANK={rank}".encode() in variables:
             return pid
-    raise LookupError(f"no process is rank {rank}")
+    return None
 
 
-def wait_for_file(path):
-    """Of a rank, whose output torchrun shows some time later."""
+def wait_for(what, description):
+    """What what() returns, as soon as that is something."""
     deadline = time.monotonic() + PATIENCE_S
-    while not os.path.exists(path):
+    while not (found := what()):
         if time.monotonic() > deadline:
-            raise TimeoutError(f"no {path}")
+            raise TimeoutError(description)
         time.sleep(0.001)
+    return found
 
 
 class TorchDdpTest(unittest.TestCase):
@@ -83,8 +84,10 @@ class TorchDdpTest(unittest.TestCase):
         self.assertLess(losses[-1], 0.5 * losses[0])
 
         process = self.start(f"{self.folder}/killed", "--max_restarts", "3")
-        wait_for_file(f"{self.folder}/killed")
-        os.kill(rank_process(2), signal.SIGKILL)
+        # Before the first checkpoint: the steps after it are few, and short.
+        pid = wait_for(lambda: rank_process(2), "no process is rank 2")
+        wait_for(lambda: os.path.exists(f"{self.folder}/killed"), "no checkpoint")
+        os.kill(pid, signal.SIGKILL)
         output = self.output(process)
         self.assertEqual(len(output), 2)
         first = int(re.match(r"# goes on at step (\d+)\n", output[1])[1])

@@ -11,7 +11,9 @@ namespace ringpipe::process_group {
 
 // The threads that run what torch and Python have attached to the end of a
 // call. A callback may wait for another call, whose own callbacks then need
-// another thread: where all are busy, one more is started.
+// another thread: where all are busy, one more is started. One that waits for a
+// future, in place of the call, waits for a thread; where all of kMostThreads
+// do that, none comes.
 //
 // Thread-safe. Held by shared_ptr: the threads have references of their own.
 class CompletionPool : public std::enable_shared_from_this<CompletionPool> {

@@ -28,7 +28,7 @@ namespace ringpipe::process_group {
 //   the pool's    finishes the work, and completes its future, which runs what
 //                 torch and Python have attached
 //   the user's    waits for ringpipe's request, and finishes the work itself,
-//                 if the pool has not: no thread is waited for
+//                 if the pool has not begun to: no callback is waited for
 //
 // Its memory lives until the call has ended, whoever drops the work.
 class Work final : public c10d::Work, private CompletionPool::Task {

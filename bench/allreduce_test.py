@@ -284,9 +284,9 @@ class Report(unittest.TestCase):
         self.assertIn("host memory", report["device"])
         self.assertEqual(report["processor"]["usable_cores"],
                          len(os.sched_getaffinity(0)))
-        if len(os.sched_getaffinity(0)) == 2:
-            self.assertRegex(report["placement"] or "",
-                             r"^(siblings|one L3|far) \d+ ns$")
+        if report["placement"] is not None:  # or the cores were too busy
+            self.assertEqual(len(os.sched_getaffinity(0)), 2)
+            self.assertRegex(report["placement"], r"^(siblings|one L3|far) \d+ ns$")
         self.assertNotIn("not-for-others", json.dumps(report))
         environment = report["environment"]
         self.assertEqual(environment["RINGPIPE_SECRET"], "(set)")

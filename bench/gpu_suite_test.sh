@@ -89,11 +89,11 @@ has '^\| cuda_accelerator_test \| FAILED, tests were skipped '
 
 echo "a program that hangs is cut, and what there is no time for is named"
 new_pack
-stand_in host_accelerator_test 'sleep 300'
+stand_in questions 'sleep 300' # the first
 SECONDS=0
-expect 1 --seconds 2
+expect 1 --seconds 6
 ((SECONDS < 60)) || bad "took $SECONDS s"
-has '^- host_accelerator_test: cut after [12] s$'
+has '^- questions: cut after [1-6] s$'
 has '^- allreduce_256MiB_8: not begun'
 
 echo "a program that is killed before its time is no program that was cut"
@@ -158,13 +158,16 @@ echo "errors begin with the program's name"
   bad "gpu_collectives with a bad variable: exit status 0"
 grep -q '^gpu_collectives: .*RINGPIPE_TIMEOUT_MS' "$work/log" || bad "not its own name"
 echo "a job that a signal ended has not passed"
-exec 3< <(exec "$collectives" --ranks 2 --memory host 2>&1)
-job=$!
-read -r -t 60 -u 3 _ || bad "gpu_collectives does not begin"
-kill -TERM "$job"
-status=0
-wait "$job" || status=$?
-exec 3<&-
+for _ in 1 2 3 4 5; do # it may be over before the signal comes
+  exec 3< <(exec "$collectives" --ranks 2 --memory host 2>&1)
+  job=$!
+  read -r -t 60 -u 3 _ || bad "gpu_collectives does not begin"
+  kill -TERM "$job" || true
+  status=0
+  wait "$job" || status=$?
+  exec 3<&-
+  ((status == 0)) || break
+done
 ((status == 143)) || bad "gpu_collectives: exit status $status, not 143"
 "$bandwidth" --memory host --seconds 0.0001 >"$work/log" 2>&1 || bad "gpu_bandwidth"
 (($(grep -c '^| ' "$work/log") == 57)) || bad "not 57 rows"

@@ -101,7 +101,8 @@ class Process {
 
 TEST(SignalWatch, SavingThatDoesNotEndIsEnded) {
   Process process([] {
-    SignalWatch watch(std::chrono::milliseconds(200));
+    // Enough to come to the saving.
+    SignalWatch watch(std::chrono::seconds(5));
     BeInterrupted(watch);
     SaveForEver();
   });

@@ -281,13 +281,13 @@ TEST(LivenessTest, LeavingInOrderIsNoFailure) {
 TEST(LivenessTest, AnExitEndsTheDeadlineOfTheGatheringThatItEnds) {
   std::vector<Joined> ranks = JoinAll(MakeJob(3));
   auto leaving = std::async(std::launch::async, [&] {
-    return ranks[1].value()->Barrier(Deadline::After(milliseconds(1000)));
+    return ranks[1].value()->Barrier(Deadline::After(milliseconds(6000)));
   });
   std::this_thread::sleep_for(milliseconds(100));
   (void)ranks[1].value()->AskAll(Soon());  // so rank 0 has heard of that
   ranks[2].value()->Exit(7);
   ExpectSays(leaving.get(), StatusCode::kPeerLost, {"rank(s) 2", "left"});
-  std::this_thread::sleep_for(milliseconds(1500));
+  std::this_thread::sleep_for(milliseconds(6500));
   EXPECT_TRUE(ranks[0].value()->failure().ok())
       << ranks[0].value()->failure().ToString();
 }

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <cstddef>
+#include <latch>
 #include <thread>
 
 namespace ringpipe {
@@ -23,9 +25,13 @@ Bootstrap::Options MakeOptions(const std::string& root, int rank, int size) {
 
 std::vector<Joined> JoinAll(const std::vector<Bootstrap::Options>& all) {
   std::vector<std::future<Joined>> joining;
+  // At the same time: a rank 0 that fails tells it for less than a second.
+  std::latch all_run(static_cast<std::ptrdiff_t>(all.size()));
   for (const Bootstrap::Options& options : all) {
-    joining.push_back(std::async(
-        std::launch::async, [options] { return Bootstrap::Join(options); }));
+    joining.push_back(std::async(std::launch::async, [options, &all_run] {
+      all_run.arrive_and_wait();
+      return Bootstrap::Join(options);
+    }));
   }
   std::vector<Joined> joined;
   for (auto& future : joining) {

@@ -172,7 +172,7 @@ void TestJob::Connect(std::size_t transport) {
               rank));
     }
     return ranks_[rank].executor->transports().all()[transport]->Connect(
-        addresses, Deadline::After(std::chrono::milliseconds(5000)), -1);
+        addresses, Deadline::After(std::chrono::minutes(1)), -1);
   });
   for (const Status& status : statuses) {
     EXPECT_TRUE(status.ok()) << status.ToString();

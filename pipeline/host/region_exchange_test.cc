@@ -580,11 +580,11 @@ TEST(Strangers, WhoFloodKeepNobodyWaiting) {
 // --- What ends it early ------------------------------------------------------
 
 TEST(RegionExchange, NamesTheRanksThatDoNotCome) {
+  const auto kBothCome = LivenessBound(seconds(1));
   Host host(4);
   Outcome first = Status();
-  std::thread thread(
-      [&] { first = host.Run(0, Deadline::After(milliseconds(200))); });
-  const Outcome second = host.Run(2, Deadline::After(milliseconds(200)));
+  std::thread thread([&] { first = host.Run(0, Deadline::After(kBothCome)); });
+  const Outcome second = host.Run(2, Deadline::After(kBothCome));
   thread.join();
   EXPECT_EQ(first.status().code(), StatusCode::kTimeout);
   EXPECT_NE(first.status().message().find("from ranks 1, 3 of this host"),
@@ -607,8 +607,7 @@ TEST_P(DescriptorsInFlightTest, AreNamedWhereTheyKeepARankFromSendingItsOwn) {
     std::vector<std::string> addresses(2);
     addresses[1 - rank] = pipe.Get<AddressText>().data();
     const DescriptorsInFlight in_flight(/*limit=*/64);
-    const Status status =
-        own.exchange->Run(addresses, Deadline::After(seconds(1)), -1).status();
+    const Status status = own.exchange->Run(addresses, Soon(), -1).status();
     EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
     EXPECT_NE(status.message().find("(ETOOMANYREFS); raise 'ulimit -n', or run "
                                     "fewer ranks on this host"),

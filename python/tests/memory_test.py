@@ -63,6 +63,7 @@ def close_with_arrays_on_rank_1(name):
         if comm.rank != 1:
             del x
         gc.collect()
+        others.barrier()  # so that they close at the same time
         comm.close()
         others.barrier()  # rank 1 still has its array
         if others.rank == 1:

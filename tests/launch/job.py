@@ -1,6 +1,7 @@
 """A job's processes, whatever starts them, with an end that is sure to come."""
 
 import ctypes
+import fcntl
 import os
 import re
 import selectors
@@ -104,6 +105,10 @@ class Process:
     @property
     def returncode(self):
         return self._process.returncode
+
+    def bound_unread_output(self):
+        """From now on it stops when 4 KiB of its output have not been read here."""
+        fcntl.fcntl(self._process.stdout, fcntl.F_SETPIPE_SZ, 4096)
 
     def _read(self, deadline):
         """Takes what there is to read, or waits for it."""

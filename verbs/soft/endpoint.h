@@ -56,7 +56,7 @@ struct EndpointOptions {
                     .max_inline_data = 64};
   bool signal_all = false;
   std::uint8_t timeout = 14;  // 67 ms, times the retries
-  std::uint8_t retry_count = 1;
+  std::uint8_t retry_count = 7;
   std::uint8_t rnr_retry = 7;
   std::uint8_t min_rnr_timer = 12;
 };

@@ -35,7 +35,6 @@ std::ptrdiff_t Count(const char* directory) {
 struct Held {
   std::ptrdiff_t descriptors = Count("/proc/self/fd");
   int threads = CountThreads();
-  std::ptrdiff_t shared_memory = Count("/dev/shm");
   bool operator==(const Held&) const = default;
 };
 

@@ -115,7 +115,9 @@ Step Requester::Execute(ibv_wc_status* status) {
 Step Requester::ExecuteUnreliably(const LocalMemory& memory) {
   ibv_wc_status unknown;
   const Step step = ExecuteOnPeer(memory, &unknown);
-  const bool may_attach = !responder_ && Clock::now() < attach_patience_;
+  const Clock::time_point now = Clock::now();
+  const bool may_attach =
+      !responder_ && (now < attach_patience_ || AwaitsFirstAnswer(now));
   return step == Step::kInFlight || (step == Step::kNotReady && may_attach)
              ? step
              : Step::kDone;

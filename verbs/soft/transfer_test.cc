@@ -224,6 +224,7 @@ bool ReceiveAll(ValuePipe& pipe, const EndpointOptions& options, int count,
   for (int i = 0; i < kDepth; ++i) {
     endpoint.Receive(i, {endpoint.Sge(i * bytes, bytes)});
   }
+  pipe.Put(true);
   std::vector<std::byte> expected(bytes);
   bool right = true;
   for (int i = 0; i < count && right; ++i) {
@@ -253,6 +254,7 @@ TEST_P(Transfer, AnotherProcessReceivesEveryByte) {
     const auto identity = peer.pipe().Get<Identity>();
     peer.pipe().Put(endpoint.identity());
     endpoint.Connect(identity);
+    peer.pipe().Get<bool>();
     for (int i = 0; i < kCount; ++i) {
       Fill(endpoint.data(), kBytes, i);
       ASSERT_EQ(endpoint.Send(i, {endpoint.Sge(0, kBytes)}), 0);

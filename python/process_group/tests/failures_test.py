@@ -11,6 +11,7 @@ import unittest
 
 import torch
 import torch.distributed as dist
+from torch.distributed import distributed_c10d
 from torch.nn.parallel import DistributedDataParallel
 
 import group_ranks
@@ -73,12 +74,12 @@ def one_raises():
 
 def one_waits():
     """Rank 1 is in a call into which the others do not come."""
-    pid = pid_of_rank_1()
+    stat = stat_of_rank_1()
     if dist.get_rank() == 1:
         work = dist.all_reduce(torch.ones(1000), async_op=True)
         print("waits", flush=True)
         work.wait()
-    until_it_has_ended(pid)
+    until_it_has_ended(stat)
 
 
 def one_calls_in_a_handler():
@@ -122,28 +123,37 @@ def leave_without_destroying():
 def leave_in_a_call():
     """The others come into the call of rank 1 when it has left. Its future has a
     callback."""
-    pid = pid_of_rank_1()
+    stat = stat_of_rank_1()
     if dist.get_rank() == 1:
         dist.all_reduce(torch.ones(5), async_op=True).get_future().then(print)
         return
-    until_it_has_ended(pid)
+    until_it_has_ended(stat)
     say_who_is_lost(lambda: dist.all_reduce(torch.ones(5)))
 
 
-def pid_of_rank_1():
-    pid = torch.tensor([os.getpid()])
-    dist.broadcast(pid, 1)
-    return pid.item()
+def stat_of_rank_1():
+    """Its file of /proc. By the store, and not by a call, which the end of rank 1 may end:
+    it goes on when the others have the file."""
+    store = distributed_c10d._get_default_store()  # pylint: disable=protected-access
+    if dist.get_rank() == 1:
+        store.set("pid", str(os.getpid()))
+        while store.add("has the file", 0) < RANKS - 1:
+            time.sleep(0.01)
+        return None
+    # pylint: disable-next=consider-using-with
+    stat = open(f"/proc/{int(store.get('pid'))}/stat", encoding="utf-8")
+    store.add("has the file", 1)
+    return stat
 
 
-def until_it_has_ended(pid):
-    with open(f"/proc/{pid}/stat", encoding="utf-8") as stat:
+def until_it_has_ended(stat):
+    with stat:
         deadline = time.monotonic() + group_ranks.PATIENCE_S
-        while stat_of(stat) not in "ZX" and time.monotonic() < deadline:
+        while state_in(stat) not in "ZX" and time.monotonic() < deadline:
             time.sleep(0.01)
 
 
-def stat_of(stat):
+def state_in(stat):
     """The state of a process; X if there is none any more."""
     try:
         stat.seek(0)

@@ -468,14 +468,19 @@ TEST_P(Remote, AnswerArrivesAlthoughTheReceiverIsDestroyedAtOnce) {
 TEST_P(Remote, UnreliableMessagesArriveOrAreLostInSilence) {
   here_.type = IBV_QPT_UC;
   Pair pair(here_, There());
-  ASSERT_EQ(pair.a.Send(1, {pair.a.Sge(0, 300'000)}), 0);  // no receive
+  ASSERT_EQ(pair.a.Send(1, {pair.a.Sge(0, 8)}), 0);  // no receive
   EXPECT_EQ(pair.a.Poll().value().status, IBV_WC_SUCCESS);
   EXPECT_TRUE(pair.b.Quiet());
-  ASSERT_EQ(pair.b.Receive(2, {pair.b.Sge(0, 300'000)}), 0);
   Fill(pair.a.data(), 300'000, 8);
-  ASSERT_EQ(pair.a.Send(3, {pair.a.Sge(0, 300'000)}), 0);
-  EXPECT_EQ(pair.a.Poll().value().status, IBV_WC_SUCCESS);
-  EXPECT_EQ(pair.b.Poll().value().byte_len, 300'000u);
+  std::optional<ibv_wc> received;
+  // Again where it is late, and the receive got the first one, or none.
+  for (int i = 0; i < 10 && !(received && received->byte_len == 300'000); ++i) {
+    ASSERT_EQ(pair.b.Receive(2, {pair.b.Sge(0, 300'000)}), 0);
+    ASSERT_EQ(pair.a.Send(3, {pair.a.Sge(0, 300'000)}), 0);
+    EXPECT_EQ(pair.a.Poll().value().status, IBV_WC_SUCCESS);
+    received = pair.b.Poll(seconds(1));
+  }
+  ASSERT_TRUE(received && received->byte_len == 300'000);
   EXPECT_EQ(memcmp(pair.a.data(), pair.b.data(), 300'000), 0);
 }
 
@@ -485,8 +490,12 @@ TEST_P(Remote, UnreliableMessagesArriveOrAreLostInSilence) {
 bool ConnectAndSleep(ValuePipe& pipe, const EndpointOptions& options) {
   Endpoint endpoint(options);
   pipe.Put(endpoint.identity());
-  endpoint.Connect(pipe.Get<Identity>());
-  pipe.Put(true);
+  const auto peer = pipe.Get<Identity>();
+  endpoint.Connect(peer);
+  // A first exchange, so that the connection is there.
+  endpoint.Write(99, {endpoint.Sge(0, 8)}, peer, 0);
+  const auto done = endpoint.Poll(seconds(30));
+  pipe.Put(done && done->status == IBV_WC_SUCCESS);
   pipe.Get<bool>();
   return true;
 }
@@ -494,17 +503,15 @@ bool ConnectAndSleep(ValuePipe& pipe, const EndpointOptions& options) {
 class RemoteProcess : public Remote {
  protected:
   void Start() {
-    const EndpointOptions options = There();
+    EndpointOptions options = There();
+    options.timeout = 20;  // the connection may take its time
     peer_.emplace(
         [options](ValuePipe& pipe) { return ConnectAndSleep(pipe, options); });
     endpoint_.emplace(here_);
     identity_ = peer_->pipe().Get<Identity>();
     peer_->pipe().Put(endpoint_->identity());
     endpoint_->Connect(identity_);
-    peer_->pipe().Get<bool>();
-    // A first exchange, so that the connection is there.
-    ASSERT_EQ(endpoint_->Write(99, {endpoint_->Sge(0, 8)}, identity_, 0), 0);
-    ASSERT_EQ(endpoint_->Poll().value().status, IBV_WC_SUCCESS);
+    ASSERT_TRUE(peer_->pipe().Get<bool>());
   }
   // Returns when none of its threads runs any more.
   void StopPeer() {

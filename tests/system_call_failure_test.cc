@@ -60,7 +60,8 @@ constexpr seconds kPatience(60);
 constexpr seconds kEndsWithin = LivenessBound(seconds(2));
 // A peer that hears of the failure has ended by then, or waits for who joins.
 constexpr milliseconds kNews(200);
-constexpr int kStoreJoinMs = 2000;
+// Of a rank that waits for a rank 0 which has failed.
+constexpr int kStoreJoinMs = 6000;
 
 // How many hosts the ranks are to believe that they are on, or kByStore: one,
 // where they find each other by a store of the caller's.
@@ -293,8 +294,8 @@ class SystemCallFailure
     const int victim_rank = std::get<1>(GetParam());
     auto own = std::async(std::launch::async, [&] {
       CommunicatorOptions options = OptionsFor(way, 1 - victim_rank, job);
-      if (Hosts(kByStore)) {
-        // Where the victim was rank 0, nobody comes to where it has listened.
+      if (Hosts(kByStore) && victim_rank == 0) {
+        // Where the victim has listened, nobody comes.
         options.environment.join_timeout_ms = kStoreJoinMs;
       }
       return RunRank(options);

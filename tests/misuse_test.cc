@@ -564,13 +564,17 @@ TEST_P(LeavingTest, ARankThatIsLateInItsLastCallStillEndsIt) {
 
 using Created = Result<std::unique_ptr<Communicator>>;
 
-// Ranks 0 and 1 of a job of their own.
-std::pair<Created, Created> CreatePair(Way way,
-                                       const std::string& job = NewJob()) {
+// Ranks 0 and 1 of a job of their own, of which rank 0 may have a function.
+std::pair<Created, Created> CreatePair(
+    Way way, const std::string& job = NewJob(),
+    const std::function<bool()>& while_waiting = {}) {
   auto joining = std::async(std::launch::async, [&] {
     return Communicator::Create(RankOptions(way, 1, 2, job));
   });
-  Created own = Communicator::Create(RankOptions(way, 0, 2, job));
+  CommunicatorOptions options = RankOptions(way, 0, 2, job);
+  options.while_waiting = while_waiting;
+  options.while_waiting_interval = milliseconds(1);
+  Created own = Communicator::Create(options);
   return {std::move(own), joining.get()};
 }
 
@@ -653,18 +657,21 @@ TEST_P(ExchangeTest, OfSeveralThreadsTakesTurns) {
 }
 
 TEST_P(DestructionTest, EndsTheExchangeOfAnotherThread) {
-  auto [own, other] = CreatePair(GetParam());
+  std::atomic<bool> calls = false, waits = false;
+  auto [own, other] = CreatePair(GetParam(), NewJob(), [&] {
+    waits = calls.load();
+    return false;
+  });
   ASSERT_TRUE(own.ok() && other.ok());
-  std::atomic<bool> calls = false;
   // Rank 1 never makes this call.
   auto call = std::async(std::launch::async, [&calls, &c = **own] {
     calls = true;
     return c.Exchange("x").status();
   });
-  while (!calls) {
+  while (!waits) {
+    ASSERT_NE(call.wait_for(milliseconds(0)), std::future_status::ready);
     std::this_thread::yield();
   }
-  std::this_thread::sleep_for(milliseconds(200));
   own.value().reset();
   ExpectError(call.get(), StatusCode::kAborted,
               {"rank 0 destroyed its communicator while calls were pending"});
@@ -674,35 +681,46 @@ TEST_P(DestructionTest, EndsTheExchangeOfAnotherThread) {
 TEST_P(DestructionTest, IsToldToThePeerWhereAnotherThreadCallsTooLate) {
   constexpr int kRounds = 20;
   int too_late = 0;
-  // Where a thread gets no core for a while, a call ends before it could be too
-  // late, and such a round says nothing.
-  for (int round = 0; too_late < kRounds && round < 10 * kRounds; ++round) {
-    auto [own, other] = CreatePair(GetParam());
+  // Where the destructor gets no core for as long as it would wait for the
+  // peer, it has ended before a call could be too late, and such a round says
+  // nothing.
+  for (int round = 0; too_late < kRounds && round < 2 * kRounds; ++round) {
+    std::atomic<bool> destroys = false, waits = false, is_gone = false;
+    std::atomic<bool> has_called = false;
+    // The destructor waits for the peer until the other thread has called.
+    auto [own, other] = CreatePair(GetParam(), NewJob(), [&] {
+      if (destroys && !waits.exchange(true)) {
+        has_called.wait(false);
+      }
+      return false;
+    });
     ASSERT_TRUE(own.ok() && other.ok());
     std::atomic<int> ready = 0;
-    std::atomic<bool> is_destroyed = false;
     auto call = std::async(std::launch::async, [&, &c = **own] {
       EXPECT_TRUE(c.Barrier().ok());
       ++ready;
-      // In most rounds it has begun to wait for the peer by then.
-      for (int turns = 0; turns < 100; turns += is_destroyed ? 1 : 0) {
+      while (!waits && !is_gone) {
         std::this_thread::yield();
       }
-      return c.Barrier();
+      const Status status = waits ? c.Barrier() : Status();
+      has_called = true;
+      has_called.notify_one();
+      return status;
     });
     auto peer = std::async(std::launch::async, [&, &c = **other] {
       EXPECT_TRUE(c.Barrier().ok());
       ++ready;
-      return c.Barrier(milliseconds(3000));
+      return c.Barrier();
     });
     while (ready < 2) {
       std::this_thread::yield();
     }
-    is_destroyed = true;
+    destroys = true;
     own.value().reset();
+    is_gone = true;
     const Status called = call.get();
     const Status waited = peer.get();
-    if (called.ok() || waited.ok()) {
+    if (!waits) {
       continue;
     }
     ++too_late;

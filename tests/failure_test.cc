@@ -402,26 +402,44 @@ class ExpiredCallTest : public ::testing::TestWithParam<Way> {};
 
 INSTANTIATE_TEST_SUITE_P(Ways, ExpiredCallTest, kWays, NameOfWay);
 
-TEST_P(ExpiredCallTest, NamesTheRankForWhichAllWait) {
+// The errors of the others in a job of eight whose rank 5 is stopped.
+std::vector<std::string> ErrorsBesideStoppedRankFive(Way way) {
   constexpr int kSize = 8;
   constexpr int kStopped = 5;
   std::vector<RankProcess> ranks =
-      StartRanks(GetParam(), "loop in 4 s", kSize, NewJob());
+      StartRanks(way, "loop in 4 s", kSize, NewJob());
   for (RankProcess& rank : ranks) {
-    ASSERT_EQ(rank.ReadLine(kStartTime), "running");
+    EXPECT_EQ(rank.ReadLine(kStartTime), "running");
   }
   ranks[kStopped].Signal(SIGSTOP);
+  std::vector<std::string> errors;
   for (int rank = 0; rank < kSize; ++rank) {
     if (rank != kStopped) {
-      const std::string error = ranks[rank].ReadLine(kStartTime);
-      EXPECT_NE(error.find("timeout"), std::string::npos) << error;
-      EXPECT_NE(error.find("; rank 5 does not answer"), std::string::npos)
-          << error;
-      // From when it stopped, whatever its device has answered since: it is
-      // asked every 500 ms.
-      EXPECT_GT(SecondsAfter("others have waited for it for ", error), 0.8)
-          << error;
+      errors.push_back(ranks[rank].ReadLine(kStartTime));
     }
+  }
+  return errors;
+}
+
+TEST_P(ExpiredCallTest, NamesTheRankForWhichAllWait) {
+  constexpr int kJobs = 3;
+  const auto names_it = [](const std::string& error) {
+    return error.find("; rank 5 does not answer") != std::string::npos;
+  };
+  std::vector<std::string> errors = ErrorsBesideStoppedRankFive(GetParam());
+  // On a busy machine another rank may get no core for as long as an answer is
+  // waited for, and is as silent then.
+  for (int job = 1; job < kJobs && !std::ranges::all_of(errors, names_it);
+       ++job) {
+    errors = ErrorsBesideStoppedRankFive(GetParam());
+  }
+  for (const std::string& error : errors) {
+    EXPECT_NE(error.find("timeout"), std::string::npos) << error;
+    EXPECT_TRUE(names_it(error)) << error;
+    // From when it stopped, whatever its device has answered since: it is
+    // asked every 500 ms.
+    EXPECT_GT(SecondsAfter("others have waited for it for ", error), 0.8)
+        << error;
   }
 }
 

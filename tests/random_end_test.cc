@@ -40,7 +40,7 @@ constexpr seconds kStartTime(60);  // generous: sanitizers, a busy machine
 constexpr milliseconds kLatestEnd(60);
 constexpr seconds kKillBound(2);
 // More than any of these calls takes on a busy machine.
-constexpr milliseconds kStopTimeout(3000);
+constexpr milliseconds kStopTimeout(8000);
 // Past the deadline: where are all (0.4 s), and how long a writer is waited
 // for.
 constexpr milliseconds kMostLateness(2000);
@@ -267,20 +267,39 @@ class RandomEndTest : public ::testing::TestWithParam<Way> {
     return held;
   }
 
+  // Returns whether each of the others' errors names the victim. Beside a
+  // stopped rank one that gets no core for a while is silent as well, and may
+  // be named instead.
+  static bool ExpectNames(const std::vector<std::string>& errors, int victim,
+                          bool stop) {
+    bool all = true;
+    for (std::size_t rank = 0; rank < errors.size(); ++rank) {
+      const std::string& error = errors[rank];
+      const auto says = [&error](const std::string& words) {
+        return error.find(words) != std::string::npos;
+      };
+      if (static_cast<int>(rank) != victim &&
+          !says("rank " + std::to_string(victim))) {
+        all = false;
+        EXPECT_TRUE(stop && says("does not answer"))
+            << "rank " << rank << ": " << error;
+      }
+    }
+    return all;
+  }
+
   int ExpectErrors(std::vector<RankProcess>& ranks, int victim, bool stop) {
     const auto start = steady_clock::now();
     std::vector<std::string> errors(ranks.size());
     for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
       if (static_cast<int>(rank) != victim) {
         errors[rank] = ranks[rank].ReadLine(kStartTime);
-        EXPECT_NE(errors[rank].find("rank " + std::to_string(victim)),
-                  std::string::npos)
-            << "rank " << rank << ": " << errors[rank];
       }
     }
     EXPECT_LT(steady_clock::now() - start,
-              stop ? LivenessBound(kStopTimeout + kMostLateness)
+              stop ? kStopTimeout + LivenessBound(kMostLateness)
                    : LivenessBound(kKillBound));
+    named_ += ExpectNames(errors, victim, stop) ? 1 : 0;
     if (stop) {
       // It finds out as well, and may write until then.
       ranks[victim].Signal(SIGCONT);
@@ -302,6 +321,7 @@ class RandomEndTest : public ::testing::TestWithParam<Way> {
     return held;
   }
 
+  int named_ = 0;  // runs in which all named the victim
   const unsigned seed_ = std::random_device()();
   std::mt19937 random_;
 };
@@ -322,6 +342,7 @@ TEST_P(RandomEndTest, OfAStoppedRankLeavesTheOthersTheirMemory) {
     held += EndOne(/*stop=*/true);
   }
   std::printf("%d errors said that memory is held\n", held);
+  EXPECT_GE(2 * named_, Runs()[1]);
 }
 
 }  // namespace

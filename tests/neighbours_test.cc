@@ -90,7 +90,7 @@ INSTANTIATE_TEST_SUITE_P(Ways, EarlyMessageTest,
 TEST_P(EarlyMessageTest, IsSeenAtOnceByTheCallThatItIsFor) {
   ExpectRanks(GetParam(), 2, [](Communicator& c) -> Status {
     auto shortest = std::chrono::steady_clock::duration::max();
-    for (int run = 0; run < 5; ++run) {
+    for (int run = 0; run < 10; ++run) {
       if (c.rank() == 0) {
         std::this_thread::sleep_for(std::chrono::milliseconds(50));
       }
@@ -105,7 +105,8 @@ TEST_P(EarlyMessageTest, IsSeenAtOnceByTheCallThatItIsFor) {
       shortest = std::min(shortest, std::chrono::steady_clock::now() - start);
     }
     if (c.rank() == 0) {
-      EXPECT_LT(shortest, std::chrono::milliseconds(100));
+      // A rank that does not see it looks again after 500 ms.
+      EXPECT_LT(shortest, std::chrono::milliseconds(300));
     }
     return Status::Ok();
   });

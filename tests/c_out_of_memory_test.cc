@@ -41,15 +41,21 @@ ringpipe_status Barrier(ringpipe_communicator* communicator) {
 }
 
 // Runs a job whose rank kVictim is this thread. Bodies begin when all have been
-// created. Returns the statuses of all.
+// created. A rank whose body fails destroys its communicator when all bodies
+// have returned: who sees the end of a rank may give it as the reason. Returns
+// the statuses of all.
 std::vector<ringpipe_status> RunJob(const Body& victim, const Body& other) {
   const std::string job = NewJob();
   std::vector<ringpipe_status> statuses(kRanks);
-  std::latch created(kRanks);
+  std::latch created(kRanks), ended(kRanks);
   const auto run = [&](int rank, const Body& body) {
     ringpipe_communicator* const own = CreateInC(rank, kRanks, job);
     created.arrive_and_wait();
     statuses[rank] = body(own);
+    ended.count_down();
+    if (statuses[rank] != RINGPIPE_OK) {
+      ended.wait();
+    }
     ringpipe_destroy(own);
   };
   std::vector<std::thread> others;

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <latch>
 #include <thread>
 #include <utility>
 
@@ -70,6 +71,7 @@ std::vector<Status> RunRanks(
   const auto network = TestNetworkFor(way, size);
   std::vector<Status> statuses(size);
   std::vector<std::thread> threads;
+  std::latch bodies(size);
   for (int rank = 0; rank < size; ++rank) {
     threads.emplace_back([&, rank] {
       CommunicatorOptions options = RankOptions(way, rank, size, job);
@@ -80,12 +82,18 @@ std::vector<Status> RunRanks(
       auto communicator = Communicator::Create(options);
       if (!communicator.ok()) {
         statuses[rank] = communicator.status();
+        bodies.count_down();
         return;
       }
       statuses[rank] = body(**communicator);
       if (!statuses[rank].ok()) {
-        // The other ranks must not wait for this one.
+        // The other ranks must not wait for this one, and are to hear of its
+        // reason before they see its end.
         (*communicator)->Abort(statuses[rank].ToString());
+      }
+      bodies.count_down();
+      if (!statuses[rank].ok()) {
+        bodies.wait();
       }
     });
   }

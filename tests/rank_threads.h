@@ -28,8 +28,9 @@ CommunicatorOptions RankOptions(Way way, int rank, int size,
 std::string NewJob();
 
 // Creates `size` communicators, which are connected by `way`, and runs `body`
-// on each, on a thread each. `adjust` may change a rank's options. Returns
-// every rank's status: that of Create where it failed.
+// on each, on a thread each. A communicator whose body fails is aborted, and
+// destroyed when all bodies have returned. `adjust` may change a rank's
+// options. Returns every rank's status: that of Create where it failed.
 std::vector<Status> RunRanks(
     Way way, int size, const RankBody& body,
     const std::function<void(int rank, CommunicatorOptions&)>& adjust = {});

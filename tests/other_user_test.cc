@@ -545,7 +545,7 @@ TEST_P(OtherUserTest, CannotJoin) {
 TEST_P(OtherUserTest, IsNotTakenForRankZero) {
   RankProcess squatter = StartAs(kAttacker, "squat join", 0, job_, job_);
   EXPECT_EQ(squatter.ReadLine(kPatience), "listens");
-  const Variable limit("TEST_JOIN_TIMEOUT_MS", "1000");
+  const Variable limit("TEST_JOIN_TIMEOUT_MS", "5000");
   RankProcess rank = StartAs(GetParam(), "work", 1, job_);
   const std::vector<std::string> said = ReadUntil(rank, "create: ");
   EXPECT_TRUE(HasLine({said.back()},

@@ -29,7 +29,7 @@ BENCHMARK = os.path.abspath(sys.argv.pop(1))
 ENDS_WITHIN_S = liveness_bound_s(2)
 ENDS_BESIDE_A_STOPPED_RANK_WITHIN_S = liveness_bound_s(3)
 # A quiet machine needs a twentieth of it for all to join.
-JOIN_S = 4
+JOIN_S = 12
 # The benchmark's -R: private memory, the communicator's, registered memory.
 BUFFERS = {"0": "private", "1": "allocated", "2": "registered"}
 COLLECTIVES = ["allreduce", "reduce-scatter", "all-gather", "broadcast",
@@ -98,8 +98,9 @@ class RandomKillTest(unittest.TestCase):
         ranks = start(run, count, collective, size, buffers, hosts, device)
         try:
             if stopped is not None:
-                # Who is stopped while it joins is waited for.
-                ranks[0].wait_for("devices: ", stream="stderr")
+                # Who is stopped while it joins is waited for. This line is
+                # behind the barrier that ends the creation on all ranks.
+                ranks[0].wait_for(" by way of ", stream="stderr")
                 time.sleep(0.2)
                 os.kill(ranks[stopped].pid, signal.SIGSTOP)
             time.sleep(random.uniform(0, LATEST_KILL_S))

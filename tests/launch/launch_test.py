@@ -31,7 +31,7 @@ threading.Event().wait()
 """
 # For the ranks that are there to start and join, also on a busy machine, before
 # the one that is not there is given up.
-JOIN_MS = "2500"
+JOIN_MS = "10000"
 # Runs until somebody ends it.
 ENDLESS = ["-b", "1M", "-e", "1M", "-n", "10000000"]
 

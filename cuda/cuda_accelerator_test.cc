@@ -2,20 +2,19 @@
 // program is started where there is one. What needs the fake's control is
 // skipped there.
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "base/deadline.h"
 #include "cuda/accelerator.h"
+#include "cuda/cuda_device_fixture.h"
 #include "cuda/cuda_driver.h"
 #include "cuda/fake_driver/control_client.h"
 #include "cuda/test_device.h"
@@ -26,109 +25,7 @@
 namespace ringpipe {
 namespace {
 
-using Progress = Accelerator::Progress;
-using Ticket = Accelerator::Ticket;
-
-using std::chrono::milliseconds;
 using std::chrono::seconds;
-
-constexpr int kUnknownError = 999;  // leaves the context alive
-
-// The context that is current on this thread.
-CudaDriver::Context Current(const TestDevice& device) {
-  CudaDriver::Context context = nullptr;
-  EXPECT_EQ(device.context_get_current(&context), CudaDriver::kSuccess);
-  return context;
-}
-
-// Memory of the device.
-class DeviceMemory {
- public:
-  DeviceMemory(const TestDevice& device, std::size_t bytes)
-      : device_(device), bytes_(bytes) {
-    auto memory = device_.Allocate(bytes);
-    EXPECT_TRUE(memory.ok()) << memory.status().ToString();
-    data_ = memory.ok() ? memory.value() : nullptr;
-  }
-  ~DeviceMemory() { device_.Free(data_); }
-  DeviceMemory(const DeviceMemory&) = delete;
-  DeviceMemory& operator=(const DeviceMemory&) = delete;
-
-  void* get() const { return data_; }
-
-  void Set(const void* host) {
-    const Status copied = device_.Copy(data_, host, bytes_);
-    EXPECT_TRUE(copied.ok()) << copied.ToString();
-  }
-  std::vector<std::uint8_t> Get() const {
-    std::vector<std::uint8_t> host(bytes_);
-    const Status copied = device_.Copy(host.data(), data_, bytes_);
-    EXPECT_TRUE(copied.ok()) << copied.ToString();
-    return host;
-  }
-
- private:
-  const TestDevice& device_;
-  void* data_ = nullptr;
-  std::size_t bytes_;
-};
-
-class CudaDeviceTest : public testing::Test {
- protected:
-  static constexpr std::size_t kBytes = 1 << 20;
-
-  void SetUp() override {
-    auto device = TestDevice::Open();
-    if (!device.ok()) {
-      ASSERT_EQ(std::getenv("FAKE_CUDA_SEED"), nullptr)
-          << "no fake driver: " << device.status().ToString();
-      GTEST_SKIP() << device.status().ToString();
-    }
-    device_ = std::move(device).value();
-    fake_ = fake_cuda::Control::Find();
-    auto accelerator = CreateCudaAccelerator();
-    ASSERT_TRUE(accelerator.ok()) << accelerator.status().ToString();
-    accelerator_ = std::move(accelerator).value();
-    const Status prepared =
-        accelerator_->PrepareSlots(slots_.data(), slots_.size());
-    ASSERT_TRUE(prepared.ok()) << prepared.ToString();
-  }
-  void TearDown() override {
-    if (fake_) {
-      fake_->fake_cuda_reset();
-    }
-  }
-
-  // Bytes that look random and differ with `seed`; as floating point numbers
-  // they include NaN and denormals.
-  static std::vector<std::uint8_t> Pattern(std::uint32_t seed) {
-    std::vector<std::uint8_t> bytes(kBytes);
-    for (std::uint8_t& byte : bytes) {
-      seed = seed * 1664525u + 1013904223u;
-      byte = static_cast<std::uint8_t>(seed >> 24);
-    }
-    return bytes;
-  }
-
-  Progress Await(Ticket ticket) {
-    const Deadline deadline = Deadline::After(std::chrono::seconds(20));
-    Progress progress = accelerator_->Poll(ticket);
-    while (progress == Progress::kPending && !deadline.expired()) {
-      std::this_thread::yield();
-      progress = accelerator_->Poll(ticket);
-    }
-    return progress;
-  }
-
-  std::uint8_t* slot(std::size_t index) {
-    return slots_.data() + index * kBytes;
-  }
-
-  std::unique_ptr<TestDevice> device_;
-  std::optional<fake_cuda::Control> fake_;
-  std::vector<std::uint8_t> slots_ = std::vector<std::uint8_t>(2 * kBytes);
-  std::unique_ptr<Accelerator> accelerator_;
-};
 
 // Whether two buffers are equal, NaNs of any kind being equal to each other:
 // which of two NaNs is kept differs between processors.
@@ -567,180 +464,6 @@ TEST_F(CudaCaptureTest, TheThreadKeepsItsModeOfCapture) {
   ASSERT_EQ(device_->driver().exchange_capture_mode(&mode),
             CudaDriver::kSuccess);
   EXPECT_EQ(mode, 1);
-}
-
-// --- Waiting for the GPU ----------------------------------------------------
-
-// A GPU that does what a test wants.
-class CudaStuckTest : public CudaDeviceTest {
- protected:
-  void SetUp() override {
-    CudaDeviceTest::SetUp();
-    if (!fake_) {
-      GTEST_SKIP() << "needs a GPU that can be stuck";
-    }
-    pattern_ = Pattern(1);
-    source_ = std::make_unique<DeviceMemory>(*device_, kBytes);
-    source_->Set(pattern_.data());
-  }
-  void TearDown() override {
-    CudaDeviceTest::TearDown();
-    source_.reset();
-  }
-
-  void Stick(bool stuck) { fake_->fake_cuda_stick(0, stuck ? 1 : 0); }
-  // A copy that the GPU has not done yet.
-  Ticket StartStuckCopy() {
-    Stick(true);
-    std::memset(slot(0), 0, kBytes);
-    return accelerator_->CopyIn(slot(0), source_->get(), kBytes);
-  }
-  // After `function`, which begins with a stuck GPU that is well 100 ms later.
-  bool DrainsOnceWell() {
-    std::thread well([this] {
-      std::this_thread::sleep_for(milliseconds(100));
-      Stick(false);
-    });
-    const bool drained = accelerator_->Drain(Deadline::After(seconds(20)));
-    const bool copied = std::memcmp(slot(0), pattern_.data(), kBytes) == 0;
-    well.join();
-    EXPECT_TRUE(copied) << "it still wrote after Drain had returned";
-    return drained;
-  }
-
-  std::vector<std::uint8_t> pattern_;
-  std::unique_ptr<DeviceMemory> source_;
-};
-
-TEST_F(CudaStuckTest, DrainWaitsForTheDeviceAfterAnErrorThatLeavesItAlive) {
-  const Ticket copy = StartStuckCopy();
-  fake_->fake_cuda_fail("cuEventQuery", 1, kUnknownError);
-  EXPECT_EQ(accelerator_->Poll(copy), Progress::kFailed);
-  EXPECT_TRUE(DrainsOnceWell());
-}
-
-TEST_F(CudaStuckTest, DrainWaitsForAnOperationWhoseEventFailed) {
-  Stick(true);
-  fake_->fake_cuda_fail("cuEventRecord", 1, kUnknownError);
-  const Ticket copy = StartStuckCopy();
-  EXPECT_EQ(accelerator_->Poll(copy), Progress::kFailed);
-  EXPECT_TRUE(DrainsOnceWell());
-}
-
-TEST_F(CudaStuckTest, DrainOfAContextThatHasEndedIsDone) {
-  fake_->fake_cuda_fail("cuMemcpyAsync", 1, CudaDriver::kIllegalAddress);
-  EXPECT_EQ(Await(accelerator_->CopyIn(slot(0), source_->get(), 64)),
-            Progress::kFailed);
-  EXPECT_TRUE(accelerator_->Drain(Deadline::After(seconds(20))));
-}
-
-TEST_F(CudaStuckTest, DrainOfAStuckDeviceEndsInTimeAndThenNothingIsFreed) {
-  StartStuckCopy();
-  const auto start = std::chrono::steady_clock::now();
-  EXPECT_FALSE(accelerator_->Drain(Deadline::After(milliseconds(300))));
-  EXPECT_EQ(accelerator_->error().code(), StatusCode::kDeviceError);
-  EXPECT_NE(accelerator_->error().message().find("has not done in time"),
-            std::string::npos)
-      << accelerator_->error().ToString();
-  const int streams = fake_->fake_cuda_live("streams");
-  const int events = fake_->fake_cuda_live("events");
-  const long unpinned = fake_->fake_cuda_calls("cuMemHostUnregister");
-  const long released = fake_->fake_cuda_calls("cuDevicePrimaryCtxRelease");
-  EXPECT_FALSE(accelerator_->ReleaseSlots(slots_.data()));
-  accelerator_.reset();
-  EXPECT_LT(std::chrono::steady_clock::now() - start, seconds(2));
-  EXPECT_EQ(fake_->fake_cuda_live("streams"), streams);
-  EXPECT_EQ(fake_->fake_cuda_live("events"), events);
-  EXPECT_EQ(fake_->fake_cuda_calls("cuMemHostUnregister"), unpinned);
-  EXPECT_EQ(fake_->fake_cuda_calls("cuDevicePrimaryCtxRelease"), released);
-  // The device goes on, and writes: the slots are there.
-  Stick(false);
-  ASSERT_EQ(device_->context_synchronize(), CudaDriver::kSuccess);
-  EXPECT_EQ(std::memcmp(slot(0), pattern_.data(), kBytes), 0);
-  // As long as the process lives, they have to be.
-  static std::vector<std::uint8_t> kept;
-  kept = std::move(slots_);
-}
-
-TEST_F(CudaStuckTest, AnAcceleratorIsDestroyedInTimeAlthoughTheDeviceIsStuck) {
-  StartStuckCopy();
-  const auto start = std::chrono::steady_clock::now();
-  accelerator_.reset();
-  EXPECT_LT(std::chrono::steady_clock::now() - start, seconds(10));
-  static std::vector<std::uint8_t> kept;
-  kept = std::move(slots_);
-}
-
-TEST_F(CudaStuckTest, DrainSleepsInsteadOfSpinning) {
-  StartStuckCopy();
-  const long before = fake_->fake_cuda_calls("cuEventQuery");
-  EXPECT_FALSE(accelerator_->Drain(Deadline::After(milliseconds(300))));
-  EXPECT_LT(fake_->fake_cuda_calls("cuEventQuery") - before, 1000);
-  static std::vector<std::uint8_t> kept;
-  kept = std::move(slots_);
-}
-
-// --- Streams and kernels ----------------------------------------------------
-
-std::vector<int> priorities;
-CudaDriver real_driver;
-
-TEST_F(CudaDeviceTest, StreamsHaveTheGreatestPriority) {
-  real_driver = device_->driver();
-  CudaDriver driver = real_driver;
-  driver.stream_create = [](CudaDriver::Stream* stream, unsigned flags,
-                            int priority) {
-    priorities.push_back(priority);
-    return real_driver.stream_create(stream, flags, priority);
-  };
-  int least = 0;
-  int greatest = 0;
-  ASSERT_EQ(driver.context_get_stream_priority_range(&least, &greatest),
-            CudaDriver::kSuccess);
-  std::vector<std::uint8_t> slots(4096);
-  auto accelerator = CreateCudaAccelerator(driver).value();
-  ASSERT_TRUE(accelerator->PrepareSlots(slots.data(), slots.size()).ok());
-  EXPECT_EQ(priorities, std::vector<int>(3, greatest));
-}
-
-// With lazy loading, a kernel's first launch waits for all that the context was
-// given: for the user's work too.
-TEST_F(CudaDeviceTest, NoReductionWaitsForTheUsersWork) {
-  CudaDriver::Stream stream = nullptr;
-  ASSERT_EQ(device_->driver().stream_create(&stream,
-                                            CudaDriver::kStreamNonBlocking, 0),
-            CudaDriver::kSuccess);
-  std::atomic<bool> released = false;
-  ASSERT_EQ(device_->launch_host_function(
-                stream,
-                [](void* flag) {
-                  while (!static_cast<std::atomic<bool>*>(flag)->load()) {
-                    std::this_thread::yield();
-                  }
-                },
-                &released),
-            CudaDriver::kSuccess);
-  std::atomic<bool> done = false;
-  std::thread liveness([&] {
-    const Deadline deadline = Deadline::After(seconds(10));
-    while (!done && !deadline.expired()) {
-      std::this_thread::sleep_for(milliseconds(1));
-    }
-    EXPECT_TRUE(done) << "it waited";
-    released = true;
-  });
-  for (const DataType type : kDataTypes) {
-    for (const ReduceOp op : kReduceOps) {
-      const void* const received[] = {slot(0)};
-      EXPECT_EQ(Await(accelerator_->Reduce(type, op, slot(0), slot(1), received,
-                                           100, {.complete = 2})),
-                Progress::kDone);
-    }
-  }
-  done = true;
-  liveness.join();
-  EXPECT_EQ(device_->stream_synchronize(stream), CudaDriver::kSuccess);
-  EXPECT_EQ(device_->driver().stream_destroy(stream), CudaDriver::kSuccess);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-"""Accelerators with a mistake, which a test has to notice."""
+"""Sources with a mistake, which a test has to notice."""
 
 load("@rules_cc//cc:cc_binary.bzl", "cc_binary")
 load("@rules_cc//cc:cc_library.bzl", "cc_library")
@@ -19,8 +19,65 @@ _HEADERS = [
 ]
 _PTX = "//cuda/kernels:reduce.ptx"
 
-def mutant(name, noticed_by, delay_us = 20):
+def _test(name, noticed_by, env):
+    sh_test(
+        name = name + "_test",
+        size = "small",
+        srcs = ["mutant_test.sh"],
+        args = ["$(location :%s_program)" % name, noticed_by],
+        data = [
+            ":" + name + "_program",
+            "//cuda/fake_driver:libcuda.so.1",
+        ],
+        env = dict(
+            env,
+            FAKE_CUDA_SEED = "1",
+            LD_LIBRARY_PATH = "cuda/fake_driver",
+        ),
+        tags = ["no_sanitizer"],
+    )
+
+def mutant_of(name, sources, cases, noticed_by):
     """NAME_test passes if the test `noticed_by` fails with NAME.patch.
+
+    Args:
+      name: of the patch, and of what is made of it.
+      sources: labels of the files that the patch changes: sources of libraries on
+          which `cases` depends. They are linked before these libraries, of which the
+          same objects then stay out.
+      cases: a library of tests.
+      noticed_by: one of these.
+    """
+    patch = name + ".patch"
+    paths = {source: source[2:].replace(":", "/") for source in sources}
+    changed = [name + "/" + path for path in paths.values()]
+    native.genrule(
+        name = name + "_sources",
+        testonly = True,
+        srcs = [patch] + sources,
+        outs = changed,
+        cmd = " && ".join(
+            ["patch=$$PWD/$(location %s)" % patch, "work=$$(mktemp -d)"] +
+            [
+                "mkdir -p $$(dirname $$work/%s) && cp $(location %s) $$work/%s" % (path, source, path)
+                for source, path in paths.items()
+            ] +
+            ["(cd $$work && GIT_CEILING_DIRECTORIES=/ git apply $$patch)"] +
+            ["cp $$work/%s $(location %s/%s)" % (path, name, path) for path in paths.values()] +
+            ["rm -r $$work"],
+        ),
+    )
+    cc_binary(
+        name = name + "_program",
+        testonly = True,
+        srcs = changed,
+        tags = ["no_sanitizer"],
+        deps = [cases],
+    )
+    _test(name, noticed_by, {})
+
+def mutant(name, noticed_by, delay_us = 20):
+    """The same of CUDA's accelerator, whose headers and kernels a patch may change too.
 
     Args:
       name: of the patch, and of what is made of it.
@@ -90,19 +147,4 @@ def mutant(name, noticed_by, delay_us = 20):
             ":" + name + "_accelerator",
         ],
     )
-    sh_test(
-        name = name + "_test",
-        size = "small",
-        srcs = ["mutant_test.sh"],
-        args = ["$(location :%s_program)" % name, noticed_by],
-        data = [
-            ":" + name + "_program",
-            "//cuda/fake_driver:libcuda.so.1",
-        ],
-        env = {
-            "FAKE_CUDA_DELAY_US": str(delay_us),
-            "FAKE_CUDA_SEED": "1",
-            "LD_LIBRARY_PATH": "cuda/fake_driver",
-        },
-        tags = ["no_sanitizer"],
-    )
+    _test(name, noticed_by, {"FAKE_CUDA_DELAY_US": str(delay_us)})

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
+#include <numeric>
 #include <string>
 #include <thread>
 #include <vector>
@@ -143,7 +144,9 @@ TEST_P(GpuCallsTest, ListsOfDeviceMemoryAndPartsOfNothingAreRight) {
   ExpectOk(statuses);
 }
 
-TEST_P(GpuCallsTest, ACallOnAStuckGpuEndsInTimeAndSaysThatMemoryIsHeld) {
+// Not only until the call ends: the communicators are gone when the GPU goes
+// on.
+TEST_P(GpuCallsTest, ACallOnAStuckGpuEndsInTimeAndItsMemoryIsHeld) {
   std::atomic<long> longest_ms = 0;
   const auto statuses =
       Run([&](Communicator& c, const float* send, float* receive) -> Status {
@@ -161,6 +164,60 @@ TEST_P(GpuCallsTest, ACallOnAStuckGpuEndsInTimeAndSaysThatMemoryIsHeld) {
   }
   // The timeout, and a second in which the GPU may end what it was given.
   EXPECT_LT(longest_ms, 20'000);
+  EXPECT_GT(fake_.fake_cuda_pending(), 0);
+  fake_.fake_cuda_stick(0, 0);
+  const auto device = TestDevice::Open();
+  ASSERT_TRUE(device.ok()) << device.status().ToString();
+  // Where it was given memory that is not mapped any more, this is the end of
+  // the process.
+  EXPECT_EQ((*device)->context_synchronize(), CudaDriver::kSuccess);
+  EXPECT_EQ(fake_.fake_cuda_pending(), 0);
+}
+
+// Rank 1 sends from a GPU of its own, and more than rank 0 has slots for, while
+// rank 0's stands still: what it has not read from its slots yet stays there.
+TEST_P(GpuCallsTest, ASlotIsUsedAgainOnlyWhenTheGpuHasReadIt) {
+  const auto statuses = RunRanks(
+      GetParam(), kRanks,
+      [&](Communicator& c) -> Status {
+        RINGPIPE_ASSIGN_OR_RETURN(const auto device,
+                                  TestDevice::Open(1 - c.rank()));
+        constexpr std::size_t kBytes = kCount * sizeof(float);
+        RINGPIPE_ASSIGN_OR_RETURN(void* const data, device->Allocate(kBytes));
+        std::vector<float> numbers(c.rank() == 0 ? 0 : kCount);
+        std::iota(numbers.begin(), numbers.end(), 0.0F);
+        numbers.resize(kCount);
+        RINGPIPE_RETURN_IF_ERROR(device->Copy(data, numbers.data(), kBytes));
+        // Once for the streams and kernels, then on a GPU that stands still.
+        RINGPIPE_RETURN_IF_ERROR(
+            c.Broadcast(data, data, 1, DataType::kFloat32, 1));
+        std::thread well;
+        if (c.rank() == 0) {
+          fake_.fake_cuda_stick(1, 1);
+          well = std::thread([&] {
+            std::this_thread::sleep_for(milliseconds(500));
+            fake_.fake_cuda_stick(1, 0);
+          });
+        }
+        Status status =
+            c.Broadcast(data, data, kCount, DataType::kFloat32, 1, seconds(60));
+        if (well.joinable()) {
+          well.join();
+        }
+        RINGPIPE_RETURN_IF_ERROR(status);
+        std::vector<float> got(kCount);
+        RINGPIPE_RETURN_IF_ERROR(device->Copy(got.data(), data, kBytes));
+        for (std::size_t i = 0; i < kCount; ++i) {
+          got[i] -= static_cast<float>(i);
+        }
+        EXPECT_EQ(std::ranges::count(got, 0.0F), kCount);
+        return Status::Ok();
+      },
+      [](int /*rank*/, CommunicatorOptions& options) {
+        options.environment.subchunk_bytes = 4096;
+        options.environment.slots = 32;
+      });
+  ExpectOk(statuses);
 }
 
 // The call's other work goes on meanwhile: hence not only the number of looks,

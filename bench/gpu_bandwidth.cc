@@ -25,6 +25,7 @@ namespace ringpipe {
 namespace {
 
 using Seconds = std::chrono::duration<double>;
+using testing::MemoryKind;
 using testing::TestBuffer;
 using testing::TestMemory;
 
@@ -190,10 +191,12 @@ class Bandwidth {
 };
 
 Status Measure(const Arguments& arguments) {
+  const bool on_host = arguments.memory == "host";
   RINGPIPE_ASSIGN_OR_RETURN(const auto memory,
-                            TestMemory::Create(arguments.memory));
+                            TestMemory::Create(on_host ? MemoryKind::kPageable
+                                                       : MemoryKind::kDevice));
   std::unique_ptr<Accelerator> accelerator;
-  if (arguments.memory == "host") {
+  if (on_host) {
     accelerator = CreateHostAccelerator();
   } else {
     RINGPIPE_ASSIGN_OR_RETURN(accelerator, CreateCudaAccelerator());

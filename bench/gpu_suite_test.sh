@@ -23,7 +23,7 @@ new_pack() {
   # shellcheck disable=SC2016  # for the stand-in
   stand_in gpu_collectives '[[ $RINGPIPE_DEVICE == soft && -z ${RINGPIPE_DEPTH:-} ]] || exit 3
     if [[ $* == *--time* ]]; then echo "| $2 | 268435456 | 10 | 9 | 11 | 5 | 99 |"
-    else echo "| allreduce | $2 | 360 | right |"; fi'
+    else echo "| allreduce | rails | $2 | 360 | right |"; fi'
   stand_in questions 'echo "questions: loading the kernels took 0.7 s"
     printf "| question | the fake driver | this one |\n| --- | --- | --- |\n| Is it so? | yes | no |\n"
     echo "The fake driver is wrong about 1 of 1."'
@@ -67,7 +67,7 @@ has "^Measured on $(date -u +%Y)-[0-9-]+ [0-9:]+ UTC"
 has "^\| $(date -u +%Y)-[0-9-]+ \| Fake GPU 9000 \| .* \| v1.2-3 \| "
 has '^\| cuda_accelerator_test \| passed \| [0-9]+ \|$'
 for ranks in 2 4 8; do
-  has "^\| allreduce \| $ranks \| 360 \| right \|$"
+  has "^\| allreduce \| rails \| $ranks \| 360 \| right \|$"
   has "^\| $ranks \| 268435456 \| 10 "
 done
 has '^\| copy to the host \| 131072 \| 20.5 \|$'
@@ -148,7 +148,9 @@ expect 2 --nonsense
 echo "the programs, on host memory"
 "$collectives" --ranks 2 --memory host >"$work/log" 2>&1 || bad "gpu_collectives"
 for name in allreduce reduce-scatter all-gather broadcast barrier; do
-  grep -qE "^\| $name \| 2 \| [0-9]+ \| right \|$" "$work/log" || bad "no $name"
+  for way in host_memory rails; do
+    grep -qE "^\| $name \| $way \| 2 \| [0-9]+ \| right \|$" "$work/log" || bad "no $name by $way"
+  done
 done
 "$collectives" --ranks 3 --memory host --time 1048576 --iterations 2 >"$work/log" 2>&1 ||
   bad "gpu_collectives --time"

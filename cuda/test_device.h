@@ -33,6 +33,9 @@
   F(memory_free, cuMemFree, cuMemFree_v2, (CudaDriver::Pointer pointer))       \
   F(memory_allocate_managed, cuMemAllocManaged, cuMemAllocManaged,             \
     (CudaDriver::Pointer * pointer, std::size_t bytes, unsigned flags))        \
+  F(memory_allocate_host, cuMemHostAlloc, cuMemHostAlloc,                      \
+    (void** memory, std::size_t bytes, unsigned flags))                        \
+  F(memory_free_host, cuMemFreeHost, cuMemFreeHost, (void* memory))            \
   F(memory_allocate_async, cuMemAllocAsync, cuMemAllocAsync,                   \
     (CudaDriver::Pointer * pointer, std::size_t bytes,                         \
      CudaDriver::Stream stream))                                               \

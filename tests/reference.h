@@ -136,8 +136,11 @@ std::vector<T> InputOf(const Call& call, int rank, int size) {
       return Inputs<T>(rank, 0, is_root ? call.count : 0, call.op);
     case Collective::kScatter:
       return Inputs<T>(rank, 0, is_root ? all : 0, call.op);
-    case Collective::kBarrier:
     case Collective::kSendReceive:
+      return Inputs<T>(rank, 0,
+                       call.partners.to == Partners::kNone ? 0 : call.count,
+                       call.op);
+    case Collective::kBarrier:
       break;
   }
   return {};
@@ -164,11 +167,32 @@ std::vector<T> OutputOf(const Call& call, int rank, int size) {
       return Inputs<T>(call.root, first, count, call.op);
     case Collective::kAllToAll:
       return PartsFor<T>(call, rank, size);
-    case Collective::kBarrier:
     case Collective::kSendReceive:
+      return Inputs<T>(call.partners.from, 0,
+                       call.partners.from == Partners::kNone ? 0 : call.count,
+                       call.op);
+    case Collective::kBarrier:
       break;
   }
   return {};
+}
+
+// Where a rank's input and output lie in memory that they share, in elements.
+struct InPlace {
+  std::size_t input = 0;
+  std::size_t output = 0;
+};
+inline InPlace InPlaceOf(Collective collective, std::size_t part) {
+  switch (collective) {
+    case Collective::kReduceScatter:
+    case Collective::kScatter:
+      return {.output = part};
+    case Collective::kAllGather:
+    case Collective::kGather:
+      return {.input = part};
+    default:
+      return {};
+  }
 }
 
 // What a result's memory holds beforehand: no value that is expected.

@@ -112,24 +112,6 @@ Status Compare(const std::vector<T>& got, const std::vector<T>& expected,
   return Compare(got.data(), expected, what);
 }
 
-// Where a rank's input and output lie in memory that they share, in elements.
-struct InPlace {
-  std::size_t input = 0;
-  std::size_t output = 0;
-};
-inline InPlace InPlaceOf(Collective collective, std::size_t part) {
-  switch (collective) {
-    case Collective::kReduceScatter:
-    case Collective::kScatter:
-      return {.output = part};
-    case Collective::kAllGather:
-    case Collective::kGather:
-      return {.input = part};
-    default:
-      return {};
-  }
-}
-
 // The same with lists of buffers, cut differently on each rank; one of them may
 // be a buffer.
 template <typename T>

@@ -1,17 +1,30 @@
-// Every collective on device buffers, against results that were computed
-// without ringpipe; or the time of one allreduce. What bench/gpu_suite runs on
-// a GPU.
+// Every collective on device and host buffers, against results that were
+// computed without ringpipe; or the time of one allreduce. What bench/gpu_suite
+// runs on a GPU.
 //
-//   gpu_collectives --ranks 4                       checks
+//   gpu_collectives --ranks 4                       checks a few cases, in
+//   which
+//                                                   every two values meet: of
+//                                                   collective, type,
+//                                                   operation, memory of the
+//                                                   input and of the output,
+//                                                   way, in place
+//   gpu_collectives --ranks 4 --cases all           checks all of them
 //   gpu_collectives --ranks 4 --time 268435456      measures
 //
 // The ranks are processes on this host that share the current GPU. Rank 0
 // prints rows of a markdown table. The exit status is 0 only if everything was
 // right.
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
+#include <map>
 #include <memory>
+#include <optional>
+#include <random>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -19,6 +32,7 @@
 #include "CLI/CLI.hpp"
 #include "bench/local_ranks.h"
 #include "engine/communicator.h"
+#include "tests/gpu/gpu_cases.h"
 #include "tests/gpu/test_memory.h"
 #include "tests/reference.h"
 
@@ -29,220 +43,130 @@ struct Arguments {
   int ranks = 0;
   int error_fd = -1;
   std::string memory = "cuda";
+  std::string cases = "pairs";
+  std::optional<unsigned> seed;
+  std::optional<std::string> way;
   std::size_t time_bytes = 0;
   int iterations = 7;
 };
 
+// The same on each rank.
+std::vector<GpuCase> CasesOf(const Arguments& arguments) {
+  std::vector<MemoryKind> kinds = {MemoryKind::kPageable};
+  if (arguments.memory == "cuda") {
+    kinds.assign(kMemoryKinds.begin(), kMemoryKinds.end());
+  }
+  return arguments.cases == "all" ? AllCases(kinds)
+                                  : CasesOfAllPairs(kinds, *arguments.seed);
+}
+
 class Checker {
  public:
-  Checker(Communicator& communicator, TestMemory& memory)
-      : c_(communicator), memory_(memory) {}
+  explicit Checker(Communicator& communicator) : c_(communicator) {}
 
-  Status Run() {
-    RINGPIPE_RETURN_IF_ERROR(EveryOperation("allreduce", &Checker::AllReduce));
-    RINGPIPE_RETURN_IF_ERROR(
-        EveryOperation("reduce-scatter", &Checker::ReduceScatter));
-    RINGPIPE_RETURN_IF_ERROR(
-        EveryType("all-gather", [this]<typename T>(DataType type) {
-          return EveryCount([&](std::size_t count, bool in_place) {
-            return AllGather<T>(count, type, in_place);
-          });
-        }));
-    RINGPIPE_RETURN_IF_ERROR(
-        EveryType("broadcast", [this]<typename T>(DataType type) {
-          return EveryCount([&](std::size_t count, bool in_place) {
-            return Broadcast<T>(count, type, in_place);
-          });
-        }));
-    return Barrier();
+  // Those of `cases` that go this way.
+  Status Run(const std::vector<GpuCase>& cases, Way way) {
+    for (std::size_t i = 0; i < cases.size(); ++i) {
+      if (cases[i].way == way) {
+        RINGPIPE_RETURN_IF_ERROR(EveryCount(cases[i], i));
+      }
+    }
+    RINGPIPE_RETURN_IF_ERROR(Barrier());
+    for (const auto& [collective, calls] : calls_of_) {
+      Row(CollectiveName(collective), way, calls);
+    }
+    return Status::Ok();
   }
 
  private:
-  // One call: what its buffers hold before it, and after it.
-  template <typename T>
-  struct Case {
-    std::vector<T> send;      // what `send` holds; empty: this rank has none
-    std::size_t receive = 0;  // elements of `receive`
-    std::vector<T> expected;
-    // In place: where `receive` begins in `send`, or the other way round.
-    std::size_t receive_in_send = 0;
-    std::size_t send_in_receive = 0;
-  };
-
-  // Each element count, out of place and in place, in every sort of sub-chunk.
-  template <typename Function>
-  Status EveryCount(Function function) {
+  // Empty ones, and every sort of sub-chunk.
+  Status EveryCount(const GpuCase& one, std::size_t turn) {
     const std::size_t p = c_.size();
     for (const std::size_t count :
          {std::size_t{0}, std::size_t{1}, p - 1, p + 1, std::size_t{1000},
           std::size_t{100'003}}) {
-      for (const bool in_place : {false, true}) {
-        RINGPIPE_RETURN_IF_ERROR(
-            function(count, in_place)
-                .WithContext(std::to_string(count) + " elements" +
-                             (in_place ? " in place" : "")));
-        ++cases_;
+      Call call = {.collective = one.collective,
+                   .count = count,
+                   .type = one.type,
+                   .op = one.op,
+                   .root = static_cast<int>(turn++ % p)};
+      if (one.collective == Collective::kSendReceive && p > 1) {
+        const int rank = c_.rank(), size = c_.size();
+        call.partners = {(rank + 1) % size, (rank + size - 1) % size};
       }
-    }
-    return Status::Ok();
-  }
-
-  template <typename Function>
-  Status EveryType(const char* name, Function function) {
-    cases_ = 0;
-    for (const DataType type : kDataTypes) {
       RINGPIPE_RETURN_IF_ERROR(
-          WithType(type, [&]<typename T>() {
-            return function.template operator()<T>(type);
-          }).WithContext(std::string(name) + " of " + std::string(Name(type))));
-    }
-    Row(name);
-    return Status::Ok();
-  }
-
-  Status EveryOperation(const char* name,
-                        Status (Checker::*collective)(DataType, ReduceOp,
-                                                      std::size_t, bool)) {
-    return EveryType(name, [&]<typename T>(DataType type) -> Status {
-      for (const ReduceOp op : kReduceOps) {
-        RINGPIPE_RETURN_IF_ERROR(
-            EveryCount([&](std::size_t count, bool in_place) {
-              return (this->*collective)(type, op, count, in_place);
-            }).WithContext(std::string(Name(op))));
-      }
-      return Status::Ok();
-    });
-  }
-
-  Status AllReduce(DataType type, ReduceOp op, std::size_t count,
-                   bool in_place) {
-    return WithType(type, [&]<typename T>() {
-      Case<T> test;
-      test.send = Inputs<T>(c_.rank(), 0, count, op);
-      test.receive = count;
-      test.expected = Results<T>(c_.size(), 0, count, op);
-      return Try(test, in_place, [&](const void* send, void* receive) {
-        return Either(
-            [&] { return c_.AllReduce(send, receive, count, type, op); },
-            [&] { return c_.AllReduceAsync(send, receive, count, type, op); });
-      });
-    });
-  }
-
-  Status ReduceScatter(DataType type, ReduceOp op, std::size_t count,
-                       bool in_place) {
-    return WithType(type, [&]<typename T>() {
-      const std::size_t mine = c_.rank() * count;
-      Case<T> test;
-      test.send = Inputs<T>(c_.rank(), 0, count * c_.size(), op);
-      test.receive = count;
-      test.receive_in_send = mine;
-      test.expected = Results<T>(c_.size(), mine, count, op);
-      return Try(test, in_place, [&](const void* send, void* receive) {
-        return Either(
-            [&] { return c_.ReduceScatter(send, receive, count, type, op); },
-            [&] {
-              return c_.ReduceScatterAsync(send, receive, count, type, op);
-            });
-      });
-    });
-  }
-
-  template <typename T>
-  Status AllGather(std::size_t count, DataType type, bool in_place) {
-    Case<T> test;
-    test.send = Inputs<T>(c_.rank(), 0, count, ReduceOp::kSum);
-    test.receive = count * c_.size();
-    test.send_in_receive = c_.rank() * count;
-    for (int rank = 0; rank < c_.size(); ++rank) {
-      const auto part = Inputs<T>(rank, 0, count, ReduceOp::kSum);
-      test.expected.insert(test.expected.end(), part.begin(), part.end());
-    }
-    return Try(test, in_place, [&](const void* send, void* receive) {
-      return Either(
-          [&] { return c_.AllGather(send, receive, count, type); },
-          [&] { return c_.AllGatherAsync(send, receive, count, type); });
-    });
-  }
-
-  template <typename T>
-  Status Broadcast(std::size_t count, DataType type, bool in_place) {
-    for (int root = 0; root < c_.size(); ++root) {
-      Case<T> test;
-      test.expected = Inputs<T>(root, 0, count, ReduceOp::kSum);
-      if (c_.rank() == root) {
-        test.send = test.expected;
-      }
-      test.receive = count;
-      RINGPIPE_RETURN_IF_ERROR(
-          Try(test, in_place, [&](const void* send, void* receive) {
-            return Either(
-                [&] { return c_.Broadcast(send, receive, count, type, root); },
-                [&] {
-                  return c_.BroadcastAsync(send, receive, count, type, root);
-                });
-          }).WithContext("root " + std::to_string(root)));
+          WithType(one.type, [&]<typename T>() { return Try<T>(one, call); })
+              .WithContext(Words(one) + ", " + std::to_string(count) +
+                           " elements, root " + std::to_string(call.root)));
+      ++calls_of_[one.collective];
     }
     return Status::Ok();
-  }
-
-  Status Barrier() {
-    cases_ = 0;
-    for (; cases_ < 20; ++cases_) {
-      RINGPIPE_RETURN_IF_ERROR(Either([&] { return c_.Barrier(); },
-                                      [&] { return c_.BarrierAsync(); })
-                                   .WithContext("barrier"));
-    }
-    Row("barrier");
-    return Status::Ok();
-  }
-
-  // Every other call is asynchronous.
-  template <typename Now, typename Later>
-  Status Either(Now now, Later later) {
-    if (++calls_ % 2 == 0) {
-      return now();
-    }
-    RINGPIPE_ASSIGN_OR_RETURN(Request request, later());
-    return request.Wait();
   }
 
   // Makes the buffers, calls, compares.
-  template <typename T, typename Call>
-  Status Try(const Case<T>& test, bool in_place, Call call) {
-    const std::size_t elements =
-        in_place ? std::max(test.send.size(), test.receive) : test.receive;
-    RINGPIPE_ASSIGN_OR_RETURN(
-        const TestBuffer receive,
-        TestBuffer::Create(memory_, elements * sizeof(T)));
-    RINGPIPE_ASSIGN_OR_RETURN(
-        const TestBuffer other,
-        TestBuffer::Create(memory_, test.send.size() * sizeof(T)));
-    std::vector<T> before = Poisoned<T>(elements);
-    auto* const base = static_cast<T*>(receive.data());
-    T* send = static_cast<T*>(other.data());
-    T* target = base;
+  template <typename T>
+  Status Try(const GpuCase& one, Call call) {
+    const auto input = InputOf<T>(call, c_.rank(), c_.size());
+    const auto expected = OutputOf<T>(call, c_.rank(), c_.size());
+    const InPlace at =
+        InPlaceOf(call.collective, PartOf(call, c_.rank()).first);
+    const bool in_place = one.in_place && !input.empty() && !expected.empty();
+    std::vector<T> values = input;
     if (in_place) {
-      send = base + test.send_in_receive;
-      target = base + test.receive_in_send;
-      std::copy(test.send.begin(), test.send.end(),
-                before.begin() + test.send_in_receive);
-    } else {
-      RINGPIPE_RETURN_IF_ERROR(
-          memory_.Write(send, test.send.data(), test.send.size() * sizeof(T)));
+      values = Poisoned<T>(
+          std::max(at.input + input.size(), at.output + expected.size()));
+      std::copy(input.begin(), input.end(), values.begin() + at.input);
     }
-    RINGPIPE_RETURN_IF_ERROR(
-        memory_.Write(base, before.data(), elements * sizeof(T)));
-    RINGPIPE_RETURN_IF_ERROR(call(send, target));
-    std::vector<T> got(test.receive);
-    RINGPIPE_RETURN_IF_ERROR(
-        memory_.Read(got.data(), target, got.size() * sizeof(T)));
-    return Compare(got, test.expected);
+    RINGPIPE_ASSIGN_OR_RETURN(TestMemory* const from, MemoryOf(one.input));
+    RINGPIPE_ASSIGN_OR_RETURN(TestMemory* const to, MemoryOf(one.output));
+    RINGPIPE_ASSIGN_OR_RETURN(const TestBuffer in, Filled(*from, values));
+    RINGPIPE_ASSIGN_OR_RETURN(
+        const TestBuffer out,
+        Filled(*to, Poisoned<T>(in_place ? 0 : expected.size())));
+    auto* const send = static_cast<T*>(in.data());
+    auto* const receive =
+        in_place ? send + at.output : static_cast<T*>(out.data());
+    call.send = in_place ? send + at.input : send;
+    call.receive = receive;
+    RINGPIPE_RETURN_IF_ERROR(Make(call));
+    RINGPIPE_RETURN_IF_ERROR(Compare(*to, receive, expected));
+    return in_place ? Status::Ok()
+                    : Compare(*from, send, input).WithContext("the input");
+  }
+
+  // Every other call is asynchronous.
+  Status Make(const Call& call) {
+    if (++calls_ % 2 == 0) {
+      return c_.Run(call);
+    }
+    RINGPIPE_ASSIGN_OR_RETURN(Request request, c_.Start(call));
+    return request.Wait();
+  }
+
+  Result<TestMemory*> MemoryOf(MemoryKind kind) {
+    std::unique_ptr<TestMemory>& memory = memories_[kind];
+    if (memory == nullptr) {
+      RINGPIPE_ASSIGN_OR_RETURN(memory, TestMemory::Create(kind));
+    }
+    return memory.get();
   }
 
   template <typename T>
-  static Status Compare(const std::vector<T>& got,
+  static Result<TestBuffer> Filled(TestMemory& memory,
+                                   const std::vector<T>& values) {
+    const std::size_t bytes = values.size() * sizeof(T);
+    RINGPIPE_ASSIGN_OR_RETURN(TestBuffer buffer,
+                              TestBuffer::Create(memory, bytes));
+    RINGPIPE_RETURN_IF_ERROR(memory.Write(buffer.data(), values.data(), bytes));
+    return buffer;
+  }
+
+  template <typename T>
+  static Status Compare(TestMemory& memory, const T* data,
                         const std::vector<T>& expected) {
+    std::vector<T> got(expected.size());
+    RINGPIPE_RETURN_IF_ERROR(
+        memory.Read(got.data(), data, got.size() * sizeof(T)));
     for (std::size_t i = 0; i < expected.size(); ++i) {
       if (!(got[i] == expected[i])) {
         return {StatusCode::kInternal, "element " + std::to_string(i) + " is " +
@@ -253,17 +177,29 @@ class Checker {
     return Status::Ok();
   }
 
+  // It has no memory, and is in no case.
+  Status Barrier() {
+    constexpr int kCalls = 20;
+    for (int i = 0; i < kCalls; ++i) {
+      RINGPIPE_RETURN_IF_ERROR(
+          Make({.collective = Collective::kBarrier}).WithContext("barrier"));
+    }
+    calls_of_[Collective::kBarrier] = kCalls;
+    return Status::Ok();
+  }
+
   // Of what all ranks have found right.
-  void Row(const char* name) const {
+  void Row(const char* name, Way way, int calls) const {
     if (c_.rank() == 0) {
-      std::printf("| %s | %d | %d | right |\n", name, c_.size(), cases_);
+      std::printf("| %s | %s | %d | %d | right |\n", name, Name(way).data(),
+                  c_.size(), calls);
       std::fflush(stdout);
     }
   }
 
   Communicator& c_;
-  TestMemory& memory_;
-  int cases_ = 0;
+  std::map<MemoryKind, std::unique_ptr<TestMemory>> memories_;
+  std::map<Collective, int> calls_of_;
   int calls_ = 0;
 };
 
@@ -297,16 +233,19 @@ Result<Times> SlowestOf(Communicator& c, const std::vector<double>& mine) {
 }
 
 // Times an allreduce of float32, out of place, and checks its result.
-Status Measure(Communicator& c, TestMemory& memory,
-               const Arguments& arguments) {
+Status Measure(Communicator& c, const Arguments& arguments) {
+  RINGPIPE_ASSIGN_OR_RETURN(
+      const auto memory,
+      TestMemory::Create(arguments.memory == "host" ? MemoryKind::kPageable
+                                                    : MemoryKind::kDevice));
   const std::size_t count = arguments.time_bytes / sizeof(float);
   const auto input = Inputs<float>(c.rank(), 0, count, ReduceOp::kSum);
   RINGPIPE_ASSIGN_OR_RETURN(const TestBuffer send,
-                            TestBuffer::Create(memory, count * sizeof(float)));
+                            TestBuffer::Create(*memory, count * sizeof(float)));
   RINGPIPE_ASSIGN_OR_RETURN(const TestBuffer receive,
-                            TestBuffer::Create(memory, count * sizeof(float)));
+                            TestBuffer::Create(*memory, count * sizeof(float)));
   RINGPIPE_RETURN_IF_ERROR(
-      memory.Write(send.data(), input.data(), count * sizeof(float)));
+      memory->Write(send.data(), input.data(), count * sizeof(float)));
   std::vector<double> mine;
   for (int call = 0; call <= arguments.iterations; ++call) {
     RINGPIPE_RETURN_IF_ERROR(c.Barrier());
@@ -319,7 +258,7 @@ Status Measure(Communicator& c, TestMemory& memory,
   }
   std::vector<float> got(count);
   RINGPIPE_RETURN_IF_ERROR(
-      memory.Read(got.data(), receive.data(), count * sizeof(float)));
+      memory->Read(got.data(), receive.data(), count * sizeof(float)));
   for (std::size_t i = 0; i < count; ++i) {
     if (got[i] != ExpectedValue<float>(c.size(), i, ReduceOp::kSum)) {
       return {StatusCode::kInternal,
@@ -339,20 +278,71 @@ Status Measure(Communicator& c, TestMemory& memory,
 }
 
 Status RunRank(const Arguments& arguments, int* rank) {
-  RINGPIPE_ASSIGN_OR_RETURN(const auto memory,
-                            TestMemory::Create(arguments.memory));
   RINGPIPE_ASSIGN_OR_RETURN(const CommunicatorOptions options,
                             CommunicatorOptions::FromProcess());
   RINGPIPE_ASSIGN_OR_RETURN(const auto communicator,
                             Communicator::Create(options));
   *rank = communicator->rank();
   Status status = arguments.time_bytes > 0
-                      ? Measure(*communicator, *memory, arguments)
-                      : Checker(*communicator, *memory).Run();
+                      ? Measure(*communicator, arguments)
+                      : Checker(*communicator)
+                            .Run(CasesOf(arguments), WayNamed(*arguments.way));
   if (!status.ok()) {
     communicator->Abort(status.ToString());
   }
   return status;
+}
+
+// One on this host; its exit status, after its errors were printed.
+int RunJob(const Arguments& arguments, const std::vector<std::string>& line) {
+  const auto end = RunLocalRanks(arguments.ranks, line);
+  if (!end.ok()) {
+    ReportError(-1, -1, end.status());
+    return 1;
+  }
+  return EndAs(end.value());
+}
+
+// Whatever the environment says.
+void Choose(Way way) {
+  unsetenv("RINGPIPE_DEVICE");
+  unsetenv("RINGPIPE_HOST_MEMORY");
+  if (way == Way::kRails) {
+    setenv("RINGPIPE_DEVICE", "soft", 1);
+  }
+}
+
+double CpuSecondsOfJobs() {
+  rusage usage = {};
+  getrusage(RUSAGE_CHILDREN, &usage);
+  const auto seconds = [](const timeval& time) {
+    return static_cast<double>(time.tv_sec) +
+           static_cast<double>(time.tv_usec) * 1e-6;
+  };
+  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+}
+
+// A job for each way.
+int Check(const Arguments& arguments, const std::vector<std::string>& line) {
+  std::printf(
+      "gpu_collectives: --cases %s --seed %u: %zu cases, each with 6 "
+      "counts\n",
+      arguments.cases.c_str(), *arguments.seed, CasesOf(arguments).size());
+  std::fflush(stdout);
+  for (const Way way : {Way::kHostMemory, Way::kRails}) {
+    const std::string name(Name(way));
+    if (arguments.way.value_or(name) == name) {
+      Choose(way);
+      std::vector<std::string> own = line;
+      own.push_back("--seed=" + std::to_string(*arguments.seed));
+      own.push_back("--way=" + name);
+      if (const int status = RunJob(arguments, own); status != 0) {
+        return status;
+      }
+    }
+  }
+  std::printf("gpu_collectives: %.1f s of CPU\n", CpuSecondsOfJobs());
+  return 0;
 }
 
 int Main(int argc, char** argv) {
@@ -364,6 +354,17 @@ int Main(int argc, char** argv) {
   app.add_option("--memory", arguments.memory,
                  "cuda, or host (to try this program)")
       ->check(CLI::IsMember({"cuda", "host"}));
+  app.add_option("--cases", arguments.cases,
+                 "pairs: in which every two values meet; or all")
+      ->check(CLI::IsMember({"pairs", "all"}));
+  app.add_option("--seed", arguments.seed,
+                 "of the choice of cases (default: another one each time)")
+      ->take_last();
+  app.add_option("--way", arguments.way,
+                 "only the cases of one: host_memory, or rails (the software "
+                 "device)")
+      ->check(CLI::IsMember({"host_memory", "rails"}))
+      ->take_last();
   app.add_option("--time", arguments.time_bytes,
                  "measure an allreduce of that many bytes instead");
   app.add_option("--iterations", arguments.iterations,
@@ -372,13 +373,12 @@ int Main(int argc, char** argv) {
   app.add_option("--error-fd", arguments.error_fd)->group("");
   CLI11_PARSE(app, argc, argv);
   if (arguments.error_fd < 0) {
-    const auto end = RunLocalRanks(arguments.ranks,
-                                   std::vector<std::string>(argv, argv + argc));
-    if (!end.ok()) {
-      ReportError(-1, -1, end.status());
-      return 1;
+    const std::vector<std::string> line(argv, argv + argc);
+    if (arguments.time_bytes > 0) {
+      return RunJob(arguments, line);
     }
-    return EndAs(end.value());
+    arguments.seed = arguments.seed.value_or(std::random_device()());
+    return Check(arguments, line);
   }
   int rank = -1;
   const Status status = RunRank(arguments, &rank);

@@ -1,15 +1,30 @@
 #!/bin/bash
-# Runs gpu_collectives on the fake driver: PROGRAM OPTION... All rows of its table
-# have to be there. How the ranks are connected, and how the driver behaves, is in
-# the environment.
+# Runs gpu_collectives on the fake driver: BOUND PROGRAM OPTION... All rows of its
+# table have to be there, its seed, and what CPU time it took: at most BOUND seconds,
+# unless that is "none" or a sanitizer looks on. How the driver behaves is in the
+# environment.
 set -uo pipefail
+bound=$1
+shift
 log=$TEST_TMPDIR/log
+
+fail() {
+  echo "$*"
+  exit 1
+}
 
 "$@" 2>&1 | tee "$log"
 ((PIPESTATUS[0] == 0)) || exit 1
-for collective in allreduce reduce-scatter all-gather broadcast barrier; do
-  grep -qE "^\| $collective \| [0-9]+ \| [0-9]+ \| right \|$" "$log" || {
-    echo "no row of $collective"
-    exit 1
-  }
+for collective in allreduce reduce-scatter all-gather broadcast barrier reduce gather \
+  scatter all-to-all send-receive; do
+  for way in host_memory rails; do
+    grep -qE "^\| $collective \| $way \| [0-9]+ \| [0-9]+ \| right \|$" "$log" ||
+      fail "no row of $collective by $way"
+  done
 done
+grep -qE '^gpu_collectives: --cases [a-z]+ --seed [0-9]+: [0-9]+ cases' "$log" || fail "no seed"
+seconds=$(sed -nE 's/^gpu_collectives: ([0-9]+)\.[0-9] s of CPU$/\1/p' "$log")
+[[ -n $seconds ]] || fail "no CPU time"
+if [[ $bound != none && -z ${ASAN_OPTIONS:-} ]]; then
+  ((seconds < bound)) || fail "it took $seconds s of CPU, and not less than $bound"
+fi

@@ -1,6 +1,7 @@
 #include "tests/gpu/test_memory.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 
@@ -9,7 +10,7 @@
 namespace ringpipe::testing {
 namespace {
 
-class HostMemory final : public TestMemory {
+class PageableMemory final : public TestMemory {
  public:
   Result<void*> Allocate(std::size_t bytes) override {
     void* const memory = std::malloc(std::max<std::size_t>(bytes, 1));
@@ -35,15 +36,38 @@ class HostMemory final : public TestMemory {
   }
 };
 
-class CudaDeviceMemory final : public TestMemory {
+// What the driver allocates.
+class CudaTestMemory final : public TestMemory {
  public:
-  explicit CudaDeviceMemory(std::unique_ptr<TestDevice> device)
-      : device_(std::move(device)) {}
+  CudaTestMemory(std::unique_ptr<TestDevice> device, MemoryKind kind)
+      : device_(std::move(device)), kind_(kind) {}
 
   Result<void*> Allocate(std::size_t bytes) override {
-    return device_->Allocate(bytes);
+    const std::size_t some = std::max<std::size_t>(bytes, 1);
+    switch (kind_) {
+      case MemoryKind::kManaged:
+        return device_->AllocateManaged(some);
+      case MemoryKind::kPool:
+        return AllocateFromPool(some);
+      case MemoryKind::kPinned:
+        return AllocatePinned(some);
+      default:
+        return device_->Allocate(some);
+    }
   }
-  void Free(void* memory) override { device_->Free(memory); }
+  void Free(void* memory) override {
+    switch (kind_) {
+      case MemoryKind::kPool:
+        static_cast<void>(device_->memory_free_async(
+            reinterpret_cast<std::uintptr_t>(memory), nullptr));
+        break;
+      case MemoryKind::kPinned:
+        static_cast<void>(device_->memory_free_host(memory));
+        break;
+      default:
+        device_->Free(memory);
+    }
+  }
   Status Write(void* memory, const void* host, std::size_t bytes) override {
     return device_->Copy(memory, host, bytes);
   }
@@ -52,22 +76,52 @@ class CudaDeviceMemory final : public TestMemory {
   }
 
  private:
+  // It is there for all streams once its stream is done.
+  Result<void*> AllocateFromPool(std::size_t bytes) {
+    CudaDriver::Pointer pointer = 0;
+    RINGPIPE_RETURN_IF_ERROR(device_->Check(
+        "cuMemAllocAsync",
+        device_->memory_allocate_async(&pointer, bytes, nullptr)));
+    RINGPIPE_RETURN_IF_ERROR(device_->Check(
+        "cuStreamSynchronize", device_->stream_synchronize(nullptr)));
+    return reinterpret_cast<void*>(pointer);
+  }
+  Result<void*> AllocatePinned(std::size_t bytes) {
+    void* memory = nullptr;
+    RINGPIPE_RETURN_IF_ERROR(device_->Check(
+        "cuMemHostAlloc", device_->memory_allocate_host(&memory, bytes, 0)));
+    return memory;
+  }
+
   const std::unique_ptr<TestDevice> device_;
+  const MemoryKind kind_;
 };
 
 }  // namespace
 
-Result<std::unique_ptr<TestMemory>> TestMemory::Create(
-    const std::string& kind) {
-  if (kind == "host") {
-    return std::unique_ptr<TestMemory>(new HostMemory);
+std::string_view Name(MemoryKind kind) {
+  switch (kind) {
+    case MemoryKind::kDevice:
+      return "device";
+    case MemoryKind::kManaged:
+      return "managed";
+    case MemoryKind::kPool:
+      return "pool";
+    case MemoryKind::kPinned:
+      return "pinned";
+    case MemoryKind::kPageable:
+      return "pageable";
   }
-  if (kind == "cuda") {
-    RINGPIPE_ASSIGN_OR_RETURN(auto device, TestDevice::Open());
-    return std::unique_ptr<TestMemory>(new CudaDeviceMemory(std::move(device)));
+  return "no";
+}
+
+Result<std::unique_ptr<TestMemory>> TestMemory::Create(MemoryKind kind) {
+  if (kind == MemoryKind::kPageable) {
+    return std::unique_ptr<TestMemory>(new PageableMemory);
   }
-  return Status(StatusCode::kInvalidArgument,
-                "no memory of kind \"" + kind + "\"");
+  RINGPIPE_ASSIGN_OR_RETURN(auto device, TestDevice::Open());
+  return std::unique_ptr<TestMemory>(
+      new CudaTestMemory(std::move(device), kind));
 }
 
 }  // namespace ringpipe::testing

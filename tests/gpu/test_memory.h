@@ -1,21 +1,38 @@
 #ifndef RINGPIPE_TESTS_GPU_TEST_MEMORY_H_
 #define RINGPIPE_TESTS_GPU_TEST_MEMORY_H_
 
+#include <array>
 #include <cstddef>
 #include <memory>
-#include <string>
+#include <string_view>
 #include <utility>
 
 #include "base/status.h"
 
 namespace ringpipe::testing {
 
-// Where the buffers of a test are: the first CUDA device's memory, or, to try
-// the test itself where there is none, the host's.
+enum class MemoryKind {
+  kDevice,   // cuMemAlloc
+  kManaged,  // cuMemAllocManaged
+  kPool,     // cuMemAllocAsync
+  kPinned,   // of the host: cuMemHostAlloc
+  kPageable  // of the host: malloc; needs no GPU
+};
+inline constexpr std::array kMemoryKinds = {
+    MemoryKind::kDevice, MemoryKind::kManaged, MemoryKind::kPool,
+    MemoryKind::kPinned, MemoryKind::kPageable};
+
+// "device", ...
+std::string_view Name(MemoryKind kind);
+
+constexpr bool IsOfHost(MemoryKind kind) {
+  return kind == MemoryKind::kPinned || kind == MemoryKind::kPageable;
+}
+
+// Where the buffers of a test are: memory of a kind, of the first CUDA device.
 class TestMemory {
  public:
-  // "cuda" or "host".
-  static Result<std::unique_ptr<TestMemory>> Create(const std::string& kind);
+  static Result<std::unique_ptr<TestMemory>> Create(MemoryKind kind);
 
   virtual ~TestMemory() = default;
   virtual Result<void*> Allocate(std::size_t bytes) = 0;

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "python/native/elements.h"
 #include "python/native/hooks.h"
 
 namespace ringpipe::python {
@@ -119,6 +120,7 @@ bool ReadTimeout(PyObject* seconds, std::int64_t* timeout_ms) {
 
 void CallArguments::Clear() {
   counts_ = nullptr;
+  stream_.Clear();
   send_.HoldNothing();
   receive_.HoldNothing();
   std::memset(&call_, 0, sizeof call_);
@@ -134,18 +136,19 @@ bool CallArguments::Read(PyObject* const* arguments, Py_ssize_t number,
   Clear();
   std::uint32_t type = 0;
   return ReadNumbers(arguments) && ReadType(arguments[7], &type) &&
-         ReadCounts(arguments[5], size) &&
+         stream_.Read(arguments[8]) && ReadCounts(arguments[5], size) &&
          Hold(arguments[1], arguments[2], type, rank, size);
 }
 
 bool CallArguments::ReadAllReduce(PyObject* x, PyObject* op, PyObject* out,
-                                  PyObject* timeout, PyObject* dtype) {
+                                  PyObject* timeout, PyObject* dtype,
+                                  PyObject* stream) {
   Clear();
   call_.collective = RINGPIPE_ALL_REDUCE;
   std::uint32_t type = 0;
   return (op == nullptr || ReadOp(op, &call_.reduce_op)) &&
          ReadTimeout(timeout, &call_.timeout_ms) && ReadType(dtype, &type) &&
-         Hold(x, out, type, /*rank=*/0, /*size=*/1);
+         stream_.Read(stream) && Hold(x, out, type, /*rank=*/0, /*size=*/1);
 }
 
 // The arrays. What has been read before is freed if that fails.
@@ -157,6 +160,7 @@ bool CallArguments::Hold(PyObject* x, PyObject* out, std::uint32_t type,
     return false;
   }
   SetMemory();
+  stream_.Set(call_);
   return true;
 }
 
@@ -223,7 +227,7 @@ bool CallArguments::HoldSides(PyObject* x, PyObject* out, std::uint32_t type,
   }
   if (collective == RINGPIPE_BROADCAST) {
     // The root's may be read-only.
-    if (!receive_.Hold(x, !is_root, type)) {
+    if (!receive_.Hold(x, !is_root, type, stream_)) {
       return false;
     }
     if (is_root) {
@@ -234,12 +238,12 @@ bool CallArguments::HoldSides(PyObject* x, PyObject* out, std::uint32_t type,
   const bool sends = collective != RINGPIPE_SCATTER || is_root;
   const bool receives = collective == RINGPIPE_SCATTER || is_root;
   const bool in_place = MayBeInPlace(collective) && receives && out == Py_None;
-  if (sends && !send_.Hold(x, in_place, type)) {
+  if (sends && !send_.Hold(x, in_place, type, stream_)) {
     return false;
   }
   if (in_place) {
     receive_.Borrow(send_);
-  } else if (receives && !receive_.Hold(out, true, type)) {
+  } else if (receives && !receive_.Hold(out, true, type, stream_)) {
     return false;
   }
   if (sends && receives && send_.type() != receive_.type()) {

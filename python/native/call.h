@@ -19,9 +19,9 @@ bool ReadTimeout(PyObject* seconds, std::int64_t* timeout_ms);
 class CallArguments {
  public:
   // What `run` and `start` take.
-  static constexpr Py_ssize_t kNumber = 8;
+  static constexpr Py_ssize_t kNumber = 9;
   static constexpr char kNames[] =
-      "(collective, x, out, op, root, counts, timeout, dtype)";
+      "(collective, x, out, op, root, counts, timeout, dtype, stream)";
 
   // Holds the memory and fills in call(). False, with an exception, if the
   // arguments are wrong; nothing is held then.
@@ -29,7 +29,7 @@ class CallArguments {
   // The same of an allreduce, whose arguments the ranks need not be known for.
   // `op` may be nullptr: sum.
   bool ReadAllReduce(PyObject* x, PyObject* op, PyObject* out,
-                     PyObject* timeout, PyObject* dtype);
+                     PyObject* timeout, PyObject* dtype, PyObject* stream);
   // Gives the memory back. Not for a call that ended with kMemoryHeld: what it
   // holds is then never freed.
   void Release();
@@ -46,6 +46,7 @@ class CallArguments {
   bool SetParts(int rank, int size);
   void SetMemory();
 
+  CallStream stream_;
   Side send_;
   Side receive_;
   std::uint64_t* counts_;

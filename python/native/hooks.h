@@ -1,5 +1,6 @@
-// What the extension asks of the package's Python code: exceptions, messages
-// and logging, none of which is worth writing in C.
+// What the extension asks of the package's Python code: exceptions, messages,
+// logging, and what arrays of other libraries say of themselves, none of which
+// is worth writing in C.
 #ifndef RINGPIPE_PYTHON_NATIVE_HOOKS_H_
 #define RINGPIPE_PYTHON_NATIVE_HOOKS_H_
 
@@ -14,6 +15,11 @@ struct Hooks {
   PyObject* make_error;  // (status, message, ranks, before) -> exception
   PyObject* explain;  // (array, writable, cause): raises, and says what to do
   PyObject* deliver_log;  // (level, line)
+  // (array, stream) -> (a DLPack capsule, whether it is memory of a device)
+  PyObject* export_tensor;
+  // (array, writable, asks_stream) -> (address, elements, bytes of one, type,
+  // stream)
+  PyObject* read_cuda_array;
 };
 extern Hooks hooks;
 

@@ -2,6 +2,8 @@
 #include "python/native/python.h"
 // After Python.h.
 
+#include <initializer_list>
+
 #include "engine/ringpipe.h"
 #include "python/native/handle.h"
 #include "python/native/hooks.h"
@@ -10,16 +12,19 @@
 namespace ringpipe::python {
 namespace {
 
-// initialise(make_error, explain, deliver_log)
+// initialise(make_error, explain, deliver_log, export_tensor, read_cuda_array)
 PyObject* Initialise(PyObject* /*module*/, PyObject* arguments) {
   Hooks given = {};
-  if (PyArg_ParseTuple(arguments, "OOO", &given.make_error, &given.explain,
-                       &given.deliver_log) == 0) {
+  if (PyArg_ParseTuple(arguments, "OOOOO", &given.make_error, &given.explain,
+                       &given.deliver_log, &given.export_tensor,
+                       &given.read_cuda_array) == 0) {
     return nullptr;
   }
-  Py_INCREF(given.make_error);
-  Py_INCREF(given.explain);
-  Py_INCREF(given.deliver_log);
+  for (PyObject* const hook :
+       {given.make_error, given.explain, given.deliver_log, given.export_tensor,
+        given.read_cuda_array}) {
+    Py_INCREF(hook);
+  }
   hooks = given;
   Py_RETURN_NONE;
 }

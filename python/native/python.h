@@ -62,6 +62,18 @@ class ExceptionAside {
   PyObject* traceback_ = nullptr;
 };
 
+// Calls `function`, which may run any code. An exception that is set stays, and
+// one that is raised meanwhile is reported.
+template <typename Function>
+void WithExceptionAside(Function function) {
+  ExceptionAside aside;
+  function();
+  if (PyErr_Occurred() != nullptr) {
+    PyErr_WriteUnraisable(nullptr);
+  }
+  aside.Restore();
+}
+
 }  // namespace ringpipe::python
 
 #endif  // RINGPIPE_PYTHON_NATIVE_PYTHON_H_

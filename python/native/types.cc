@@ -212,12 +212,15 @@ PyObject* CommunicatorRun(PyObject* self, PyObject* const* arguments,
   return handle.Run(call) ? Py_NewRef(Py_None) : nullptr;
 }
 
-// allreduce(x, op="sum", *, out=None, timeout=None, dtype=None): what is called
-// most often, without a function in Python between.
+// allreduce(x, op="sum", *, out=None, timeout=None, dtype=None, stream=None):
+// what is called most often, without a function in Python between.
 PyObject* CommunicatorAllReduce(PyObject* self, PyObject* const* arguments,
                                 Py_ssize_t number, PyObject* names) {
-  constexpr const char* kNames[] = {"x", "op", "out", "timeout", "dtype"};
-  PyObject* given[] = {nullptr, nullptr, Py_None, Py_None, Py_None};
+  constexpr const char* kNames[] = {"x",       "op",    "out",
+                                    "timeout", "dtype", "stream"};
+  constexpr Py_ssize_t kAll = sizeof kNames / sizeof kNames[0];
+  PyObject* given[kAll] = {nullptr, nullptr, Py_None,
+                           Py_None, Py_None, Py_None};
   const Py_ssize_t named = names == nullptr ? 0 : PyTuple_Size(names);
   bool fits = number <= 2;
   for (Py_ssize_t i = 0; fits && i < number; ++i) {
@@ -225,11 +228,11 @@ PyObject* CommunicatorAllReduce(PyObject* self, PyObject* const* arguments,
   }
   for (Py_ssize_t i = 0; fits && i < named; ++i) {
     Py_ssize_t which = number;
-    while (which < 5 && PyUnicode_CompareWithASCIIString(
-                            PyTuple_GetItem(names, i), kNames[which]) != 0) {
+    while (which < kAll && PyUnicode_CompareWithASCIIString(
+                               PyTuple_GetItem(names, i), kNames[which]) != 0) {
       ++which;
     }
-    fits = which < 5;
+    fits = which < kAll;
     if (fits) {
       given[which] = arguments[number + i];
     }
@@ -238,11 +241,12 @@ PyObject* CommunicatorAllReduce(PyObject* self, PyObject* const* arguments,
     PyErr_SetString(
         PyExc_TypeError,
         "allreduce takes (x, op=\"sum\", *, out=None, timeout=None, "
-        "dtype=None)");
+        "dtype=None, stream=None)");
     return nullptr;
   }
   CallArguments call;
-  if (!call.ReadAllReduce(given[0], given[1], given[2], given[3], given[4])) {
+  if (!call.ReadAllReduce(given[0], given[1], given[2], given[3], given[4],
+                          given[5])) {
     return nullptr;
   }
   if (!HandleOf(self).Run(call)) {

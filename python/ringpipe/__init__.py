@@ -26,9 +26,9 @@ if sys.platform != "linux":
     raise ImportError("ringpipe needs Linux")
 
 # pylint: disable=wrong-import-position
-from ringpipe import _native, arrays, errors, log  # noqa: E402
+from ringpipe import _native, arrays, errors, exports, log  # noqa: E402
 
-_native.initialise(errors.make, arrays.explain, log.deliver)
+_native.initialise(errors.make, arrays.explain, log.deliver, exports.tensor, exports.cuda_array)
 
 from ringpipe.communicator import Communicator, Store  # noqa: E402
 from ringpipe.data_types import DataType, Op  # noqa: E402

@@ -41,15 +41,19 @@ def explain(array: object, writable: bool, cause: BaseException | None) -> typin
     if isinstance(array, (int, float, complex, str)):
         raise TypeError(f"{_name(array)} is no array; pass numpy.array(...), whose value the "
                         "call replaces")
+    if cause is not None and not isinstance(cause, Exception):
+        raise cause  # KeyboardInterrupt
     try:
         view = memoryview(array)  # type: ignore[arg-type]
     except (TypeError, ValueError, BufferError) as error:
-        if hasattr(array, "__dlpack__"):
+        if hasattr(array, "__dlpack__") or hasattr(array, "__cuda_array_interface__"):
             if cause is None:
-                cause = InvalidArgument(f"ringpipe has {_TYPES}, and not its elements' type")
+                kind = getattr(array, "dtype", "of no type that it has")
+                cause = InvalidArgument(f"its elements are {kind}; ringpipe has {_TYPES}")
             raise InvalidArgument(f"{_name(array)} cannot be used in a call: {cause}") from cause
         raise TypeError(f"{_name(array)} cannot be used in a call: it has neither the buffer "
-                        f"protocol nor DLPack ({error}); pass a numpy array") from None
+                        f"protocol nor DLPack nor __cuda_array_interface__ ({error}); pass a "
+                        "numpy array") from None
     raise InvalidArgument(f"{_name(array)} cannot be used in a call: "
                           f"{_what_is_wrong(array, view, writable)}")
 
@@ -72,8 +76,9 @@ def _like(array: object) -> NDArray:
         raise InvalidArgument("x is a list of arrays; pass out=, an array or a list")
     try:
         return typing.cast("NDArray", numpy.asarray(memoryview(array)))  # type: ignore[arg-type]
-    except TypeError:
-        raise InvalidArgument(f"a new array cannot be made like {_name(array)}; pass out=") from None
+    except (TypeError, BufferError):
+        raise InvalidArgument(f"a new array cannot be made like {_name(array)}; pass "
+                              "out=") from None
 
 
 def _new(shape: tuple[int, ...], like: NDArray) -> NDArray:

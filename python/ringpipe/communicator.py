@@ -17,7 +17,8 @@ if typing.TYPE_CHECKING:
 
     NDArray = numpy.typing.NDArray[typing.Any]
 
-# A numpy array, or whatever has the buffer protocol or DLPack; or a list of them.
+# A numpy array, or whatever has the buffer protocol, DLPack or
+# __cuda_array_interface__; or a list of them.
 Array = typing.Any
 In = typing.TypeVar("In")
 
@@ -67,15 +68,21 @@ class Communicator:
 
     In every call:
 
-    - `x` and `out` are numpy arrays, or whatever has the buffer protocol or DLPack,
-      in host memory, in C order. Or lists of them, of one type, which are one
-      message: their elements follow each other.
+    - `x` and `out` are numpy arrays, or whatever has the buffer protocol, DLPack or
+      `__cuda_array_interface__`, in C order: all in host memory, or all in that of one
+      CUDA device. Or lists of them, of one type, which are one message: their elements
+      follow each other.
     - `op` is "sum", "min", "max", "prod" or "average", or an `Op`.
     - `counts` are elements by rank, the same on all ranks, where the parts of the
       ranks differ in length.
     - `timeout` is in seconds: how long this call may take.
     - `dtype` is a `DataType` or its name, if the array cannot say it: numpy has no
       bfloat16, so pass the bits as uint16 and dtype="bfloat16".
+    - `stream` is the number of a CUDA stream (1: the legacy default one, 2: the
+      thread's, others are handles): the call begins when the device has done what that
+      stream was given before. None: what the arrays say they are ready after. -1: they
+      are ready, and nothing is waited for. When the call has ended, its result is there
+      for all streams.
 
     Each has a twin that begins with i (`iallreduce`, ...), which returns a `Request`
     at once.
@@ -173,62 +180,63 @@ class Communicator:
     # --- Calls that return when they have ended ------------------------------------
 
     def allreduce(self, x: In, op: str | Op = "sum", *, out: Array = None,
-                  timeout: float | None = None, dtype: str | DataType | None = None) -> In:
+                  timeout: float | None = None, dtype: str | DataType | None = None,
+                  stream: int | None = None) -> In:
         """Reduces `x` over all ranks, into `out`, or in place. Returns the result."""
-        self._run(_ALL_REDUCE, x, out, op, 0, None, timeout, dtype)
+        self._run(_ALL_REDUCE, x, out, op, 0, None, timeout, dtype, stream)
         return x if out is None else typing.cast("In", out)
 
     def reduce_scatter(self, x: Array, op: str | Op = "sum", *, out: Array = None,
                        counts: Sequence[int] | None = None, timeout: float | None = None,
-                       dtype: str | DataType | None = None) -> Array:
+                       dtype: str | DataType | None = None, stream: int | None = None) -> Array:
         """Reduces `x`, which has a part for each rank, and returns this rank's part:
         `out`, or a new array of 1/size of `x` along its first axis. In place, `out`
         is the part of `x` itself."""
         if out is None:
             out = arrays.scattered(x, self._rank, self._size, counts)
-        self._run(_REDUCE_SCATTER, x, out, op, 0, counts, timeout, dtype)
+        self._run(_REDUCE_SCATTER, x, out, op, 0, counts, timeout, dtype, stream)
         return out
 
     def allgather(self, x: Array, *, out: Array = None, counts: Sequence[int] | None = None,
                   timeout: float | None = None,
-                  dtype: str | DataType | None = None) -> Array:
+                  dtype: str | DataType | None = None, stream: int | None = None) -> Array:
         """Returns the `x` of all ranks by rank: `out`, or a new array, joined along
         the first axis. In place, `x` is this rank's part of `out`."""
         if out is None:
             out = arrays.gathered(x, self._size, counts)
-        self._run(_ALL_GATHER, x, out, _SUM, 0, counts, timeout, dtype)
+        self._run(_ALL_GATHER, x, out, _SUM, 0, counts, timeout, dtype, stream)
         return out
 
     def broadcast(self, x: In, root: int = 0, *, timeout: float | None = None,
-                  dtype: str | DataType | None = None) -> In:
+                  dtype: str | DataType | None = None, stream: int | None = None) -> In:
         """Makes `x` on every rank what it is on rank `root`. Returns `x`."""
-        self._run(_BROADCAST, x, None, _SUM, root, None, timeout, dtype)
+        self._run(_BROADCAST, x, None, _SUM, root, None, timeout, dtype, stream)
         return x
 
     def reduce(self, x: Array, op: str | Op = "sum", root: int = 0, *, out: Array = None,
                timeout: float | None = None,
-               dtype: str | DataType | None = None) -> Array:
+               dtype: str | DataType | None = None, stream: int | None = None) -> Array:
         """Reduces `x` over all ranks, on rank `root`: into `out`, or in place. Returns
         the result there, and None elsewhere, where `out` is not used."""
-        self._run(_REDUCE, x, out, op, root, None, timeout, dtype)
+        self._run(_REDUCE, x, out, op, root, None, timeout, dtype, stream)
         if self._rank != root:
             return None
         return x if out is None else out
 
     def gather(self, x: Array, root: int = 0, *, out: Array = None,
                counts: Sequence[int] | None = None, timeout: float | None = None,
-               dtype: str | DataType | None = None) -> Array:
+               dtype: str | DataType | None = None, stream: int | None = None) -> Array:
         """As `allgather`, on rank `root`; None elsewhere, where `out` is not used."""
         if self._rank != root:
             out = None
         elif out is None:
             out = arrays.gathered(x, self._size, counts)
-        self._run(_GATHER, x, out, _SUM, root, counts, timeout, dtype)
+        self._run(_GATHER, x, out, _SUM, root, counts, timeout, dtype, stream)
         return out
 
     def scatter(self, x: Array, root: int = 0, *, out: Array = None,
                 counts: Sequence[int] | None = None, timeout: float | None = None,
-                dtype: str | DataType | None = None) -> Array:
+                dtype: str | DataType | None = None, stream: int | None = None) -> Array:
         """Gives each rank its part of the `x` of rank `root`, in `out`, and returns it.
 
         Other ranks pass None for `x`, and need `out`. On the root, `out` may be left
@@ -236,90 +244,94 @@ class Communicator:
         """
         if self._rank == root and out is None:
             out = arrays.scattered(x, self._rank, self._size, counts)
-        self._run(_SCATTER, x, out, _SUM, root, counts, timeout, dtype)
+        self._run(_SCATTER, x, out, _SUM, root, counts, timeout, dtype, stream)
         return out
 
     def alltoall(self, x: Array, *, out: Array = None, timeout: float | None = None,
-                 dtype: str | DataType | None = None) -> Array:
+                 dtype: str | DataType | None = None, stream: int | None = None) -> Array:
         """Sends part r of `x` to rank r. Returns what came, by rank: `out`, or a new
         array like `x`. All parts are equally long."""
         if out is None:
             out = arrays.same(x)
-        self._run(_ALL_TO_ALL, x, out, _SUM, 0, None, timeout, dtype)
+        self._run(_ALL_TO_ALL, x, out, _SUM, 0, None, timeout, dtype, stream)
         return out
 
-    def barrier(self, *, timeout: float | None = None) -> None:
+    def barrier(self, *, timeout: float | None = None, stream: int | None = None) -> None:
         """Returns after every rank has called it."""
-        self._run(_BARRIER, None, None, _SUM, 0, None, timeout, None)
+        self._run(_BARRIER, None, None, _SUM, 0, None, timeout, None, stream)
 
     # --- The same, at once: docs are those of the twins -------------------------------
 
     def _start(self, result: In, collective: int, x: Array, out: Array, op: str | int,
                root: int, counts: Sequence[int] | None, timeout: float | None,
-               dtype: str | DataType | None) -> Request[In]:
-        return Request(self._native.start(collective, x, out, op, root, counts, timeout, dtype),
-                       result)
+               dtype: str | DataType | None, stream: int | None) -> Request[In]:
+        return Request(self._native.start(collective, x, out, op, root, counts, timeout, dtype,
+                                          stream), result)
 
     def iallreduce(self, x: In, op: str | Op = "sum", *, out: Array = None,
                    timeout: float | None = None,
-                   dtype: str | DataType | None = None) -> Request[In]:
+                   dtype: str | DataType | None = None, stream: int | None = None) -> Request[In]:
         """Starts `allreduce`."""
         return self._start(x if out is None else out, _ALL_REDUCE, x, out, op, 0, None, timeout,
-                           dtype)
+                           dtype, stream)
 
     def ireduce_scatter(self, x: Array, op: str | Op = "sum", *, out: Array = None,
                         counts: Sequence[int] | None = None, timeout: float | None = None,
-                        dtype: str | DataType | None = None) -> Request[Array]:
+                        dtype: str | DataType | None = None,
+                        stream: int | None = None) -> Request[Array]:
         """Starts `reduce_scatter`."""
         if out is None:
             out = arrays.scattered(x, self._rank, self._size, counts)
-        return self._start(out, _REDUCE_SCATTER, x, out, op, 0, counts, timeout, dtype)
+        return self._start(out, _REDUCE_SCATTER, x, out, op, 0, counts, timeout, dtype, stream)
 
     def iallgather(self, x: Array, *, out: Array = None, counts: Sequence[int] | None = None,
                    timeout: float | None = None,
-                   dtype: str | DataType | None = None) -> Request[Array]:
+                   dtype: str | DataType | None = None,
+                   stream: int | None = None) -> Request[Array]:
         """Starts `allgather`."""
         if out is None:
             out = arrays.gathered(x, self._size, counts)
-        return self._start(out, _ALL_GATHER, x, out, _SUM, 0, counts, timeout, dtype)
+        return self._start(out, _ALL_GATHER, x, out, _SUM, 0, counts, timeout, dtype, stream)
 
     def ibroadcast(self, x: In, root: int = 0, *, timeout: float | None = None,
-                   dtype: str | DataType | None = None) -> Request[In]:
+                   dtype: str | DataType | None = None, stream: int | None = None) -> Request[In]:
         """Starts `broadcast`."""
-        return self._start(x, _BROADCAST, x, None, _SUM, root, None, timeout, dtype)
+        return self._start(x, _BROADCAST, x, None, _SUM, root, None, timeout, dtype, stream)
 
     def ireduce(self, x: Array, op: str | Op = "sum", root: int = 0, *, out: Array = None,
                 timeout: float | None = None,
-                dtype: str | DataType | None = None) -> Request[Array]:
+                dtype: str | DataType | None = None, stream: int | None = None) -> Request[Array]:
         """Starts `reduce`."""
         result = None if self._rank != root else x if out is None else out
-        return self._start(result, _REDUCE, x, out, op, root, None, timeout, dtype)
+        return self._start(result, _REDUCE, x, out, op, root, None, timeout, dtype, stream)
 
     def igather(self, x: Array, root: int = 0, *, out: Array = None,
                 counts: Sequence[int] | None = None, timeout: float | None = None,
-                dtype: str | DataType | None = None) -> Request[Array]:
+                dtype: str | DataType | None = None, stream: int | None = None) -> Request[Array]:
         """Starts `gather`."""
         if self._rank != root:
             out = None
         elif out is None:
             out = arrays.gathered(x, self._size, counts)
-        return self._start(out, _GATHER, x, out, _SUM, root, counts, timeout, dtype)
+        return self._start(out, _GATHER, x, out, _SUM, root, counts, timeout, dtype, stream)
 
     def iscatter(self, x: Array, root: int = 0, *, out: Array = None,
                  counts: Sequence[int] | None = None, timeout: float | None = None,
-                 dtype: str | DataType | None = None) -> Request[Array]:
+                 dtype: str | DataType | None = None, stream: int | None = None) -> Request[Array]:
         """Starts `scatter`."""
         if self._rank == root and out is None:
             out = arrays.scattered(x, self._rank, self._size, counts)
-        return self._start(out, _SCATTER, x, out, _SUM, root, counts, timeout, dtype)
+        return self._start(out, _SCATTER, x, out, _SUM, root, counts, timeout, dtype, stream)
 
     def ialltoall(self, x: Array, *, out: Array = None, timeout: float | None = None,
-                  dtype: str | DataType | None = None) -> Request[Array]:
+                  dtype: str | DataType | None = None, stream: int | None = None) -> Request[Array]:
         """Starts `alltoall`."""
         if out is None:
             out = arrays.same(x)
-        return self._start(out, _ALL_TO_ALL, x, out, _SUM, 0, None, timeout, dtype)
+        return self._start(out, _ALL_TO_ALL, x, out, _SUM, 0, None, timeout, dtype, stream)
 
-    def ibarrier(self, *, timeout: float | None = None) -> Request[None]:
+    def ibarrier(self, *, timeout: float | None = None,
+                 stream: int | None = None) -> Request[None]:
         """Starts `barrier`."""
-        return self._start(None, _BARRIER, None, None, _SUM, 0, None, timeout, None)
+        return self._start(None, _BARRIER, None, None, _SUM, 0, None, timeout, None,
+                           stream)

@@ -32,8 +32,8 @@ class Refusals(unittest.TestCase):
         call = self.comm.allreduce
         self.refused(r"a builtins.float is no array; pass numpy.array", call, 1.0,
                      error=TypeError)
-        self.refused(r"a builtins.dict cannot .*neither the buffer protocol nor DLPack", call,
-                     {}, error=TypeError)
+        self.refused("a builtins.dict cannot .*neither the buffer protocol nor DLPack nor "
+                     "__cuda_array_interface__", call, {}, error=TypeError)
         self.refused("x or out is None", call, None, error=TypeError)
         self.refused("a builtins.int is no array", call, [1, 2], error=TypeError)
         self.refused("list of arrays is empty", call, [])
@@ -65,7 +65,7 @@ class Refusals(unittest.TestCase):
         self.refused(r"read-only, and the call writes it; pass a copy, x.copy\(\)", call,
                      constant)
         self.refused("read-only", call, b"bytes")
-        self.refused("memory of a device", call, Tensor(numpy.zeros(3), 2, device=2))
+        self.refused("memory of a device", call, Tensor(numpy.zeros(3), 2, device=10))
         self.refused("side by side; pass x.contiguous", call,
                      Tensor(numpy.zeros((2, 2)), 2, strides=(1, 2)))
         self.comm.allreduce(constant, out=numpy.zeros(3))
@@ -80,8 +80,8 @@ class Refusals(unittest.TestCase):
             with self.assertRaises(ringpipe.InvalidArgument):
                 call(good, out=bytearray(9))
         good.append(1)  # BufferError while something holds it
-        tensor = Tensor(numpy.zeros(3), 2, device=2)
-        self.refused("memory of a device", self.comm.allreduce, tensor)
+        tensor = Tensor(numpy.zeros(3), 2, device=2, says=1)
+        self.refused("device type 2", self.comm.allreduce, tensor)
         self.assertEqual(tensor.releases, 1)
 
     def test_lengths(self):

@@ -1,0 +1,169 @@
+"""Arrays in the memory of a CUDA device that a call cannot use are refused by name,
+nothing of them is kept, and the communicator goes on."""
+
+import os
+import threading
+import unittest
+
+import numpy
+
+import ringpipe
+from device_memory import CUDA, LEGACY, CudaArray, Device, DlpackArray
+from tensor import IS_COPIED, READ_ONLY, Tensor
+
+ZEROS = numpy.zeros(12, "float32")
+
+
+class RefusalsTest(unittest.TestCase):
+    """With a communicator of one rank, which has seen memory of the device."""
+
+    def setUp(self):
+        self.device = Device()
+        self.comm = ringpipe.Communicator(0, 1, f"unix:@refusals-{os.getpid()}")
+        self.addCleanup(self.comm.close)
+        self.comm.allreduce(self.array())
+
+    def array(self, **entries):
+        return CudaArray(self.device, ZEROS, **entries)
+
+    def tensor(self, **keywords):
+        return DlpackArray(self.device, ZEROS, **keywords)
+
+    def refused(self, text, *args, error=ringpipe.InvalidArgument, **keywords):
+        """In both calls; what else is in the list is given back."""
+        good = self.tensor()
+        for call in (self.comm.allreduce, self.comm.iallreduce):
+            with self.assertRaisesRegex(error, text):
+                call(*args, **keywords)
+            if not isinstance(args[0], list) and not keywords:
+                with self.assertRaisesRegex(error, text):
+                    call([good, args[0]])
+        self.assertEqual(good.exporter.releases, len(good.exporter.streams))
+        self.comm.allreduce(good)
+
+    def test_what_the_cuda_array_interface_says(self):
+        self.refused("it has a mask, which a call does not see", self.array(mask=self.array()))
+        self.refused("side by side in C order", self.array(shape=(3, 4), strides=(4, 12)))
+        self.refused("side by side in C order", self.array(shape=(3,), strides=(16,)))
+        self.refused("read-only, and the call writes it", self.array(data=(4096, True)))
+        self.refused(r"version 1 of __cuda_array_interface__; ringpipe has 2 and 3",
+                     self.array(version=1))
+        self.refused("version 4 of", self.array(version=4))
+        self.refused("byte order", self.array(typestr=">f4"))
+        self.refused("its elements are float32; ringpipe has", self.array(typestr="<c8"))
+        self.refused("typestr is 'float'", self.array(typestr="float"))
+        self.refused("stream is 0, which __cuda_array_interface__ does not allow",
+                     self.array(stream=0))
+        self.refused("stream is -1, which", self.array(stream=-1))
+        self.refused(r"not as it has to be \(TypeError", self.array(stream="legacy"))
+        self.refused(r"not as it has to be \(TypeError", self.array(data=None))
+
+    def test_what_is_right_is_not_refused(self):
+        self.comm.allreduce(self.array(shape=(3, 4), strides=(16, 4)))
+        self.comm.allreduce(self.array(shape=(1, 12), strides=(999, 4)))
+        self.comm.allreduce(self.array(shape=(0, 4), strides=(999, 9), data=(0, False)))
+        self.comm.allreduce(self.array(data=(self.array().address, True)), out=self.array())
+        self.comm.broadcast(self.array(data=(self.array().address, True)))
+        self.comm.allreduce(self.array(stream=0), stream=LEGACY)  # says it itself
+        read_only = self.tensor(flags=READ_ONLY)
+        self.comm.allreduce(read_only, out=self.tensor())
+        self.assertEqual(read_only.exporter.releases, 1)
+
+    def test_what_dlpack_says(self):
+        self.refused("side by side; pass x.contiguous", self.tensor(strides=(2,)))
+        self.refused("read-only, and the call writes it", self.tensor(flags=READ_ONLY))
+        self.refused("it exports a copy", self.tensor(flags=IS_COPIED))
+        self.refused("exported by DLPack 2, and ringpipe has DLPack 1",
+                     self.tensor(version=(2, 0)))
+        self.refused("device type 2, and not what its __dlpack_device__ says",
+                     self.tensor(says=1))
+        self.refused("device type 1, and not what its __dlpack_device__ says",
+                     Tensor(numpy.zeros(3), 2, says=CUDA))
+        self.refused(r"not CUDA's \(ROCm, DLPack type 10\); copy it to the host",
+                     Tensor(numpy.zeros(3), 2, device=10))
+
+    def test_refused_tensors_are_given_back(self):
+        for keywords in ({"strides": (2,)}, {"flags": READ_ONLY}, {"version": (2, 0)},
+                         {"says": 1}, {"version": (0, 8), "strides": (2,)}):
+            tensor = self.tensor(**keywords)
+            with self.assertRaises(ringpipe.InvalidArgument):
+                self.comm.allreduce(tensor)
+            self.assertEqual(tensor.exporter.releases, 1, keywords)
+
+    def test_streams(self):
+        x = self.array()
+        self.refused("stream is 0, which may be either default stream: pass 1", x, stream=0)
+        self.refused("stream is -2; pass the number", x, stream=-2)
+        self.refused("pass the number of a CUDA stream, such as PyTorch's stream.cuda_stream", x,
+                     stream="legacy", error=TypeError)
+        self.refused("too large", x, stream=1 << 63, error=OverflowError)
+        one, other = self.device.stream(), self.device.stream()
+        self.refused(f"CUDA stream {one}, and another after that of {other}.*pass its number as "
+                     "stream=", self.array(stream=one), out=self.array(stream=other))
+        self.refused(f"CUDA stream {one}, and another after that of 1",
+                     [self.array(stream=one), self.tensor()])
+        self.comm.allreduce([self.array(stream=one), self.tensor()], stream=other)
+        self.comm.allreduce([self.array(stream=one), self.array(), self.array(stream=one)])
+        numpy_array = numpy.zeros(3)
+        self.comm.allreduce(numpy_array, stream=one)
+
+    def test_memory_of_two_kinds(self):
+        self.refused("use one kind for all", self.array(), out=numpy.zeros(12, "float32"))
+        with self.assertRaisesRegex(ringpipe.InvalidArgument, "CudaArray; pass out="):
+            self.comm.allgather(self.array())
+
+    def test_memory_of_another_device(self):
+        array = CudaArray(Device(1), ZEROS)
+        self.device.make_current()
+        self.refused("cuda:1", array)
+
+    def test_a_thread_whose_current_device_is_another(self):
+        """Its default stream is another device's."""
+        array, tensor = self.array(), self.tensor()
+        self.addCleanup(self.device.make_current)
+        Device(1)
+        with self.assertRaisesRegex(ringpipe.InvalidArgument, "which is cuda:1; make the"):
+            self.comm.allreduce(tensor)
+        self.assertEqual(tensor.exporter.releases, 1)
+        self.comm.allreduce(array)  # nothing has to be waited for
+
+    def test_an_error_of_the_exporter_is_the_cause(self):
+        class Broken(DlpackArray):
+            """Raises."""
+
+            def __dlpack__(self, **_):
+                raise BufferError("it requires a gradient")
+
+        self.refused("Broken cannot be used in a call: it requires a gradient",
+                     Broken(self.device, ZEROS))
+
+    def test_an_interrupt_in_an_exporter_stays_one(self):
+        class Interrupted(DlpackArray):
+            """As if Ctrl-C came there."""
+
+            def __dlpack__(self, **_):
+                raise KeyboardInterrupt
+
+        self.refused("", Interrupted(self.device, ZEROS), error=KeyboardInterrupt)
+
+
+class WithoutDriverTest(unittest.TestCase):
+
+    def test_a_stream_of_a_thread_without_a_device_is_refused(self):
+        errors = []
+
+        def call():
+            try:
+                with ringpipe.Communicator(0, 1, f"unix:@refused-{os.getpid()}") as comm:
+                    comm.allreduce(numpy.zeros(3), stream=LEGACY)
+            except ringpipe.InvalidArgument as error:
+                errors.append(str(error))
+
+        thread = threading.Thread(target=call)
+        thread.start()
+        thread.join()
+        self.assertRegex(errors[0], "which is none; make the communicator's current")
+
+
+if __name__ == "__main__":
+    unittest.main()

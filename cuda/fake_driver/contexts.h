@@ -1,8 +1,10 @@
 #ifndef RINGPIPE_CUDA_FAKE_DRIVER_CONTEXTS_H_
 #define RINGPIPE_CUDA_FAKE_DRIVER_CONTEXTS_H_
 
+#include <map>
 #include <memory>
 #include <mutex>
+#include <thread>
 #include <vector>
 
 #include "cuda/fake_driver/abi.h"
@@ -12,8 +14,10 @@ namespace fake_cuda {
 struct Context {
   Device device;
   bool primary;
-  int retained = 0;          // of a primary one
-  Stream* legacy = nullptr;  // made when it is first used
+  int retained = 0;  // of a primary one
+  // Default streams, made when they are first used; of Streams.
+  Stream* legacy = nullptr;
+  std::map<std::thread::id, Stream*> of_threads = {};
 };
 
 // The contexts of all devices, and which is current on each thread. A Context

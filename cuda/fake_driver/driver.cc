@@ -30,6 +30,7 @@ void Driver::DestroyContext(Context* context) {
   queues_of(*context).AwaitAll();
   streams.DestroyAllOf(context);
   context->legacy = nullptr;
+  context->of_threads.clear();
   memory.FreeAllOf(context);
   const std::lock_guard lock(modules_mutex);
   std::erase_if(modules,

@@ -289,6 +289,30 @@ TEST_F(FakeDriverTest, TheLegacyStreamIsOrderedWithBlockingStreamsAlone) {
   EXPECT_TRUE(Done(waits, seconds(10)));
 }
 
+TEST_F(FakeDriverTest, EachThreadHasADefaultStreamThatWaitsForTheLegacyOne) {
+  if (QueuesOfADevice() < 8) {
+    GTEST_SKIP() << "another queue may be in between";
+  }
+  auto* const per_thread = reinterpret_cast<Driver::Stream>(2);
+  std::atomic<bool> released = false;
+  Block(per_thread, &released);
+  const Driver::Event own = NewEvent();
+  const Driver::Event others = NewEvent();
+  const Driver::Event legacy = NewEvent();
+  ASSERT_EQ(driver().event_record(own, per_thread), 0);
+  std::thread([&] {
+    device_->MakeCurrent();
+    EXPECT_EQ(driver().event_record(others, per_thread), 0);
+  }).join();
+  ASSERT_EQ(driver().event_record(legacy, nullptr), 0);
+  EXPECT_TRUE(Done(others, seconds(10)));
+  EXPECT_FALSE(Done(own, milliseconds(50)));
+  EXPECT_FALSE(Done(legacy, milliseconds(50)));
+  released = true;
+  EXPECT_TRUE(Done(own, seconds(10)));
+  EXPECT_TRUE(Done(legacy, seconds(10)));
+}
+
 TEST_F(FakeDriverTest, AStreamWaitsForAnEventOfAnother) {
   const Driver::Stream first = NewStream();
   const Driver::Stream second = NewStream();

@@ -1,12 +1,17 @@
 #include "cuda/fake_driver/streams.h"
 
 #include <algorithm>
+#include <thread>
 #include <utility>
 
 namespace fake_cuda {
 
 Stream* Streams::Create(Context* context, bool blocking, int priority) {
   const std::lock_guard lock(mutex_);
+  return CreateLocked(context, blocking, priority);
+}
+
+Stream* Streams::CreateLocked(Context* context, bool blocking, int priority) {
   const int queues =
       devices_[static_cast<std::size_t>(context->device)]->queues();
   auto* const stream =
@@ -28,16 +33,25 @@ bool Streams::Destroy(Stream* stream) {
 }
 
 Stream* Streams::Find(Stream* handle, Context* context) {
+  constexpr std::uintptr_t kLegacy = 1;
+  constexpr std::uintptr_t kPerThread = 2;
   const auto number = reinterpret_cast<std::uintptr_t>(handle);
-  if (number <= 1) {
-    const std::lock_guard lock(mutex_);
+  const std::lock_guard lock(mutex_);
+  if (number <= kLegacy) {
     if (context->legacy == nullptr) {
-      context->legacy = new Stream{context, true, 0, 0, nullptr};
+      context->legacy = new Stream{context, true, 0, 0, nullptr, true};
       streams_.insert(context->legacy);
     }
     return context->legacy;
   }
-  const std::lock_guard lock(mutex_);
+  if (number == kPerThread) {
+    Stream*& own = context->of_threads[std::this_thread::get_id()];
+    if (own == nullptr) {
+      own = CreateLocked(context, true, 0);
+      own->is_default = true;
+    }
+    return own;
+  }
   return streams_.count(handle) == 0 ? nullptr : handle;
 }
 
@@ -243,9 +257,9 @@ void Streams::DestroyAllOf(const Context* context) {
 
 int Streams::live_streams() {
   const std::lock_guard lock(mutex_);
-  return static_cast<int>(std::count_if(
-      streams_.begin(), streams_.end(),
-      [](const Stream* one) { return one != one->context->legacy; }));
+  return static_cast<int>(
+      std::count_if(streams_.begin(), streams_.end(),
+                    [](const Stream* one) { return !one->is_default; }));
 }
 
 int Streams::live_events() {

@@ -19,6 +19,7 @@ struct Stream {
   int priority;
   int queue;               // of its device
   CompletionPointer last;  // what was put in last
+  bool is_default = false;
 };
 
 struct Event {
@@ -32,7 +33,8 @@ struct Event {
 //
 // The legacy default stream: each of its operations waits for all that blocking
 // streams of its context were given before, and they wait for it (CUDA Runtime
-// API, "Stream synchronization behavior").
+// API, "Stream synchronization behavior"). Default streams of threads are
+// blocking ones.
 class Streams {
  public:
   // `devices` and `captures` outlive it.
@@ -43,7 +45,8 @@ class Streams {
   Stream* Create(Context* context, bool blocking, int priority);
   bool Destroy(Stream* stream);
   // The stream behind a handle; NULL, and CU_STREAM_LEGACY (1), are the
-  // context's legacy one. nullptr: a handle of none.
+  // context's legacy one, CU_STREAM_PER_THREAD (2) is the calling thread's.
+  // nullptr: a handle of none.
   Stream* Find(Stream* handle, Context* context);
 
   // Puts work into a stream, or (*captured) into the graph that it captures.
@@ -73,6 +76,7 @@ class Streams {
   int live_events();
 
  private:
+  Stream* CreateLocked(Context* context, bool blocking, int priority);
   Queues& QueuesOf(const Stream& stream) {
     return *devices_[static_cast<std::size_t>(stream.context->device)];
   }

@@ -12,8 +12,8 @@ import numpy
 
 import ringpipe
 import waiting
-from device_memory import (CUDA_HOST, LEGACY, PATIENCE_S, CudaArray, Device, DlpackArray,
-                           HeldStream)
+from device_memory import (CUDA_HOST, LEGACY, PATIENCE_S, PER_THREAD, CudaArray, Device,
+                           DlpackArray, HeldStream)
 from tensor import FLOAT, Tensor
 
 RANKS = 2
@@ -190,6 +190,8 @@ def late_streams():
              stream=device.stream())
         late(comm, device, lambda zeros, number: DlpackArray(device, zeros, work=number,
                                                              version=(0, 8)))
+        late(comm, device, lambda zeros, number: DlpackArray(device, zeros, work=number),
+             stream=PER_THREAD)
         # The result's memory may be in use, too.
         for x, kind in ((CudaArray(device, values(comm.rank)), CudaArray),
                         (DlpackArray(device, values(comm.rank)), DlpackArray)):

@@ -48,7 +48,7 @@ def explain(array: object, writable: bool, cause: BaseException | None) -> typin
     except (TypeError, ValueError, BufferError) as error:
         if hasattr(array, "__dlpack__") or hasattr(array, "__cuda_array_interface__"):
             if cause is None:
-                kind = getattr(array, "dtype", "of no type that it has")
+                kind = getattr(array, "dtype", "of another type")
                 cause = InvalidArgument(f"its elements are {kind}; ringpipe has {_TYPES}")
             raise InvalidArgument(f"{_name(array)} cannot be used in a call: {cause}") from cause
         raise TypeError(f"{_name(array)} cannot be used in a call: it has neither the buffer "

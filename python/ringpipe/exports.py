@@ -90,6 +90,8 @@ def cuda_array(array: typing.Any, writable: bool,
         raise InvalidArgument("its elements do not lie side by side in C order; pass a contiguous "
                               "copy")
     count = math.prod(described.shape)
+    if described.address < 0 or min(described.shape, default=0) < 0:
+        raise InvalidArgument("its __cuda_array_interface__ has an address or a length below 0")
     return (described.address, count, item_bytes, _TYPES.get(code, 0),
             _awaited(described) if asks_stream and count else 0)
 

@@ -14,6 +14,38 @@ from tensor import IS_COPIED, READ_ONLY, Tensor
 ZEROS = numpy.zeros(12, "float32")
 
 
+class Described:
+    """Says of itself what it is given."""
+
+    def __init__(self, entries):
+        self.__cuda_array_interface__ = entries
+
+
+class WithoutDevice:
+    """Has `__dlpack__` alone."""
+
+    def __init__(self, tensor):
+        self.tensor = tensor
+
+    def __dlpack__(self, **keywords):
+        return self.tensor.__dlpack__(**keywords)
+
+
+class WithBuffer(bytes):
+    """Has the buffer protocol, too, by which it refuses what a call asks."""
+
+    def __new__(cls, tensor):
+        self = super().__new__(cls, b"here")
+        self.tensor = tensor
+        return self
+
+    def __dlpack_device__(self):
+        return self.tensor.__dlpack_device__()
+
+    def __dlpack__(self, **keywords):
+        return self.tensor.__dlpack__(**keywords)
+
+
 class RefusalsTest(unittest.TestCase):
     """With a communicator of one rank, which has seen memory of the device."""
 
@@ -57,6 +89,11 @@ class RefusalsTest(unittest.TestCase):
         self.refused("stream is -1, which", self.array(stream=-1))
         self.refused(r"not as it has to be \(TypeError", self.array(stream="legacy"))
         self.refused(r"not as it has to be \(TypeError", self.array(data=None))
+        self.refused(r"not as it has to be \(KeyError: 'version'",
+                     Described({"data": (4096, False)}))
+        self.refused("an address or a length below 0", self.array(data=(-4096, False)))
+        self.refused("an address or a length below 0", self.array(shape=(-3, -4)))
+        self.refused("is null", self.array(data=(0, False)))
 
     def test_what_is_right_is_not_refused(self):
         self.comm.allreduce(self.array(shape=(3, 4), strides=(16, 4)))
@@ -65,6 +102,7 @@ class RefusalsTest(unittest.TestCase):
         self.comm.allreduce(self.array(data=(self.array().address, True)), out=self.array())
         self.comm.broadcast(self.array(data=(self.array().address, True)))
         self.comm.allreduce(self.array(stream=0), stream=LEGACY)  # says it itself
+        self.comm.allreduce(WithBuffer(self.tensor()))
         read_only = self.tensor(flags=READ_ONLY)
         self.comm.allreduce(read_only, out=self.tensor())
         self.assertEqual(read_only.exporter.releases, 1)
@@ -79,6 +117,9 @@ class RefusalsTest(unittest.TestCase):
                      self.tensor(says=1))
         self.refused("device type 1, and not what its __dlpack_device__ says",
                      Tensor(numpy.zeros(3), 2, says=CUDA))
+        self.refused("device type 2, and not what its __dlpack_device__ says",
+                     WithoutDevice(self.tensor()))
+        self.comm.allreduce(WithoutDevice(Tensor(numpy.zeros(3), 2)))
         self.refused(r"not CUDA's \(ROCm, DLPack type 10\); copy it to the host",
                      Tensor(numpy.zeros(3), 2, device=10))
 

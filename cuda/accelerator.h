@@ -48,7 +48,7 @@ class Accelerator {
   enum class Lane { kCopyIn, kReduce, kCopyOut };
   struct Ticket {
     Lane lane = Lane::kCopyIn;
-    std::uint64_t sequence = 0;
+    std::uint64_t sequence = 0;  // 0: it is done already
   };
   enum class Progress { kPending, kDone, kFailed };
 

@@ -48,53 +48,52 @@ void Accelerators::Find() {
 // --- Whose memory it is ------------------------------------------------------
 
 Status Accelerators::Choose(CheckedCall& checked) const {
-  checked.accelerator = host_.get();
-  const CallBuffers& buffers = checked.buffers;
+  CallBuffers& buffers = checked.buffers;
   if (device_ == nullptr ||
       (buffers.send_bytes == 0 && buffers.receive_bytes == 0)) {
     return Status::Ok();
   }
-  RINGPIPE_ASSIGN_OR_RETURN(const bool owned, OwnsAll(checked));
-  if (owned) {
-    checked.accelerator = device_.get();
+  if (buffers.lists != nullptr) {
+    RINGPIPE_RETURN_IF_ERROR(ChooseForLists(buffers));
+  } else {
+    if (buffers.receive_bytes > 0) {
+      RINGPIPE_ASSIGN_OR_RETURN(buffers.output_owner,
+                                OwnerOf(checked.call.receive));
+    }
+    if (buffers.send_bytes > 0) {
+      RINGPIPE_ASSIGN_OR_RETURN(buffers.input_owner,
+                                OwnerOf(checked.call.send));
+    }
+  }
+  if (buffers.input_owner != Owner::kHost ||
+      buffers.output_owner != Owner::kHost) {
+    checked.device = device_.get();
   }
   return Status::Ok();
 }
 
-Result<bool> Accelerators::OwnsAll(const CheckedCall& checked) const {
-  const Call& call = checked.call;
-  const CallBuffers& buffers = checked.buffers;
-  if (buffers.lists == nullptr) {
-    const bool has_receive = buffers.receive_bytes > 0;
-    RINGPIPE_ASSIGN_OR_RETURN(
-        const bool owned,
-        device_->Owns(has_receive ? call.receive : call.send));
-    if (has_receive && buffers.send_bytes > 0) {
-      RINGPIPE_ASSIGN_OR_RETURN(const bool send, device_->Owns(call.send));
-      if (send != owned) {
-        return Mixed();
-      }
-    }
-    return owned;
-  }
-  std::optional<bool> owned;
-  for (const PieceList* const list :
-       {&buffers.lists->output, &buffers.lists->input}) {
-    for (const PieceList::Piece& piece : list->pieces()) {
-      RINGPIPE_ASSIGN_OR_RETURN(const bool owns, device_->Owns(piece.data));
-      if (owned.value_or(owns) != owns) {
-        return Mixed();
-      }
-      owned = owns;
-    }
-  }
-  return owned.value_or(false);
+Result<Owner> Accelerators::OwnerOf(const void* memory) const {
+  RINGPIPE_ASSIGN_OR_RETURN(const bool owned, device_->Owns(memory));
+  return owned ? Owner::kDevice : Owner::kHost;
 }
 
-Status Accelerators::Mixed() const {
-  return {StatusCode::kInvalidArgument,
-          "one buffer is memory of " + device_->name() +
-              " and another is not; use one kind for all"};
+Status Accelerators::ChooseForLists(CallBuffers& buffers) const {
+  auto lists = std::make_shared<CallLists>(*buffers.lists);
+  RINGPIPE_ASSIGN_OR_RETURN(buffers.output_owner, OwnerOf(lists->output));
+  RINGPIPE_ASSIGN_OR_RETURN(buffers.input_owner, OwnerOf(lists->input));
+  buffers.lists = std::move(lists);
+  return Status::Ok();
+}
+
+Result<Owner> Accelerators::OwnerOf(PieceList& list) const {
+  std::optional<Owner> all;
+  for (std::size_t i = 0; i < list.pieces().size(); ++i) {
+    RINGPIPE_ASSIGN_OR_RETURN(const Owner owner,
+                              OwnerOf(list.pieces()[i].data));
+    list.SetOnDevice(i, owner == Owner::kDevice);
+    all = all.value_or(owner) == owner ? owner : Owner::kBoth;
+  }
+  return all.value_or(Owner::kHost);
 }
 
 Status Accelerators::Mark(void* stream, CheckedCall& checked) const {
@@ -117,20 +116,20 @@ Status Accelerators::CheckIsOfHost(const void* memory) const {
 
 // --- Its slots ---------------------------------------------------------------
 
-Status Accelerators::Prepare(Accelerator& accelerator, SlotPool& pool) {
-  if (prepared_ || &accelerator != device_.get()) {
+Status Accelerators::Prepare(SlotPool& pool) {
+  if (prepared_) {
     return Status::Ok();
   }
   RINGPIPE_RETURN_IF_ERROR(pool.UseLong());
   const Status prepared =
-      accelerator.PrepareSlots(pool.memory(), pool.memory_bytes());
+      device_->PrepareSlots(pool.memory(), pool.memory_bytes());
   if (!prepared.ok()) {
     // Not copied through memory that is not pinned: the reductions work on the
     // slots where they are.
     return prepared.WithContext("device memory cannot be used");
   }
   prepared_ = true;
-  logger_.Info("device memory: " + accelerator.name());
+  logger_.Info("device memory: " + device_->name());
   return Status::Ok();
 }
 

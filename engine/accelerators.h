@@ -8,11 +8,13 @@
 #include "cuda/accelerator.h"
 #include "engine/planner.h"
 #include "memory_pool/slot_pool.h"
+#include "pipeline/abilities.h"
+#include "pipeline/piece_list.h"
 
 namespace ringpipe {
 
-// Of a communicator: the host's accelerator, and at most one device's. The
-// memory that a call's buffers are in decides which of them serves it.
+// Of a communicator: the host's accelerator, and at most one device's, and
+// which of them a buffer's memory is.
 //
 // After Find, any thread may call Choose, Mark and CheckIsOfHost. The others:
 // one thread at a time.
@@ -33,24 +35,26 @@ class Accelerators {
 
   Accelerator& host() { return *host_; }
 
-  // Sets checked.accelerator, from its call and buffers. kInvalidArgument where
-  // some of these are memory of the device and some are not.
+  // Sets checked.device, and whose memory each of its buffers is.
+  // kInvalidArgument for memory that neither the host nor the device can use.
   Status Choose(CheckedCall& checked) const;
   // Sets checked.after: where the call's stream is now (Accelerator::Mark).
   Status Mark(void* stream, CheckedCall& checked) const;
   // kInvalidArgument for memory of the device.
   Status CheckIsOfHost(const void* memory) const;
 
-  // At the first call on `accelerator`'s memory: lets it pin the slots. Other
+  // At the first call with memory of the device: lets it pin the slots. Other
   // ranks may do so at another call, or never.
-  Status Prepare(Accelerator& accelerator, SlotPool& pool);
+  Status Prepare(SlotPool& pool);
   // Before the slots are freed. Where the device does not let go of them, they
   // never are.
   void Release(SlotPool& pool);
 
  private:
-  Result<bool> OwnsAll(const CheckedCall& checked) const;
-  Status Mixed() const;
+  Result<Owner> OwnerOf(const void* memory) const;
+  // Of all pieces, and tells each of them.
+  Result<Owner> OwnerOf(PieceList& list) const;
+  Status ChooseForLists(CallBuffers& buffers) const;
 
   const Logger logger_;
   const std::unique_ptr<Accelerator> host_;

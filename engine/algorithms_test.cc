@@ -98,10 +98,15 @@ std::vector<PlanOptions::Peer> RandomPeers(
   return peers;
 }
 
+Owner RandomOwner(std::mt19937_64& random) {
+  return random() % 2 == 0 ? Owner::kHost : static_cast<Owner>(random() % 3);
+}
+
 PlanOptions RandomOptions(std::mt19937_64& random) {
   PlanOptions options;
   options.in_place = random() % 2 == 0;
-  options.on_host = random() % 4 != 0;
+  options.input_owner = RandomOwner(random);
+  options.output_owner = RandomOwner(random);
   options.in_pieces = random() % 4 == 0;
   options.scales_input = random() % 4 == 0;
   return options;
@@ -115,6 +120,12 @@ class AlgorithmsTest : public testing::TestWithParam<AlgorithmInfo> {
                            ? GetParam().slots_of_unlike
                            : GetParam().slots;
     return slots({0, 9}, 1) > 8;
+  }
+
+  // The stated ones; what one alone cannot copy needs one, which a rank always
+  // has.
+  static int SlotsOfAnyMemory(int size, int depth) {
+    return std::max(1, SlotsFor(GetParam(), {0, size}, depth));
   }
 
   // Sub-chunks in a round: the more ranks, the fewer.
@@ -224,7 +235,7 @@ TEST_P(AlgorithmsTest, IsProvenForPartsOfAnyLength) {
       options.collective = GetParam().collective;
       options.root = static_cast<int>(random() % size);
       options.depth = 1 + static_cast<int>(random() % 3);
-      options.slots = SlotsFor(GetParam(), {0, size}, options.depth);
+      options.slots = SlotsOfAnyMemory(size, options.depth);
       options.order = static_cast<CheckOptions::Order>(random() % 3);
       options.seed = seed;
       options.subchunks = 1;
@@ -273,7 +284,7 @@ TEST_P(AlgorithmsTest, IsProvenForPairsOfAnyLength) {
       CheckOptions options;
       options.collective = GetParam().collective;
       options.depth = 1 + static_cast<int>(random() % 3);
-      options.slots = SlotsFor(GetParam(), {0, size}, options.depth);
+      options.slots = SlotsOfAnyMemory(size, options.depth);
       options.order = static_cast<CheckOptions::Order>(random() % 3);
       options.seed = seed;
       options.subchunks = 4 * static_cast<std::uint64_t>(options.depth);
@@ -348,7 +359,7 @@ TEST_P(AlgorithmsTest, IsProvenForMixedConnectionsAndDifferentBuffers) {
       options.same_bits = GetParam().same_bits;
       options.root = size / 2;
       options.depth = 1 + static_cast<int>(random() % 3);
-      options.slots = SlotsFor(GetParam(), {0, size}, options.depth);
+      options.slots = SlotsOfAnyMemory(size, options.depth);
       options.order = static_cast<CheckOptions::Order>(random() % 3);
       options.seed = seed;
       options.subchunks = random() % 2;

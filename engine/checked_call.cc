@@ -245,7 +245,7 @@ bool Overlap(const PieceList& read, const PieceList& written) {
 // What a list has before and behind another one's part of the message.
 PieceList Without(const PieceList& list, const PieceList& part) {
   PieceList rest;
-  const auto add = [&rest](const std::byte* data, std::uint64_t bytes) {
+  const auto add = [&rest](const std::byte* data, std::uint64_t bytes, bool) {
     rest.Add(data, bytes);
   };
   if (list.begin() < part.begin()) {

@@ -10,6 +10,7 @@
 #include "base/status.h"
 #include "engine/algorithms.h"
 #include "engine/call.h"
+#include "pipeline/abilities.h"
 #include "pipeline/call_check.h"
 #include "pipeline/piece_list.h"
 
@@ -41,6 +42,9 @@ struct CallBuffers {
   bool reads_send = false;
   bool writes_receive = false;
   bool in_place = false;
+  // Whose memory they are: not CheckCall's to say.
+  Owner input_owner = Owner::kHost;
+  Owner output_owner = Owner::kHost;
   // Instead of the bases above; else null.
   std::shared_ptr<const CallLists> lists;
 };

@@ -5,8 +5,8 @@
 // with the same count, type, operation and root. Ranks that disagree get
 // kMismatch with both calls in words, before a byte is reduced.
 //
-// Buffers. Where a rank has both, `send` and `receive` are both host memory, or
-// both memory of the communicator's accelerator. They are aligned to their
+// Buffers. Each of `send` and `receive`, and each piece of a list, is host
+// memory or memory of the communicator's accelerator. They are aligned to their
 // element type. They lie in place, where the call's comment says, or they do
 // not overlap; any other overlap is kInvalidArgument. Until the call has
 // returned (an asynchronous one: until a wait has returned its end) the caller

@@ -595,7 +595,7 @@ Status Engine::CompareCounts(const CheckedCall& checked, const Timing& timing) {
                      .receive = others.data(),
                      .count = sizeof(PairCounts) / sizeof(std::uint64_t),
                      .type = DataType::kUint64};
-  CheckedCall exchange = {call, {}, &accelerators_.host()};
+  CheckedCall exchange = {call, {}};
   RINGPIPE_ASSIGN_OR_RETURN(exchange.buffers, CheckCall(call, rank(), size()));
   RINGPIPE_ASSIGN_OR_RETURN(const Operation* operation,
                             planner_->Prepare(exchange, timing));
@@ -629,8 +629,9 @@ Status Engine::Execute(const CheckedCall& checked, const Timing& timing) {
   } else if (const Operation* again = planner_->PrepareAgain(checked, timing)) {
     return executor_->Run(*again);
   }
-  RINGPIPE_RETURN_IF_ERROR(
-      accelerators_.Prepare(*checked.accelerator, executor_->pool()));
+  if (checked.device != nullptr) {
+    RINGPIPE_RETURN_IF_ERROR(accelerators_.Prepare(executor_->pool()));
+  }
   RINGPIPE_ASSIGN_OR_RETURN(const Operation* operation,
                             planner_->Prepare(checked, then));
   return executor_->Run(*operation);

@@ -127,7 +127,7 @@ const Operation* Planner::In(const Timing& timing, Operation& operation) {
 
 const Operation* Planner::PrepareAgain(const CheckedCall& checked,
                                        const Timing& timing) {
-  if (checked.accelerator != job_.host) {
+  if (checked.device != nullptr) {
     return nullptr;
   }
   Recent& recent = RecentOf(checked.call);
@@ -137,7 +137,8 @@ const Operation* Planner::PrepareAgain(const CheckedCall& checked,
 // Each rank finds the same: where pairs have counts of their own, by nothing
 // that depends on them.
 const AlgorithmInfo& Planner::AlgorithmFor(const CheckedCall& checked) const {
-  const auto& [call, buffers, accelerator, after] = checked;
+  const Call& call = checked.call;
+  const CallBuffers& buffers = checked.buffers;
   if (call.collective == Collective::kSendReceive) {
     return SendReceiveAlgorithm();
   }
@@ -153,7 +154,8 @@ const AlgorithmInfo& Planner::AlgorithmFor(const CheckedCall& checked) const {
 
 Result<const Operation*> Planner::Prepare(const CheckedCall& checked,
                                           const Timing& timing) {
-  const auto& [call, buffers, accelerator, after] = checked;
+  const Call& call = checked.call;
+  const CallBuffers& buffers = checked.buffers;
   const AlgorithmInfo& algorithm = AlgorithmFor(checked);
   const Shape& shape = FindShape(algorithm);
   // Here and below the memory for short steps is kept: nothing is allocated,
@@ -170,13 +172,15 @@ Result<const Operation*> Planner::Prepare(const CheckedCall& checked,
   key.in_place = buffers.in_place;
   key.in_pieces = buffers.lists != nullptr;
   key.scales_input = operation_.prescale != 1;
-  key.on_host = accelerator == job_.host;
+  key.input_owner = buffers.input_owner;
+  key.output_owner = buffers.output_owner;
   key.message_bytes = EagerLimit(operation_, shape);
   RINGPIPE_ASSIGN_OR_RETURN(operation_.plan, FindPlan(key, operation_));
-  operation_.message_bytes = key.on_host ? key.message_bytes : 0;
+  // Short slots are not prepared for the device.
+  operation_.message_bytes = checked.device == nullptr ? key.message_bytes : 0;
   ShortRun::Measure(operation_);
   // Such a call goes by no reach, which may be another one the next time.
-  if (key.on_host && !operation_.short_steps.empty() &&
+  if (checked.device == nullptr && !operation_.short_steps.empty() &&
       buffers.borders == nullptr) {
     Recent& recent = RecentOf(call);
     recent.call = call;
@@ -185,11 +189,12 @@ Result<const Operation*> Planner::Prepare(const CheckedCall& checked,
   return In(timing, operation_);
 }
 
-// Memory of an accelerator is reached by that alone; lists, and what has to be
-// scaled, by nobody.
+// A device's memory is reached by that alone; lists, and what has to be scaled,
+// by nobody.
 Status Planner::FindReach(const CheckedCall& checked,
                           Operation& operation) const {
-  const auto& [call, buffers, accelerator, after] = checked;
+  const Call& call = checked.call;
+  const CallBuffers& buffers = checked.buffers;
   if (buffers.lists != nullptr) {
     operation.input.list = &buffers.lists->input;
     operation.output.list = &buffers.lists->output;
@@ -201,14 +206,17 @@ Status Planner::FindReach(const CheckedCall& checked,
       SubchunkElements(job_, LengthsOf(buffers, job_.size).shortest,
                        Walk::kSegments, {.chunks = job_.size}, element_bytes) *
       element_bytes;
-  const bool is_reached = accelerator == job_.host && operation.prescale == 1;
-  if (is_reached && buffers.reads_send && buffers.send_bytes > 0) {
+  const auto is_reached = [&operation](Owner owner) {
+    return owner == Owner::kHost && operation.prescale == 1;
+  };
+  if (is_reached(buffers.input_owner) && buffers.reads_send &&
+      buffers.send_bytes > 0) {
     RINGPIPE_ASSIGN_OR_RETURN(
         operation.input,
         job_.transports->ReachOf(
             {call.send, buffers.send_bytes, false, message_bytes}));
   }
-  if (is_reached && buffers.receive_bytes > 0) {
+  if (is_reached(buffers.output_owner) && buffers.receive_bytes > 0) {
     RINGPIPE_ASSIGN_OR_RETURN(
         operation.output,
         job_.transports->ReachOf(
@@ -216,6 +224,8 @@ Status Planner::FindReach(const CheckedCall& checked,
   }
   operation.input.base = buffers.input_base;
   operation.output.base = buffers.output_base;
+  operation.input.on_device = buffers.input_owner == Owner::kDevice;
+  operation.output.on_device = buffers.output_owner == Owner::kDevice;
   return Status::Ok();
 }
 
@@ -240,7 +250,8 @@ Operation Planner::Describe(const CheckedCall& checked,
       WalkOf(call.collective), shape, SizeOf(call.type));
   Operation operation;
   operation.name = &NameOf;
-  operation.accelerator = checked.accelerator;
+  operation.host = job_.host;
+  operation.device = checked.device;
   operation.type = call.type;
   operation.op = call.op;
   operation.prescale = call.prescale;
@@ -327,7 +338,8 @@ Result<const Plan*> Planner::FindPlan(PlanKey key, const Operation& operation) {
   options.in_pieces = key.in_pieces;
   options.scales_input = key.scales_input;
   options.direct_over_sent = algorithm.direct_over_sent;
-  options.on_host = key.on_host;
+  options.input_owner = key.input_owner;
+  options.output_owner = key.output_owner;
   options.message_bytes = key.message_bytes;
   options.peers = peers;
   options.same_to_all =

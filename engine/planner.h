@@ -29,7 +29,7 @@ namespace ringpipe {
 struct CheckedCall {
   Call call;  // whose lists may be gone
   CallBuffers buffers;
-  Accelerator* accelerator = nullptr;
+  Accelerator* device = nullptr;  // null where all buffers are host memory
   std::shared_ptr<StreamMark> after = {};  // what it waits for; may be null
 };
 
@@ -61,7 +61,7 @@ class Planner {
     std::uint64_t subchunk_bytes = 0;
     int depth = 1;
     const Transports* transports = nullptr;
-    Accelerator* host = nullptr;  // for host memory
+    Accelerator* host = nullptr;
   };
 
   explicit Planner(const Job& job)
@@ -94,7 +94,8 @@ class Planner {
     bool in_place = false;
     bool in_pieces = false;
     bool scales_input = false;
-    bool on_host = true;
+    Owner input_owner = Owner::kHost;
+    Owner output_owner = Owner::kHost;
     std::uint32_t message_bytes = 0;
     // By transport.
     std::array<Reach, kMostTransports> input = {};

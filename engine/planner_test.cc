@@ -24,7 +24,7 @@ std::string Describe(const Digest& /*digest*/) { return "a call"; }
 class PlannerTest : public ::testing::Test {
  protected:
   PlannerTest()
-      : host_(CreateHostAccelerator()), other_(CreateHostAccelerator()) {
+      : host_(CreateHostAccelerator()), device_(CreateHostAccelerator()) {
     std::vector<std::unique_ptr<Transport>> transports;
     for (int way = 0; way < 2; ++way) {
       TestNetwork::Options options;
@@ -56,7 +56,6 @@ class PlannerTest : public ::testing::Test {
     checked.call = {Collective::kAllReduce, input_.data(), output_.data(),
                     count, DataType::kFloat32};
     checked.buffers = CheckCall(checked.call, 1, kSize).value();
-    checked.accelerator = host_.get();
     return checked;
   }
 
@@ -80,7 +79,7 @@ class PlannerTest : public ::testing::Test {
   std::vector<UserMemory> asked_;
 
   const std::unique_ptr<Accelerator> host_;
-  const std::unique_ptr<Accelerator> other_;
+  const std::unique_ptr<Accelerator> device_;
   CallCheck check_{1, &Describe};
   std::vector<std::unique_ptr<TestNetwork>> networks_;
   Transports transports_;
@@ -170,17 +169,52 @@ TEST_F(PlannerTest, ALongCallIsNotPreparedAgain) {
   EXPECT_EQ(planner.PrepareAgain(AllReduce(kLong), {}), nullptr);
 }
 
-// It is the accelerator that reaches it.
-TEST_F(PlannerTest, MemoryOfAnAcceleratorIsAskedOfNoTransport) {
+// It is the device that reaches it. Of host memory beside it they are asked.
+TEST_F(PlannerTest, MemoryOfADeviceIsAskedOfNoTransport) {
+  job_.algorithms =
+      AlgorithmChoice::Parse("allreduce:all_pairs", {1, kSize}).value();
   reach_ = {kReached, kReached};
   Planner planner(job_);
   CheckedCall checked = AllReduce(kLong);
-  checked.accelerator = other_.get();
-  const Plan& plan = *Prepare(planner, checked).plan;
-  EXPECT_TRUE(asked_.empty());
-  EXPECT_FALSE(SendsInPlace(plan, 0));
-  EXPECT_FALSE(SendsInPlace(plan, 2));
-  EXPECT_EQ(planner.PrepareAgain(checked, {}), nullptr);
+  checked.device = device_.get();
+  for (const Owner input : {Owner::kHost, Owner::kDevice}) {
+    for (const Owner output : {Owner::kHost, Owner::kDevice}) {
+      if (input == Owner::kHost && output == Owner::kHost) {
+        continue;
+      }
+      asked_.clear();
+      checked.buffers.input_owner = input;
+      checked.buffers.output_owner = output;
+      const Operation& operation = Prepare(planner, checked);
+      for (const UserMemory& memory : asked_) {
+        EXPECT_EQ(memory.written ? output : input, Owner::kHost);
+      }
+      EXPECT_EQ(asked_.size(), (input == Owner::kHost ? 2U : 0U) +
+                                   (output == Owner::kHost ? 2U : 0U));
+      // It sends of both.
+      EXPECT_EQ(SendsInPlace(*operation.plan, 0),
+                input == Owner::kHost || output == Owner::kHost);
+      EXPECT_EQ(operation.input.on_device, input == Owner::kDevice);
+      EXPECT_EQ(operation.output.on_device, output == Owner::kDevice);
+      EXPECT_EQ(operation.device, device_.get());
+    }
+  }
+}
+
+// What is kept of a short call is of host memory, which the same addresses need
+// not be the next time.
+TEST_F(PlannerTest, AShortCallWithMemoryOfADeviceIsNotPreparedAgain) {
+  job_.common_host = {.ranks = kSize, .processors = kSize};
+  Planner planner(job_);
+  const CheckedCall host = AllReduce(2);
+  CheckedCall mixed = host;
+  mixed.device = device_.get();
+  mixed.buffers.output_owner = Owner::kDevice;
+  EXPECT_TRUE(Prepare(planner, mixed).short_steps.empty());
+  EXPECT_EQ(planner.PrepareAgain(host, {}), nullptr);
+  Prepare(planner, host);
+  EXPECT_NE(planner.PrepareAgain(host, {}), nullptr);
+  EXPECT_EQ(planner.PrepareAgain(mixed, {}), nullptr);
 }
 
 // What both ends choose alike does not depend on what one rank reaches.

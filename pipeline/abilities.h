@@ -6,6 +6,11 @@
 
 namespace ringpipe {
 
+// Whose memory a buffer is: the host's, a device's, or, of a list, some pieces
+// one's and some the other's. Each touches its own memory and slots; what lies
+// at a peer, only the host does.
+enum class Owner : std::uint8_t { kHost, kDevice, kBoth };
+
 // What a connection can do, the same at both ends. Plans are compiled against
 // it, peer by peer.
 struct Abilities {

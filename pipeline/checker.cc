@@ -148,6 +148,67 @@ Status CheckPlaces(const std::vector<Plan>& plans, const Contract& contract) {
   return Status::Ok();
 }
 
+// Whether all that lies there in user memory is `one`'s to touch.
+bool Reaches(const Plan& plan, const std::vector<Step::Piece>& pieces,
+             Owner one) {
+  return std::all_of(
+      pieces.begin(), pieces.end(), [&](const Step::Piece& piece) {
+        return piece.step >= 0 || plan.OwnerOf(piece.place) == one;
+      });
+}
+
+// Whether nobody touches memory that is another's.
+bool KeepsToItsMemory(const Plan& plan, const Step& step) {
+  const Transfer& transfer = step.transfer;
+  const Owner target = plan.OwnerOf(transfer.target);
+  const bool by_host = step.arrival == Step::Arrival::kAtPeer;
+  switch (transfer.kind) {
+    case Transfer::Kind::kSend:
+      return !step.eager || Reaches(plan, step.source, Owner::kHost);
+    case Transfer::Kind::kReceiveCopy:
+      return !by_host || !step.in_memory || target == Owner::kHost;
+    case Transfer::Kind::kLocalCopy:
+      return !step.in_memory || Reaches(plan, step.source, target);
+    case Transfer::Kind::kReceiveReduce:
+    case Transfer::Kind::kLocalReduce:
+      return Reaches(plan, step.source, step.reducer) &&
+             Reaches(plan, step.operand, step.reducer) &&
+             (!step.in_memory || target == step.reducer) &&
+             (!by_host || step.reducer == Owner::kHost);
+  }
+  return true;
+}
+
+// What is of both is touched piece by piece: not beside what else may be.
+bool KeepsPiecesApart(const Plan& plan, const Step& step) {
+  const auto in_memory = [](const std::vector<Step::Piece>& pieces) {
+    return std::any_of(pieces.begin(), pieces.end(),
+                       [](const Step::Piece& piece) { return piece.step < 0; });
+  };
+  const bool is_both =
+      (step.transfer.reduces() && step.reducer == Owner::kBoth) ||
+      (step.transfer.kind == Transfer::Kind::kLocalCopy && step.in_memory &&
+       plan.OwnerOf(step.transfer.target) == Owner::kBoth);
+  return !is_both || int{in_memory(step.source)} +
+                             int{in_memory(step.operand)} +
+                             int{step.in_memory} <
+                         2;
+}
+
+Status CheckOwners(const std::vector<Plan>& plans) {
+  for (std::size_t rank = 0; rank < plans.size(); ++rank) {
+    for (const Step& step : plans[rank].steps) {
+      if (!KeepsToItsMemory(plans[rank], step) ||
+          !KeepsPiecesApart(plans[rank], step)) {
+        return Wrong("rank " + std::to_string(rank) + ": \"" +
+                     ToString(step.transfer) +
+                     "\" has the host or the device touch what is the other's");
+      }
+    }
+  }
+  return Status::Ok();
+}
+
 void WriteInputs(const Contract& contract, const std::vector<Plan>& plans,
                  std::uint64_t subchunks, TermTable& terms,
                  SymbolicMemory& memory) {
@@ -236,6 +297,7 @@ Status CheckPlans(const std::vector<Plan>& plans, const CheckOptions& given,
   const int chunks = plans[0].chunks;
   const Contract contract(options, size, chunks);
   RINGPIPE_RETURN_IF_ERROR(CheckPlaces(plans, contract));
+  RINGPIPE_RETURN_IF_ERROR(CheckOwners(plans));
   TermTable terms;
   SymbolicMemory memory(plans, options.subchunks);
   WriteInputs(contract, plans, options.subchunks, terms, memory);

@@ -405,6 +405,70 @@ TEST(CheckerTest, AReductionIntoMemoryThatIsStillSentIsFound) {
   EXPECT_TRUE(Finds(plans, Options(Collective::kAllReduce)));
 }
 
+// --- Whose memory it is
+
+TEST(CheckerTest, WhoTouchesMemoryThatIsAnothersIsFound) {
+  const CheckOptions options = Options(Collective::kAllReduce);
+  const auto expect_found = [&](const PlanOptions& memory, const auto& spoil) {
+    std::vector<Plan> plans = Plans(Exchange(), memory);
+    EXPECT_FALSE(Finds(plans, options));
+    spoil(plans[1].steps);
+    EXPECT_NE(
+        CheckPlans(plans, options).message().find("touch what is the other's"),
+        std::string::npos);
+  };
+  const PlanOptions device = {.input_owner = Owner::kDevice,
+                              .output_owner = Owner::kDevice};
+  expect_found(device, [](auto& steps) { steps[0].eager = true; });
+  expect_found(device, [](auto& steps) { steps[1].reducer = Owner::kHost; });
+  expect_found(device,
+               [](auto& steps) { steps[1].arrival = Step::Arrival::kAtPeer; });
+  expect_found({}, [](auto& steps) { steps[1].reducer = Owner::kDevice; });
+  const auto in_memory = [](auto& steps) { steps[1].in_memory = true; };
+  expect_found({.output_owner = Owner::kDevice}, in_memory);
+  expect_found({.input_owner = Owner::kDevice}, in_memory);
+  expect_found({.input_owner = Owner::kBoth, .output_owner = Owner::kBoth},
+               in_memory);
+}
+
+TEST(CheckerTest, ACopyBetweenUnlikeMemoryWithoutASlotIsFound) {
+  const std::vector<Schedule> schedules = {
+      {1, 0, {Transfer::LocalCopy(Input(0), Output(0))}}};
+  for (const Owner input : {Owner::kHost, Owner::kBoth}) {
+    for (const Owner output : {Owner::kDevice, Owner::kBoth}) {
+      std::vector<Plan> plans =
+          Plans(schedules, {.input_owner = input, .output_owner = output});
+      const CheckOptions options = Options(Collective::kAllReduce, 1);
+      EXPECT_FALSE(Finds(plans, options));
+      plans[0].steps[0].in_memory = true;
+      plans[0].steps[0].takes_slot = false;
+      EXPECT_TRUE(Finds(plans, options));
+    }
+  }
+}
+
+TEST(CheckerTest, OperandsInUnlikeMemoryAreReduced) {
+  // Each takes the other's into its output, and reduces it there.
+  std::vector<Schedule> schedules = Exchange();
+  for (const int rank : {0, 1}) {
+    schedules[rank].transfers = {
+        Transfer::Send(Input(0), 1 - rank),
+        Transfer::ReceiveCopy(Output(0), 1 - rank),
+        Transfer::LocalCopy(Output(0), Output(0)),
+        Transfer::LocalReduce(Input(0), Output(0), Output(0), true)};
+  }
+  CheckOptions options = Options(Collective::kAllReduce, 6);
+  options.same_bits = false;
+  for (const Owner input : {Owner::kHost, Owner::kDevice, Owner::kBoth}) {
+    for (const Owner output : {Owner::kHost, Owner::kDevice, Owner::kBoth}) {
+      EXPECT_FALSE(Finds(Plans(schedules, {.input_owner = input,
+                                           .output_owner = output,
+                                           .each_peer = kReachOutput}),
+                         options));
+    }
+  }
+}
+
 // Rank 0 hands on what it gets: its first message to rank 1 waits for one that
 // rank 1 sends when it has it.
 TEST(CheckerTest, AFirstMessageThatIsHeldBackForGoodIsFound) {

@@ -655,8 +655,8 @@ bool Executor::TakeBackMemory() {
   for (const auto& transport : transports()) {
     flushed &= transport->Flush(deadline);
   }
-  flushed &= state_.operation->accelerator->Drain(deadline);
-  return flushed;
+  Accelerator* const device = state_.operation->device;
+  return (device == nullptr || device->Drain(deadline)) && flushed;
 }
 
 // --- Counters ---------------------------------------------------------------

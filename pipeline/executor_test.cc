@@ -67,9 +67,8 @@ using SettingOfRank = std::function<Setting(int rank)>;
 // buffers.
 Result<Operation> Prepare(TestJob& job, int rank, const AlgorithmInfo& info,
                           const Setting& setting, std::span<float> input,
-                          std::span<float> output, int depth,
-                          Accelerator* accelerator, milliseconds timeout,
-                          Plan& plan) {
+                          std::span<float> output, int depth, Accelerator* host,
+                          milliseconds timeout, Plan& plan) {
   const Transports& transports = job.executor(rank).transports();
   const std::uint64_t message_bytes = setting.registers_sends ? 1 : 0;
   RINGPIPE_ASSIGN_OR_RETURN(
@@ -89,9 +88,9 @@ Result<Operation> Prepare(TestJob& job, int rank, const AlgorithmInfo& info,
   options.peers = peers;
   RINGPIPE_ASSIGN_OR_RETURN(plan, Compile(info.algorithm({rank, job.size()}),
                                           rank, job.size(), options));
-  Operation operation = MakeOperation(
-      plan, input.data(), output.data(), output.size(), depth, accelerator,
-      timeout, ShapeOf(info, {0, job.size()}).widest);
+  Operation operation =
+      MakeOperation(plan, input.data(), output.data(), output.size(), depth,
+                    host, timeout, ShapeOf(info, {0, job.size()}).widest);
   operation.input.reached = from.reached;
   operation.output.reached = to.reached;
   return operation;
@@ -424,8 +423,73 @@ TEST(ExecutorTest, TheTraceHasEachSubchunkOfEachStage) {
 }
 
 // Buffers in "device" memory: copies and reductions end later, on threads of
-// their own, so a slot that is reused or read too early shows.
+// their own, so a slot that is reused or read too early shows. The device fails
+// where it is given host memory.
 class AcceleratorTest : public ::testing::TestWithParam<Case> {};
+
+// Of the device or of the host.
+class OwnedFloats {
+ public:
+  OwnedFloats(ThreadAccelerator& device, Owner owner, std::size_t count)
+      : host_(owner == Owner::kHost ? count : 0),
+        data_(owner == Owner::kHost ? host_.data()
+                                    : static_cast<float*>(device.Allocate(
+                                          count * sizeof(float)))) {}
+  float* data() { return data_; }
+
+ private:
+  std::vector<float> host_;
+  float* const data_;
+};
+
+// An allreduce of buffers that the connections do not reach.
+struct DeviceCall {
+  AlgorithmInfo info;
+  Owner input = Owner::kDevice;
+  Owner output = Owner::kDevice;
+  std::size_t count = 0;
+  int depth = 1;
+  int sequence = 0;
+};
+
+// Of a rank: element i is i % 100, the rank and the sequence number.
+Status RunOnDevice(TestJob& job, int rank, ThreadAccelerator& device,
+                   const DeviceCall& call) {
+  const auto host = CreateHostAccelerator();
+  const int size = job.size();
+  const auto peers = job.executor(rank).transports().Peers({}, {});
+  RINGPIPE_ASSIGN_OR_RETURN(
+      const Plan plan, Compile(call.info.algorithm({rank, size}), rank, size,
+                               {.input_owner = call.input,
+                                .output_owner = call.output,
+                                .peers = peers}));
+  OwnedFloats input(device, call.input, call.count);
+  OwnedFloats output(device, call.output, call.count);
+  for (std::size_t i = 0; i < call.count; ++i) {
+    input.data()[i] = static_cast<float>(i % 100 + rank + call.sequence);
+  }
+  std::fill_n(output.data(), call.count, -1.0F);
+  Operation operation =
+      MakeOperation(plan, input.data(), output.data(), call.count, call.depth,
+                    host.get(), std::chrono::minutes(1));
+  operation.digest.sequence = call.sequence;
+  operation.device = &device;
+  operation.input.on_device = call.input == Owner::kDevice;
+  operation.output.on_device = call.output == Owner::kDevice;
+  RINGPIPE_RETURN_IF_ERROR(job.executor(rank).Run(operation));
+  for (std::size_t i = 0; i < call.count; ++i) {
+    const std::size_t ranks = size * (size - 1) / 2;
+    const auto expected =
+        static_cast<float>(size * (i % 100 + call.sequence) + ranks);
+    if (output.data()[i] != expected) {
+      return {StatusCode::kInternal,
+              "element " + std::to_string(i) + " of call " +
+                  std::to_string(call.sequence) + " is " +
+                  std::to_string(output.data()[i])};
+    }
+  }
+  return Status::Ok();
+}
 
 TEST_P(AcceleratorTest, EveryStageWaitsForTheAccelerator) {
   const auto [size, depth, seed, way] = GetParam();
@@ -436,42 +500,23 @@ TEST_P(AcceleratorTest, EveryStageWaitsForTheAccelerator) {
                .seed = seed,
                .way = way,
                .traces = true});
-  constexpr std::size_t kCount = 10'007;
   const auto statuses =
       job.OnAll([&, size = size, depth = depth](int rank) -> Status {
         ThreadAccelerator device({.seed = 17ULL + rank});
         const SlotPool& pool = job.executor(rank).pool();
         RINGPIPE_RETURN_IF_ERROR(
             device.PrepareSlots(pool.memory(), pool.memory_bytes()));
-        const auto peers = job.executor(rank).transports().Peers({}, {});
-        RINGPIPE_ASSIGN_OR_RETURN(
-            const Plan plan, Compile(ring.algorithm({rank, size}), rank, size,
-                                     {.on_host = false, .peers = peers}));
-        auto* const input =
-            static_cast<float*>(device.Allocate(kCount * sizeof(float)));
-        auto* const output =
-            static_cast<float*>(device.Allocate(kCount * sizeof(float)));
-        for (int call = 0; call < 3; ++call) {
-          for (std::size_t i = 0; i < kCount; ++i) {
-            input[i] = static_cast<float>(i % 100 + rank + call);
-          }
-          std::fill(output, output + kCount, -1.0F);
-          Operation operation =
-              MakeOperation(plan, input, output, kCount, depth, &device,
-                            std::chrono::minutes(1));
-          operation.digest.sequence = call;
-          RINGPIPE_RETURN_IF_ERROR(job.executor(rank).Run(operation));
-          for (std::size_t i = 0; i < kCount; ++i) {
-            const std::size_t ranks = size * (size - 1) / 2;
-            const auto expected =
-                static_cast<float>(size * (i % 100 + call) + ranks);
-            if (output[i] != expected) {
-              return {StatusCode::kInternal, "element " + std::to_string(i) +
-                                                 " of call " +
-                                                 std::to_string(call) + " is " +
-                                                 std::to_string(output[i])};
-            }
-          }
+        // Both buffers are the device's, or one of them, on each rank another.
+        for (int call = 0; call < 6; ++call) {
+          const int kind = call < 3 ? 0 : (call + rank) % 3;
+          RINGPIPE_RETURN_IF_ERROR(
+              RunOnDevice(job, rank, device,
+                          {.info = ring,
+                           .input = kind == 1 ? Owner::kHost : Owner::kDevice,
+                           .output = kind == 2 ? Owner::kHost : Owner::kDevice,
+                           .count = 10'007,
+                           .depth = depth,
+                           .sequence = call}));
         }
         device.ReleaseSlots(pool.memory());
         return Status::Ok();
@@ -490,25 +535,17 @@ TEST_P(AcceleratorTest, AFailureOfTheAcceleratorEndsTheCallWithItsReason) {
   const AlgorithmInfo ring =
       AlgorithmChoice().For(Collective::kAllReduce, 1 << 20);
   TestJob job({size, ring.slots({0, size}, depth), seed, 1, way});
-  const auto statuses =
-      job.OnAll([&, size = size, depth = depth](int rank) -> Status {
-        ThreadAccelerator device;
-        const SlotPool& pool = job.executor(rank).pool();
-        RINGPIPE_RETURN_IF_ERROR(
-            device.PrepareSlots(pool.memory(), pool.memory_bytes()));
-        device.FailAfter(5);
-        const auto peers = job.executor(rank).transports().Peers({}, {});
-        RINGPIPE_ASSIGN_OR_RETURN(
-            const Plan plan, Compile(ring.algorithm({rank, size}), rank, size,
-                                     {.on_host = false, .peers = peers}));
-        auto* const memory =
-            static_cast<float*>(device.Allocate(20'000 * sizeof(float)));
-        Status status = job.executor(rank).Run(
-            MakeOperation(plan, memory, memory + 10'000, 10'000, depth, &device,
-                          std::chrono::minutes(1)));
-        device.ReleaseSlots(pool.memory());
-        return status;
-      });
+  const auto statuses = job.OnAll([&, depth = depth](int rank) -> Status {
+    ThreadAccelerator device;
+    const SlotPool& pool = job.executor(rank).pool();
+    RINGPIPE_RETURN_IF_ERROR(
+        device.PrepareSlots(pool.memory(), pool.memory_bytes()));
+    device.FailAfter(5);
+    Status status = RunOnDevice(
+        job, rank, device, {.info = ring, .count = 10'000, .depth = depth});
+    device.ReleaseSlots(pool.memory());
+    return status;
+  });
   for (const Status& status : statuses) {
     EXPECT_FALSE(status.ok());
   }

@@ -169,7 +169,11 @@ void Flow::MayRead(Instance instance) {
       MayReduce(instance);
       break;
     case Kind::kLocalCopy:
-      MayWrite(instance);
+      if (at.takes_slot) {
+        to_copy_in_.push(instance);
+      } else {
+        MayWrite(instance);
+      }
       break;
     case Kind::kReceiveCopy:
       break;
@@ -198,7 +202,7 @@ std::optional<Instance> Flow::JoinNext(Instance instance) {
   const bool ready = state.arrived && state.read_waits == 1 &&
                      (!then.in_memory || state.write_waits == 0);
   if (then.transfer.kind != Kind::kReceiveReduce || then.received_first ||
-      !ready) {
+      then.reducer != step(instance).reducer || !ready) {
     return std::nullopt;
   }
   state.joined = true;
@@ -231,12 +235,12 @@ void Flow::MayWrite(Instance instance) {
   if (!state.issued || state.write_waits > 0) {
     return;
   }
-  if (at.transfer.kind == Kind::kLocalCopy) {
-    if (state.read_waits == 0) {
-      (at.to_memory ? to_copy_out_ : to_copy_in_).push(instance);
-    }
-  } else if (!at.in_memory) {
+  if (!at.in_memory) {
     if (at.to_memory && state.ready) {
+      to_copy_out_.push(instance);
+    }
+  } else if (at.transfer.kind == Kind::kLocalCopy) {
+    if (state.read_waits == 0) {
       to_copy_out_.push(instance);
     }
   } else if (at.transfer.reduces()) {
@@ -347,6 +351,7 @@ void Flow::CopiedIn(Instance instance) {
   if (step(instance).transfer.kind == Kind::kSend) {
     cell(instance).ready = true;
   } else {
+    UnreferenceHolders(instance);
     Complete(instance);
   }
 }
@@ -362,9 +367,9 @@ void Flow::Reduced(Instance instance) {
 }
 
 void Flow::CopiedOut(Instance instance) {
-  if (step(instance).transfer.kind == Kind::kLocalCopy) {
+  if (step(instance).in_memory) {
     UnreferenceHolders(instance);
-  } else if (!step(instance).in_memory) {
+  } else {
     Unreference(instance);
   }
   Done(instance);

@@ -266,6 +266,20 @@ TEST_F(FlowTest, ReductionsThatFollowEachOtherAreJoinedWhereTheirMessagesAre) {
   EXPECT_EQ(in_use(), 0u);
 }
 
+// The device begins the sum with its memory, the host goes on in the slots.
+TEST_F(FlowTest, ReductionsByTheDeviceAndByTheHostAreNotJoined) {
+  Start(kThreeInARow, 1, 1, {.input_owner = Owner::kDevice});
+  IssueAll();
+  Receive(1);
+  Receive(2);
+  Receive(3);
+  const Instance by_device = flow_.to_reduce().pop();
+  EXPECT_FALSE(flow_.JoinNext(by_device).has_value());
+  flow_.Reduced(by_device);
+  const Instance by_host = flow_.to_reduce().pop();
+  EXPECT_TRUE(flow_.JoinNext(by_host).has_value());
+}
+
 TEST_F(FlowTest, AValueThatIsAlsoSentIsNotPassedOver) {
   Start({1,
          1,
@@ -415,6 +429,39 @@ TEST_F(FlowTest, ALocalCopyWaitsForWhatItReadsAndWhatItOverwrites) {
   const Instance copy = flow_.to_copy_out().pop();
   EXPECT_NE(SourceSlot(copy), SlotList::kNone);
   flow_.CopiedOut(copy);
+  EXPECT_TRUE(flow_.finished());
+  EXPECT_EQ(in_use(), 0u);
+}
+
+TEST_F(FlowTest, ACopyFromOnesMemoryToAnothersGoesByASlot) {
+  Start({1,
+         0,
+         {Transfer::LocalCopy(Input(0), Output(0)),
+          Transfer::Send(Output(0), 1)}},
+        1, 1, {.output_owner = Owner::kDevice, .each_peer = kReachBoth});
+  IssueAll();
+  EXPECT_TRUE(flow_.to_copy_out().empty());
+  ASSERT_EQ(flow_.to_copy_in().size(), 1u);
+  EXPECT_EQ(in_use(), 1u);
+  flow_.CopiedIn(flow_.to_copy_in().pop());
+  ASSERT_EQ(flow_.to_copy_out().size(), 1u);
+  EXPECT_EQ(flow_.NextSend(1), nullptr);  // it is not there yet
+  flow_.CopiedOut(flow_.to_copy_out().pop());
+  EXPECT_EQ(in_use(), 0u);
+  EXPECT_NE(flow_.NextSend(1), nullptr);
+}
+
+// Of which a part lies in a slot already.
+TEST_F(FlowTest, ACopyToScratchLetsGoOfTheSlotsThatItReads) {
+  Start({2,
+         2,
+         {Transfer::ReceiveCopy(Output(0), 1),
+          Transfer::LocalCopy(Output(0, 2), Scratch(0, 2))}},
+        1, 1);
+  IssueAll();
+  Receive(1);
+  flow_.CopiedIn(flow_.to_copy_in().pop());
+  flow_.CopiedOut(flow_.to_copy_out().pop());
   EXPECT_TRUE(flow_.finished());
   EXPECT_EQ(in_use(), 0u);
 }

@@ -26,6 +26,7 @@ struct Memory {
   MemoryHandle handle = nullptr;
   // Still to be multiplied by Operation::prescale where it is read.
   bool unscaled = false;
+  bool on_device = false;  // a device's, not the host's
 };
 
 // One piece of it, or several, in order.

@@ -25,6 +25,7 @@ namespace ringpipe {
 struct UserBuffer {
   std::uintptr_t base = 0;
   const PieceList* list = nullptr;                    // instead of `base`
+  bool on_device = false;                             // unless it is a list
   std::array<Reached, kMostTransports> reached = {};  // by transport
 };
 
@@ -46,7 +47,8 @@ struct Operation {
   Digest digest;
   UserBuffer input;
   UserBuffer output;
-  Accelerator* accelerator = nullptr;  // whose memory the buffers are
+  Accelerator* host = nullptr;
+  Accelerator* device = nullptr;  // null where all buffers are host memory
   DataType type = DataType::kFloat32;
   ReduceOp op = ReduceOp::kSum;
   // What this rank's input is multiplied by where the plan says so

@@ -16,6 +16,7 @@ class PieceList {
     std::uint64_t begin = 0;  // in the message, in bytes
     std::uint64_t bytes = 0;
     std::byte* data = nullptr;
+    bool on_device = false;  // a device's memory, not the host's
 
     bool operator==(const Piece&) const = default;
   };
@@ -35,11 +36,15 @@ class PieceList {
   }
 
   const std::vector<Piece>& pieces() const { return pieces_; }
+  // Tells whose memory each piece is.
+  void SetOnDevice(std::size_t piece, bool on_device) {
+    pieces_[piece].on_device = on_device;
+  }
   std::uint64_t begin() const { return begin_; }
   std::uint64_t end() const { return end_; }
 
-  // f(data, bytes) for all that lies together of a part of the message, in
-  // order.
+  // f(data, bytes, on_device) for all that lies together of a part of the
+  // message, in order.
   template <typename F>
   void ForEach(std::uint64_t begin, std::uint64_t bytes, F f) const {
     auto piece = std::upper_bound(
@@ -49,7 +54,7 @@ class PieceList {
     for (; bytes > 0 && piece != pieces_.end(); ++piece) {
       const std::uint64_t skip = begin - piece->begin;
       const std::uint64_t length = std::min(piece->bytes - skip, bytes);
-      f(piece->data + skip, length);
+      f(piece->data + skip, length, piece->on_device);
       begin += length;
       bytes -= length;
     }
@@ -61,7 +66,7 @@ class PieceList {
     for (const Piece& piece : part.pieces_) {
       const std::byte* expected = piece.data;
       ForEach(piece.begin, same ? piece.bytes : 0,
-              [&](const std::byte* data, std::uint64_t bytes) {
+              [&](const std::byte* data, std::uint64_t bytes, bool) {
                 same &= data == expected;
                 expected += bytes;
               });

@@ -39,7 +39,13 @@ struct PipelineState {
   std::vector<Received> received;
 
   SlotList& slots() { return pool->list(); }
-  Accelerator& accelerator() { return *operation->accelerator; }
+  // Who touches it where it lies. Slots are not `on_device`.
+  Accelerator& AcceleratorOf(bool on_device) {
+    return on_device ? *operation->device : *operation->host;
+  }
+  Accelerator& AcceleratorOf(const Memory& memory) {
+    return AcceleratorOf(memory.on_device);
+  }
 
   std::size_t instances() const {
     return flow.lanes() * operation->plan->steps.size();
@@ -162,15 +168,15 @@ struct PipelineState {
       if (buffer.list != nullptr) {
         buffer.list->ForEach(
             extent.begin * bytes, extent.count * bytes,
-            [&](std::byte* data, std::uint64_t length) {
+            [&](std::byte* data, std::uint64_t length, bool on_device) {
               room.push_back({data, static_cast<std::uint32_t>(length), nullptr,
-                              unscaled});
+                              unscaled, on_device});
             });
       } else if (extent.count > 0 || room.empty()) {
         room.push_back(
             {reinterpret_cast<std::byte*>(buffer.base + extent.begin * bytes),
-             static_cast<std::uint32_t>(extent.count * bytes), handle,
-             unscaled});
+             static_cast<std::uint32_t>(extent.count * bytes), handle, unscaled,
+             buffer.on_device});
       }
     }
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -18,16 +19,20 @@ class Compiler {
 
   Result<Plan> Compile() {
     plan_.chunks = schedule_.chunks;
+    banks_ = (schedule_.scratch + schedule_.chunks - 1) / schedule_.chunks;
     plan_.equal_chunks = schedule_.equal_chunks;
     plan_.in_place = options_.in_place;
     plan_.scales_input = options_.scales_input;
+    plan_.input_owner = options_.input_owner;
+    plan_.output_owner = options_.output_owner;
     for (next_ = 0; next_ < schedule_.transfers.size();) {
       const Transfer& transfer = schedule_.transfers[next_++];
       RINGPIPE_RETURN_IF_ERROR(Check(transfer));
       RINGPIPE_RETURN_IF_ERROR(Add(transfer));
     }
-    plan_.all_eager =
-        options_.on_host && !GoesBySlots() && options_.message_bytes > 0;
+    plan_.all_eager = options_.input_owner == Owner::kHost &&
+                      options_.output_owner == Owner::kHost && !GoesBySlots() &&
+                      options_.message_bytes > 0;
     for (const auto& [rank, peer] : peers_) {
       plan_.peers.push_back(peer);
       plan_.all_eager &= peer.eager;
@@ -181,22 +186,71 @@ class Compiler {
     if (transfer.kind == Transfer::Kind::kLocalCopy && IsThere(transfer)) {
       return Status::Ok();
     }
-    const int index = static_cast<int>(plan_.steps.size());
-    plan_.steps.emplace_back().transfer = transfer;
-    ends_after_send_.push_back(transfer.kind == Transfer::Kind::kSend);
+    const Owner reducer = ReducerOf(transfer);
+    Transfer reached = transfer;
+    if (transfer.reduces()) {
+      reached.source = WithinReach(reducer, transfer.source);
+      reached.operand = reduces_locally ? WithinReach(reducer, transfer.operand)
+                                        : transfer.operand;
+    }
+    const int index = AddStep(reached);
+    plan_.steps[index].reducer = reducer;
     const bool first = transfer.has_peer() && AddToPeer(transfer);
     if (transfer.reads()) {
-      OrderOperands(plan_.steps.back());
-      plan_.steps[index].source = Read(index, transfer.source);
+      OrderOperands(plan_.steps[index], transfer.source);
+      plan_.steps[index].source = Read(index, reached.source);
       ChooseSource(index, first);
     }
     if (reduces_locally) {
-      plan_.steps[index].operand = Read(index, transfer.operand);
+      plan_.steps[index].operand = Read(index, reached.operand);
     }
     if (transfer.writes()) {
       Write(index, transfer.target);
     }
     return Status::Ok();
+  }
+
+  int AddStep(const Transfer& transfer) {
+    plan_.steps.emplace_back().transfer = transfer;
+    ends_after_send_.push_back(transfer.kind == Transfer::Kind::kSend);
+    return static_cast<int>(plan_.steps.size()) - 1;
+  }
+
+  // Of what of a place is in user memory.
+  Owner OwnerOf(Place place) const { return plan_.OwnerOf(place); }
+
+  // Whose memory the operands are; the host where all are in slots.
+  Owner ReducerOf(const Transfer& transfer) {
+    std::optional<Owner> reducer;
+    for (const auto& [used, place] :
+         {std::pair(transfer.reduces(), transfer.source),
+          std::pair(transfer.kind == Transfer::Kind::kLocalReduce,
+                    transfer.operand)}) {
+      if (used && !IsInSlots(place)) {
+        const Owner owner = OwnerOf(place);
+        // Pieces of two lists need not be of one length.
+        reducer =
+            !reducer.has_value() || (*reducer == owner && owner != Owner::kBoth)
+                ? owner
+                : Owner::kDevice;
+      }
+    }
+    return reducer.value_or(Owner::kHost);
+  }
+
+  // The operand; or a copy of it in a slot, which everybody reaches.
+  Place WithinReach(Owner reducer, Place operand) {
+    if (IsInSlots(operand) || OwnerOf(operand) == reducer) {
+      return operand;
+    }
+    // In a bank of scratch that the schedule does not have.
+    const Place copy =
+        Scratch(banks_++ * schedule_.chunks + operand.chunk % schedule_.chunks,
+                operand.count);
+    const int index = AddStep(Transfer::LocalCopy(operand, copy));
+    plan_.steps[index].source = Read(index, operand);
+    Write(index, copy);
+    return copy;
   }
 
   // Whether nothing of it is in user memory.
@@ -259,10 +313,10 @@ class Compiler {
 
   // Whether the two ranks exchange values: what is reduced here went to the
   // peer, which does the same.
-  void OrderOperands(Step& step) {
+  void OrderOperands(Step& step, Place source) {
     const int peer = step.transfer.peer;
     int exchanged = 0;
-    for (const Place chunk : ChunksOf(Canonical(step.transfer.source))) {
+    for (const Place chunk : ChunksOf(Canonical(source))) {
       std::vector<int>& sent_to = history_[chunk].sent_to;
       exchanged += std::count(sent_to.begin(), sent_to.end(), peer) > 0 ? 1 : 0;
       if (step.transfer.kind == Transfer::Kind::kSend) {
@@ -365,8 +419,8 @@ class Compiler {
     const bool scattered =
         step.source.size() >
         (goes_eagerly ? 1 : OptionsOf(peer).abilities.pieces);
-    step.eager = !reached && !scattered && goes_eagerly && options_.on_host &&
-                 !GoesBySlots();
+    step.eager = !reached && !scattered && goes_eagerly && !GoesBySlots() &&
+                 OwnerOf(step.transfer.source) == Owner::kHost;
     step.registers = !reached && !step.eager &&
                      sends == Reach::Sends::kAfterRegistering &&
                      step.source.size() == 1;
@@ -387,23 +441,30 @@ class Compiler {
     const int peer = step.transfer.peer;
     // Whoever waits for this rank's sends may be the one that it waits for.
     const bool may_wait = options_.direct_over_sent || !WaitsForSend(target);
-    // An eager message is copied by this rank.
+    const Owner owner = OwnerOf(target);
+    // An eager message is copied by this rank's host.
     if (copies && may_wait && CanArriveIn(step) &&
-        (options_.on_host || !peers_[peer].eager)) {
+        (owner == Owner::kHost || !peers_[peer].eager)) {
       step.in_memory = true;
       step.arrival = Step::Arrival::kInTarget;
       return;
     }
-    LeaveAtPeer(step);
+    const Owner reader = copies ? owner : step.reducer;
+    LeaveAtPeer(step, reader);
     const bool at_peer = step.arrival == Step::Arrival::kAtPeer;
     // The sender's memory is held meanwhile; a slot keeps nobody waiting.
-    step.in_memory = options_.on_host && (at_peer || !copies) &&
+    step.in_memory = Reaches(reader, target) && (at_peer || !copies) &&
                      !SentLaterFromSlot(target) && (may_wait || !at_peer);
   }
 
-  // Whoever can read it there.
-  void LeaveAtPeer(Step& step) const {
-    if (options_.on_host &&
+  // Whether all that lies there may be touched by one, who is not kBoth.
+  bool Reaches(Owner one, Place place) const {
+    return one == OwnerOf(place) && one != Owner::kBoth;
+  }
+
+  // The host can read it there.
+  void LeaveAtPeer(Step& step, Owner reader) const {
+    if (reader == Owner::kHost &&
         OptionsOf(step.transfer.peer).abilities.reads_peer) {
       step.arrival = Step::Arrival::kAtPeer;
     }
@@ -414,7 +475,7 @@ class Compiler {
     const bool receives = step.transfer.receives();
     if (range.buffer == Buffer::kScratch) {
       if (receives) {
-        LeaveAtPeer(step);
+        LeaveAtPeer(step, step.reducer);
       }
       step.takes_slot = true;
       for (const Place chunk : ChunksOf(range)) {
@@ -428,15 +489,21 @@ class Compiler {
       step.takes_slot =
           step.arrival == Step::Arrival::kInSlot || !step.in_memory;
     } else {
-      step.in_memory = step.transfer.kind == Transfer::Kind::kLocalCopy ||
-                       (options_.on_host && !SentLaterFromSlot(range));
+      step.in_memory =
+          step.transfer.kind == Transfer::Kind::kLocalCopy
+              ? IsInSlots(step.transfer.source) ||
+                    Reaches(OwnerOf(step.transfer.source), range)
+              : Reaches(step.reducer, range) && !SentLaterFromSlot(range);
       step.takes_slot = !step.in_memory;
     }
+    // A local copy's slot is not kept for later readers: it would be held when
+    // the schedule's slots are all needed.
+    const bool in_slot =
+        !step.in_memory && step.transfer.kind != Transfer::Kind::kLocalCopy;
     for (const Place chunk : ChunksOf(range)) {
       WaitForUses(index, history_[chunk]);
-      history_[chunk] = {.slot_of = step.in_memory ? -1 : index,
-                         .in_slot = chunk,
-                         .writer = index};
+      history_[chunk] = {
+          .slot_of = in_slot ? index : -1, .in_slot = chunk, .writer = index};
     }
   }
 
@@ -455,6 +522,7 @@ class Compiler {
   const int size_;
   const PlanOptions options_;
   std::size_t next_ = 0;  // after the current transfer
+  int banks_ = 0;         // of scratch: the schedule's, and WithinReach's
   std::map<Place, History> history_;
   std::map<int, Plan::Peer> peers_;
   bool later_messages_ = false;  // than the first each way

@@ -33,7 +33,8 @@ struct Step {
   // --- Sends
   // Copies its source into its own slot (from user memory, or where it lies in
   // more pieces than a message can); or registers it, for itself alone; or
-  // neither, because the connection takes a copy at once.
+  // neither, because the connection takes a copy at once (eager: the host
+  // does).
   bool copies_in = false;
   bool registers = false;
   bool eager = false;
@@ -46,6 +47,10 @@ struct Step {
   // bits, also where the operation does not commute in all of them (max of +0
   // and -0).
   bool received_first = false;
+
+  // --- Reductions: who does it, to whom all that it touches is in reach.
+  // kBoth: each piece is reduced by whose memory that is.
+  Owner reducer = Owner::kHost;
 
   // What lies together of the source, and of the operand: in the slot of an
   // earlier step, as a part of that one's target, or (-1) in user memory.
@@ -89,6 +94,11 @@ struct Plan {
   bool equal_chunks = false;  // Schedule's
   bool in_place = false;
   bool scales_input = false;
+  Owner input_owner = Owner::kHost;
+  Owner output_owner = Owner::kHost;
+  Owner OwnerOf(Place place) const {
+    return place.buffer == Place::Buffer::kInput ? input_owner : output_owner;
+  }
   std::vector<Step> steps;
   // The peers that steps name, in order, each once.
   struct Peer {
@@ -125,8 +135,9 @@ struct PlanOptions {
   // Each rank says the same to all its peers: SaysTheSameToAll of all ranks'
   // schedules, since both ends of a connection have to find it.
   bool same_to_all = false;
-  // The buffers are host memory: this rank's own instructions reach it.
-  bool on_host = true;
+  // What is in the way of who does a piece of work goes through a slot.
+  Owner input_owner = Owner::kHost;
+  Owner output_owner = Owner::kHost;
   // They are lists of pieces: nothing is sent from where it lies.
   bool in_pieces = false;
   // Whoever reads the input multiplies it by a factor; nor is anything sent

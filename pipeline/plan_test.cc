@@ -305,6 +305,101 @@ TEST(PlanTest, FromAListOfPiecesNothingIsSentAndNothingArrivesInOne) {
   EXPECT_TRUE(plan.steps[1].in_memory);  // the reduction writes it
 }
 
+TEST(PlanTest, AReductionIsDoneByWhoseMemoryAnOperandIs) {
+  const Schedule schedule = {
+      1,
+      1,
+      {Transfer::ReceiveReduce(Input(0), Scratch(0), 1),
+       Transfer::ReceiveReduce(Scratch(0), Output(0), 2)}};
+  for (const Owner owner : {Owner::kHost, Owner::kDevice, Owner::kBoth}) {
+    const Plan plan = CompileOrFail(
+        schedule, {.input_owner = owner, .each_peer = {{.reads_peer = true}}});
+    EXPECT_EQ(plan.steps[0].reducer, owner);
+    // What lies at the peer is within the host's reach alone.
+    EXPECT_EQ(plan.steps[0].arrival, owner == Owner::kHost
+                                         ? Step::Arrival::kAtPeer
+                                         : Step::Arrival::kInSlot);
+    // Slots are everybody's.
+    EXPECT_EQ(plan.steps[1].reducer, Owner::kHost);
+    EXPECT_EQ(plan.steps[1].arrival, Step::Arrival::kAtPeer);
+  }
+}
+
+TEST(PlanTest, AReductionWritesMemoryThatIsItsReducers) {
+  for (const Owner input : {Owner::kHost, Owner::kDevice, Owner::kBoth}) {
+    for (const Owner output : {Owner::kHost, Owner::kDevice, Owner::kBoth}) {
+      const Plan plan = CompileOrFail(
+          {1, 0, {Transfer::ReceiveReduce(Input(0), Output(0), 1)}},
+          {.input_owner = input, .output_owner = output});
+      EXPECT_EQ(plan.steps[0].in_memory,
+                input == output && input != Owner::kBoth);
+    }
+  }
+}
+
+// The device's is reduced where it is, the other one in a slot.
+TEST(PlanTest, OfTwoOperandsInUnlikeMemoryOneIsCopiedIntoASlot) {
+  const Plan plan = CompileOrFail(
+      {1, 0, {Transfer::LocalReduce(Input(0), Output(0), Output(0))}},
+      {.output_owner = Owner::kDevice});
+  ASSERT_EQ(plan.steps.size(), 2U);
+  EXPECT_EQ(plan.steps[0].transfer.kind, Transfer::Kind::kLocalCopy);
+  EXPECT_TRUE(plan.steps[0].takes_slot);
+  EXPECT_EQ(HolderOf(plan.steps[0]), -1);
+  EXPECT_EQ(plan.steps[1].reducer, Owner::kDevice);
+  EXPECT_EQ(HolderOf(plan.steps[1]), 0);
+  EXPECT_EQ(plan.steps[1].operand[0].step, -1);
+  EXPECT_EQ(plan.steps[1].read_waits, 1);
+}
+
+TEST(PlanTest, OfTwoListsWithPiecesOfBothEachIsCopiedIntoASlot) {
+  const Plan plan = CompileOrFail(
+      {1, 0, {Transfer::LocalReduce(Input(0), Output(0), Output(0))}},
+      {.input_owner = Owner::kBoth, .output_owner = Owner::kBoth});
+  ASSERT_EQ(plan.steps.size(), 3U);
+  EXPECT_EQ(HolderOf(plan.steps[2]), 0);
+  EXPECT_EQ(plan.steps[2].operand[0].step, 1);
+}
+
+// Both ends of an exchange order their operands alike, whatever is copied.
+TEST(PlanTest, TheOrderOfOperandsDoesNotDependOnWhoseMemoryTheyAre) {
+  const Schedule schedule = {1,
+                             0,
+                             {Transfer::Send(Input(0), 1),
+                              Transfer::ReceiveReduce(Input(0), Output(0), 1)}};
+  for (const Owner owner : {Owner::kHost, Owner::kDevice, Owner::kBoth}) {
+    const Result<Plan> plan = Compile(schedule, 2, 4, {.input_owner = owner});
+    EXPECT_TRUE(plan->steps.back().received_first);
+  }
+}
+
+TEST(PlanTest, ALocalCopyFromOnesMemoryToAnothersTakesASlot) {
+  for (const Owner input : {Owner::kHost, Owner::kDevice, Owner::kBoth}) {
+    for (const Owner output : {Owner::kHost, Owner::kDevice, Owner::kBoth}) {
+      const Plan plan =
+          CompileOrFail({1, 0, {Transfer::LocalCopy(Input(0), Output(0))}},
+                        {.input_owner = input, .output_owner = output});
+      EXPECT_EQ(plan.steps[0].takes_slot,
+                input != output || input == Owner::kBoth);
+      EXPECT_NE(plan.steps[0].in_memory, plan.steps[0].takes_slot);
+    }
+  }
+}
+
+TEST(PlanTest, OnlyHostMemoryIsSentEagerlyFromWhereItLies) {
+  for (const Owner owner : {Owner::kHost, Owner::kDevice, Owner::kBoth}) {
+    const Plan plan = CompileOrFail({1, 0, {Transfer::Send(Input(0), 1)}},
+                                    {.input_owner = owner,
+                                     .message_bytes = 64,
+                                     .each_peer = {{.eager_bytes = 64}}});
+    EXPECT_EQ(plan.steps[0].eager, owner == Owner::kHost);
+    EXPECT_EQ(plan.steps[0].copies_in, owner != Owner::kHost);
+    // Peers need not know.
+    EXPECT_TRUE(plan.peers[0].eager);
+    EXPECT_EQ(plan.all_eager, owner == Owner::kHost);
+  }
+}
+
 TEST(PlanTest, OverlappingRangesAreOrderedLikeEqualPlaces) {
   const Schedule schedule = {4,
                              0,

@@ -170,7 +170,7 @@ void ShortRun::Reduce(std::uint32_t index) {
     std::swap(first, second);
   }
   std::byte* const target = TargetOf(index);
-  state_.accelerator().Reduce(
+  state_.operation->host->Reduce(
       operation.type, operation.op, target, first, std::span(&second, 1),
       bytes / SizeOf(operation.type),
       state_.ScalingOf(step(index), /*own_unscaled=*/false,

@@ -37,8 +37,10 @@ class Cursor {
     if (pieces_.empty()) {
       return {};
     }
-    const Memory taken = {pieces_[0].data + taken_, bytes, nullptr,
-                          pieces_[0].unscaled};
+    Memory taken = pieces_[0];
+    taken.data += taken_;
+    taken.bytes = bytes;
+    taken.handle = nullptr;
     taken_ += bytes;
     Skip();
     return taken;
@@ -56,8 +58,13 @@ class Cursor {
   std::uint32_t taken_ = 0;  // of the first
 };
 
+// What is done when both are: of what one accelerator was given, the later one.
+Accelerator::Ticket Later(Accelerator::Ticket one, Accelerator::Ticket other) {
+  return other.sequence == 0 ? one : other;
+}
+
 // copy(target, source) for all that lies together on both sides, at least once;
-// returns what the last one returned.
+// returns what is done when all are.
 template <typename Copy>
 Accelerator::Ticket CopyPieces(Pieces targets, Pieces sources, Copy copy) {
   Cursor target(targets);
@@ -65,7 +72,7 @@ Accelerator::Ticket CopyPieces(Pieces targets, Pieces sources, Copy copy) {
   Accelerator::Ticket ticket;
   do {
     const std::uint32_t bytes = std::min(target.together(), source.together());
-    ticket = copy(target.Take(bytes), source.Take(bytes));
+    ticket = Later(ticket, copy(target.Take(bytes), source.Take(bytes)));
   } while (target.together() > 0);
   return ticket;
 }
@@ -88,12 +95,8 @@ Result<bool> AcceleratorStage::Advance(Fifo<Instance>& ready, Start start,
     happened = true;
   }
   while (!started_.empty()) {
-    const Accelerator::Progress progress =
-        state_.accelerator().Poll(started_.front().ticket);
-    if (progress == Accelerator::Progress::kFailed) {
-      return state_.accelerator().error();
-    }
-    if (progress == Accelerator::Progress::kPending) {
+    RINGPIPE_ASSIGN_OR_RETURN(const bool ended, Ended(started_.front().ticket));
+    if (!ended) {
       break;
     }
     const Started done = started_.pop();
@@ -110,12 +113,25 @@ Result<bool> AcceleratorStage::Advance(Fifo<Instance>& ready, Start start,
   return happened;
 }
 
+// What the host was given is done at once.
+Result<bool> AcceleratorStage::Ended(Accelerator::Ticket ticket) {
+  if (ticket.sequence == 0) {
+    return true;
+  }
+  Accelerator& device = *state_.operation->device;
+  const Accelerator::Progress progress = device.Poll(ticket);
+  if (progress == Accelerator::Progress::kFailed) {
+    return device.error();
+  }
+  return progress == Accelerator::Progress::kDone;
+}
+
 // target = source, which is input that is not scaled yet.
 Accelerator::Ticket AcceleratorStage::Scale(Accelerator::Lane lane,
                                             const Memory& target,
                                             const Memory& source) {
   const Operation& operation = *state_.operation;
-  return state_.accelerator().Scale(
+  return state_.AcceleratorOf(source).Scale(
       lane, operation.type, target.data, source.data,
       source.bytes / SizeOf(operation.type), operation.prescale);
 }
@@ -128,8 +144,8 @@ Result<bool> CopyInStage::Advance() {
         const Memory received = state_.ReceivedFor(instance);
         const auto copy = [this](const Memory& to, const Memory& from) {
           return from.unscaled ? Scale(Accelerator::Lane::kCopyIn, to, from)
-                               : state_.accelerator().CopyIn(to.data, from.data,
-                                                             from.bytes);
+                               : state_.AcceleratorOf(from).CopyIn(
+                                     to.data, from.data, from.bytes);
         };
         return Started{CopyPieces(target,
                                   state_.flow.step(instance).transfer.receives()
@@ -150,12 +166,13 @@ Result<bool> CopyOutStage::Advance() {
       state_.flow.to_copy_out(),
       [this](Instance instance) -> Result<Started> {
         const Step& step = state_.flow.step(instance);
-        const bool copies = step.transfer.kind == Kind::kLocalCopy;
+        const bool copies =
+            step.transfer.kind == Kind::kLocalCopy && step.in_memory;
         const Memory value = copies           ? Memory()
                              : step.in_memory ? state_.ReceivedFor(instance)
                                               : state_.InSlot(instance);
-        Accelerator& accelerator = state_.accelerator();
         const auto copy = [&](const Memory& to, const Memory& from) {
+          Accelerator& accelerator = state_.AcceleratorOf(to);
           return from.unscaled ? Scale(Accelerator::Lane::kCopyOut, to, from)
                  : copies && !state_.pool->Holds(from.data)
                      ? accelerator.CopyWithin(to.data, from.data, from.bytes)
@@ -224,10 +241,15 @@ Result<AcceleratorStage::Started> ReduceStage::Start(Instance instance) {
     for (std::size_t i = 1; i < count; ++i) {
       sources[i] = received[i].data + done;
     }
-    ticket = state_.accelerator().Reduce(
-        operation.type, operation.op, target.Take(bytes).data, first.data,
-        std::span(sources).first(count), bytes / SizeOf(operation.type),
-        state_.ScalingOf(step, first.unscaled, second.unscaled));
+    const bool on_device = first_step.reducer == Owner::kBoth
+                               ? first.on_device || second.on_device
+                               : first_step.reducer == Owner::kDevice;
+    ticket = Later(
+        ticket,
+        state_.AcceleratorOf(on_device).Reduce(
+            operation.type, operation.op, target.Take(bytes).data, first.data,
+            std::span(sources).first(count), bytes / SizeOf(operation.type),
+            state_.ScalingOf(step, first.unscaled, second.unscaled)));
     done += bytes;
   } while (target.together() > 0);
   return Started{ticket, std::uint64_t{done} * count};

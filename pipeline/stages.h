@@ -27,8 +27,8 @@ class Stage {
   StageMeter meter_;
 };
 
-// What copy-in, reduce and copy-out have in common: work is started on the
-// accelerator, and ends in the order in which it was started.
+// What copy-in, reduce and copy-out have in common: work is started by whoever
+// the memory belongs to, and ends in the order in which it was started.
 class AcceleratorStage : public Stage {
  public:
   // Nothing allocates between here and the end of the collective.
@@ -48,6 +48,8 @@ class AcceleratorStage : public Stage {
   Accelerator::Ticket Scale(Accelerator::Lane lane, const Memory& target,
                             const Memory& source);
 
+  Result<bool> Ended(Accelerator::Ticket ticket);
+
   // Starts the front of `ready`, if there is one, by `start(instance)`, and
   // ends what has been done by `finish(instance)`.
   template <typename Start, typename Finish>
@@ -57,8 +59,9 @@ class AcceleratorStage : public Stage {
   Fifo<Started> started_;
 };
 
-// -> a slot of this rank: user memory, to be sent from there or kept as
-// scratch; or a message that lies at the peer.
+// -> a slot of this rank: user memory, to be sent from there, kept as scratch,
+// or on its way from one's memory to another's; or a message that lies at the
+// peer.
 class CopyInStage : public AcceleratorStage {
  public:
   explicit CopyInStage(PipelineState& state)
@@ -81,7 +84,7 @@ class ReduceStage : public AcceleratorStage {
 };
 
 // A complete value -> user memory: from a slot, from a message that lies at the
-// peer, or (local copies) from the input.
+// peer, or (local copies) from user memory of the same owner.
 class CopyOutStage : public AcceleratorStage {
  public:
   explicit CopyOutStage(PipelineState& state)

@@ -447,6 +447,12 @@ class SymbolicRun {
       if (!next.has_value()) {
         break;
       }
+      if (rank.flow.step(*next).reducer !=
+          rank.flow.step(work.instances[0]).reducer) {
+        error_ = {StatusCode::kInternal,
+                  "one reduction by the host and by the device, on rank " +
+                      std::to_string(rank.number)};
+      }
       work.instances.push_back(*next);
     }
     if (ChooseToApplyNow()) {

@@ -59,7 +59,7 @@ RailTransport::Options RailOptions(int rank, int size, int rails,
 }
 
 Operation MakeOperation(const Plan& plan, const float* input, float* output,
-                        std::size_t count, int depth, Accelerator* accelerator,
+                        std::size_t count, int depth, Accelerator* host,
                         std::chrono::milliseconds timeout, int widest) {
   Operation operation;
   operation.plan = &plan;
@@ -67,7 +67,7 @@ Operation MakeOperation(const Plan& plan, const float* input, float* output,
   operation.digest.count = count;
   operation.input.base = reinterpret_cast<std::uintptr_t>(input);
   operation.output.base = reinterpret_cast<std::uintptr_t>(output);
-  operation.accelerator = accelerator;
+  operation.host = host;
   operation.chunking =
       Chunking(count, plan.chunks, kSubchunkBytes / sizeof(float) / widest,
                Walk::kSegments);

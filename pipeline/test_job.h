@@ -49,7 +49,7 @@ RailTransport::Options RailOptions(int rank, int size, int rails,
 
 // An allreduce of `count` floats.
 Operation MakeOperation(const Plan& plan, const float* input, float* output,
-                        std::size_t count, int depth, Accelerator* accelerator,
+                        std::size_t count, int depth, Accelerator* host,
                         std::chrono::milliseconds timeout, int widest = 1);
 
 class TestJob {

@@ -530,20 +530,34 @@ TEST_P(AcceleratorMemoryTest, IsOfOneCommunicatorAtATime) {
   EXPECT_TRUE(Communicator::Create(options).ok());
 }
 
-TEST_P(AcceleratorMemoryTest, IsNotMixedWithHostMemory) {
+// In a job of one rank all of it is a copy from one to the other.
+TEST_P(AcceleratorMemoryTest, OfOneBufferGoesWithHostMemoryOfTheOther) {
   auto device = std::make_shared<ThreadAccelerator>();
   CommunicatorOptions options = RankOptions(GetParam(), 0, 1, NewJob());
   options.accelerator = device;
   auto communicator = Communicator::Create(options);
   ASSERT_TRUE(communicator.ok()) << communicator.status().ToString();
-  std::vector<float> host(10);
-  const Status status = (*communicator)
-                            ->AllReduce(host.data(), device->Allocate(40), 10,
-                                        DataType::kFloat32, ReduceOp::kSum);
-  EXPECT_EQ(status.code(), StatusCode::kInvalidArgument) << status.ToString();
-  EXPECT_NE(status.message().find("thread"), std::string::npos);
-  // As for every refused argument, the communicator is as before.
-  EXPECT_TRUE((*communicator)->Barrier().ok());
+  constexpr std::size_t kCount = 200'000;
+  std::vector<float> host(kCount, 3), result(kCount);
+  auto* const memory =
+      static_cast<float*>(device->Allocate(kCount * sizeof(float)));
+  for (const double prescale : {1.0, 0.5}) {
+    Call call = {.collective = Collective::kAllReduce,
+                 .send = host.data(),
+                 .receive = memory,
+                 .count = kCount,
+                 .type = DataType::kFloat32,
+                 .prescale = prescale};
+    for (const auto& [send, receive] :
+         {std::pair(host.data(), memory), std::pair(memory, result.data())}) {
+      call.send = send;
+      call.receive = receive;
+      const Status status = (*communicator)->Run(call);
+      EXPECT_TRUE(status.ok()) << status.ToString();
+    }
+    const auto expected = static_cast<float>(3 * prescale * prescale);
+    EXPECT_EQ(std::count(result.begin(), result.end(), expected), kCount);
+  }
 }
 
 TEST_P(AcceleratorMemoryTest, TheDeviceIsPreparedAtTheFirstCallThatUsesIt) {

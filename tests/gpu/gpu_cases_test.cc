@@ -70,7 +70,8 @@ TEST(GpuCasesTest, WhatIsAllowedIsWhatRingpipeAdmits) {
   EXPECT_FALSE(pairs.contains({"all-to-all", "in place"}));
   EXPECT_TRUE(pairs.contains({"from managed", "to pool"}));
   EXPECT_TRUE(pairs.contains({"from pinned", "to pageable"}));
-  EXPECT_FALSE(pairs.contains({"from pageable", "to device"}));
+  EXPECT_TRUE(pairs.contains({"from pageable", "to device"}));
+  EXPECT_TRUE(pairs.contains({"from pool", "to pinned"}));
 }
 
 TEST(GpuCasesTest, ACaseIsSaidInWords) {

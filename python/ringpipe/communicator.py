@@ -69,9 +69,9 @@ class Communicator:
     In every call:
 
     - `x` and `out` are numpy arrays, or whatever has the buffer protocol, DLPack or
-      `__cuda_array_interface__`, in C order: all in host memory, or all in that of one
-      CUDA device. Or lists of them, of one type, which are one message: their elements
-      follow each other.
+      `__cuda_array_interface__`, in C order, in host memory or that of one CUDA device.
+      Or lists of them, of one type, which are one message: their elements follow each
+      other.
     - `op` is "sum", "min", "max", "prod" or "average", or an `Op`.
     - `counts` are elements by rank, the same on all ranks, where the parts of the
       ranks differ in length.

@@ -96,6 +96,11 @@ def check_lists(comm, kind, device):
     assert comm.allreduce(pieces) is pieces
     for piece, count in zip(pieces, counts, strict=True):
         expect(piece, of_all(count).sum(axis=0), "list in place", count)
+    host = numpy.zeros(sum(counts), "float32")
+    comm.allreduce([kind(device, values(comm.rank, counts[0])),
+                    *(values(comm.rank, count) for count in counts[1:])], out=host)
+    numpy.testing.assert_array_equal(
+        host, numpy.concatenate([of_all(count).sum(axis=0) for count in counts]))
     counts = [COUNT, 0]
     own = kind(device, values(comm.rank, counts[comm.rank]))
     out = kind(device, numpy.zeros(COUNT, "float32"))

@@ -148,8 +148,7 @@ class RefusalsTest(unittest.TestCase):
         numpy_array = numpy.zeros(3)
         self.comm.allreduce(numpy_array, stream=one)
 
-    def test_memory_of_two_kinds(self):
-        self.refused("use one kind for all", self.array(), out=numpy.zeros(12, "float32"))
+    def test_a_new_array_of_the_kind_that_x_has(self):
         with self.assertRaisesRegex(ringpipe.InvalidArgument, "CudaArray; pass out="):
             self.comm.allgather(self.array())
 

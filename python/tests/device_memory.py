@@ -10,7 +10,7 @@ from tensor import FLOAT, Exporter
 
 CUDA, CUDA_HOST, CUDA_MANAGED = 2, 3, 13
 LEGACY, PER_THREAD = 1, 2
-PATIENCE_S = 30
+PATIENCE_S = 100
 _NON_BLOCKING = 1
 _ATTACH_GLOBAL = 1
 _HOST_FUNCTION = ctypes.CFUNCTYPE(None, ctypes.c_void_p)

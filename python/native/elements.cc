@@ -1,7 +1,5 @@
 #include "python/native/elements.h"
 
-#include <cstring>
-
 #include "python/native/python.h"
 // After Python.h.
 #include "engine/ringpipe.h"
@@ -55,16 +53,28 @@ std::uint32_t TypeOfFormat(const char* format, std::size_t bytes) {
   if (format[0] == 0 || format[1] != 0) {
     return 0;
   }
-  if (std::strchr("efd", *format) != nullptr) {
-    return FloatType(bytes);
+  switch (*format) {
+    case 'e':
+    case 'f':
+    case 'd':
+      return FloatType(bytes);
+    case 'b':
+    case 'h':
+    case 'i':
+    case 'l':
+    case 'q':
+    case 'n':
+      return SignedType(bytes);
+    case 'B':
+    case 'H':
+    case 'I':
+    case 'L':
+    case 'Q':
+    case 'N':
+      return UnsignedType(bytes);
+    default:
+      return 0;
   }
-  if (std::strchr("bhilqn", *format) != nullptr) {
-    return SignedType(bytes);
-  }
-  if (std::strchr("BHILQN", *format) != nullptr) {
-    return UnsignedType(bytes);
-  }
-  return 0;
 }
 
 std::uint32_t TypeOfTensor(const dlpack::DataType& type) {

@@ -12,6 +12,15 @@ import weakref
 import numpy
 
 import ringpipe
+from tensor import FLOAT, Tensor
+
+
+class Described:
+    """Has `__cuda_array_interface__`."""
+
+    def __init__(self):
+        self.__cuda_array_interface__ = {"shape": (3,), "typestr": "<f4", "version": 3,
+                                         "data": (4096, False)}
 
 
 class MemoryHeldTest(unittest.TestCase):
@@ -43,6 +52,19 @@ class MemoryHeldTest(unittest.TestCase):
             with self.assertRaises(ringpipe.MemoryHeld):
                 self.comm.allreduce([x], out=[out])
         self.check_held(call)
+
+    def test_of_arrays_of_other_libraries(self):
+        tensors = [Tensor(numpy.zeros(3), FLOAT, version=version) for version in ((0, 8), (1, 0))]
+        described = Described()
+        array = weakref.ref(described)
+        for x in (*tensors, described):
+            with self.assertRaises(ringpipe.MemoryHeld):
+                self.comm.allreduce(x)
+        self.comm.close()
+        del described, x
+        gc.collect()
+        self.assertEqual([tensor.releases for tensor in tensors], [0, 0])
+        self.assertIsNotNone(array())
 
     def test_of_a_request(self):
         def call(x, out):

@@ -181,7 +181,6 @@ def late(comm, device, make, *, blocking=False, stream=None):
 def late_streams():
     device = Device()
     with ringpipe.Communicator() as comm:
-        comm.allreduce(CudaArray(device, values(0)))  # loads kernels: waits for the device
         # The array's own word, and the call's.
         late(comm, device, lambda zeros, number: CudaArray(device, zeros, stream=number))
         late(comm, device, lambda zeros, _: CudaArray(device, zeros), stream="held")

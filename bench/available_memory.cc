@@ -29,7 +29,8 @@ std::uint64_t BytesOfSlots(const Options& options,
   constexpr std::uint64_t kMostWhole = 256 << 10;
   const std::uint64_t longest = std::max(
       options.max_bytes / ranks, std::min(options.max_bytes, kMostWhole));
-  if (options.buffers == BufferKind::kAllocated || longest <= kShort) {
+  if (options.memory == MemoryPlace::kHost &&
+      (options.buffers == BufferKind::kAllocated || longest <= kShort)) {
     return 0;
   }
   const AlgorithmChoice algorithms;  // the engine's
@@ -64,17 +65,21 @@ Status CheckMemory(int ranks, double each, std::uint64_t available,
 
 Status CheckMemory(const Options& options, int ranks, std::uint64_t besides,
                    std::uint64_t available) {
+  const bool on_host = options.memory == MemoryPlace::kHost;
+  const int buffers = on_host ? 2 * options.rotate : 1;
   return CheckMemory(
       ranks,
-      2.0 * options.rotate * static_cast<double>(options.max_bytes) +
+      static_cast<double>(buffers) * static_cast<double>(options.max_bytes) +
           static_cast<double>(besides),
       available,
       "each " +
-          (options.rotate > 1 ? std::to_string(2 * options.rotate) : "two") +
-          " buffers of " + FormatByteSize(options.max_bytes) + ", and " +
+          (buffers == 1   ? "a copy of a buffer"
+           : buffers == 2 ? "two buffers"
+                          : std::to_string(buffers) + " buffers") +
+          " of " + FormatByteSize(options.max_bytes) + ", and " +
           FormatByteSize(besides) + " besides",
       "a smaller -e (--maxbytes)" +
-          std::string(options.rotate > 1 ? ", a smaller --rotate" : "") +
+          std::string(buffers > 2 ? ", a smaller --rotate" : "") +
           " or fewer ranks");
 }
 

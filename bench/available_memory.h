@@ -35,8 +35,9 @@ Status CheckMemory(int ranks, double each, std::uint64_t available,
                    const std::string& what, const std::string& advice);
 
 // The same of a benchmark, where the buffers of `ranks` ranks on one host
-// (options.rotate pairs each, of options.max_bytes) and what each takes
-// `besides` are more than `available` bytes.
+// (options.rotate pairs each, of options.max_bytes; where they are memory of a
+// GPU, the host's copy of one) and what each takes `besides` are more than
+// `available` bytes.
 Status CheckMemory(const Options& options, int ranks, std::uint64_t besides,
                    std::uint64_t available);
 

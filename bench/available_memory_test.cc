@@ -63,6 +63,22 @@ TEST(AvailableMemory, BuffersThatTakeTurnsCountAllOfThem) {
       << status.message();
 }
 
+TEST(AvailableMemory, OfAGpusBuffersTheHostHasACopyOfOne) {
+  Options options;
+  options.max_bytes = 1 << 20;
+  options.rotate = 8;
+  options.memory = MemoryPlace::kDevice;
+  EXPECT_TRUE(CheckMemory(options, 2, 0, 2 << 20).ok());
+  const Status status = CheckMemory(options, 2, 0, (2 << 20) - 1);
+  EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
+  EXPECT_NE(status.message().find("a copy of a buffer of 1M"),
+            std::string::npos)
+      << status.message();
+  // It goes through slots, however short it is.
+  options.max_bytes = 4;
+  EXPECT_GT(BytesOfSlots(options, Environment(), 2), 0U);
+}
+
 TEST(AvailableMemory, LongMessagesNeedSlots) {
   Environment environment;
   Options options;

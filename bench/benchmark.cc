@@ -160,6 +160,7 @@ class BenchmarkRun {
     plan.send = buffers_.send;
     plan.receive = buffers_.receive;
     plan.stride = buffers_.stride;
+    plan.copy = buffers_.copy;
     plan.rotate = options_.rotate;
     plan.in_place = in_place;
     plan.iterations = options_.iterations;

@@ -24,6 +24,7 @@ struct Buffers {
   void* send = nullptr;
   void* receive = nullptr;
   std::size_t stride = 0;
+  CopyBytes copy = {};  // SeriesPlan's
 };
 
 struct MeasuredSize {

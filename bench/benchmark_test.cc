@@ -17,6 +17,24 @@
 namespace ringpipe {
 namespace {
 
+// Memory that the host cannot use lies so far from where it really is.
+constexpr std::uintptr_t kFar = std::uintptr_t{1} << 62;
+
+void* Far(void* memory) {
+  return reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(memory) +
+                                 kFar);
+}
+// Where it really is, also of memory that is not far.
+void* Near(const void* memory) {
+  return reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(memory) %
+                                 kFar);
+}
+
+Status CopyFar(void* target, const void* source, std::size_t bytes) {
+  std::memcpy(Near(target), Near(source), bytes);
+  return {};
+}
+
 // What the ranks of one job share.
 struct Room {
   explicit Room(int size)
@@ -30,6 +48,8 @@ struct Room {
   std::function<void(int, int, void*, std::size_t)> spoil;
   // Fails the call of this number on every rank.
   int failing_call = -1;
+  // Whether the buffers are.
+  bool far = false;
 };
 
 class ThreadJob : public Job {
@@ -44,12 +64,12 @@ class ThreadJob : public Job {
     if (number == room_.failing_call) {
       return {StatusCode::kPeerLost, "planted"};
     }
-    room_.sends[rank_] = call.send;
+    room_.sends[rank_] = Near(call.send);
     room_.barrier.arrive_and_wait();
     const std::string result = ResultOf(call);
     room_.barrier.arrive_and_wait();
     if (call.receive != nullptr) {
-      std::memcpy(call.receive, result.data(), result.size());
+      std::memcpy(Near(call.receive), result.data(), result.size());
       if (room_.spoil) {
         room_.spoil(rank_, number, call.receive, result.size());
       }
@@ -148,8 +168,12 @@ Outcome RunJob(Room& room, const Options& options) {
       std::vector<double> receive(doubles * options.rotate);
       ThreadJob job(room, rank);
       BenchmarkResult result;
+      Buffers buffers = {send.data(), receive.data(), doubles * 8};
+      if (room.far) {
+        buffers = {Far(send.data()), Far(receive.data()), doubles * 8, CopyFar};
+      }
       const Status status = RunBenchmark(
-          job, options, {send.data(), receive.data(), doubles * 8},
+          job, options, buffers,
           [&](const std::string& text) {
             EXPECT_EQ(rank, 0);
             outcome.printed += text;
@@ -210,6 +234,31 @@ TEST(Benchmark, EveryCollectiveIsMeasuredAndVerified) {
                     collective == Collective::kAllToAll);
         }
       }
+    }
+  }
+}
+
+// A GPU's. One wrong byte is seen there too.
+TEST(Benchmark, BuffersThatTheHostCannotUseAreFilledAndCheckedByCopies) {
+  for (const bool spoils : {false, true}) {
+    Room room(3);
+    room.far = true;
+    if (spoils) {
+      room.spoil = [](int rank, int, void* receive, std::size_t bytes) {
+        if (rank == 2 && bytes > 0) {
+          static_cast<char*>(Near(receive))[bytes - 1] ^= 0x40;
+        }
+      };
+    }
+    Options options = SmallOptions();
+    options.types = {DataType::kInt32};
+    options.rotate = 2;
+    options.collectives = {Collective::kAllReduce, Collective::kGather,
+                           Collective::kScatter, Collective::kBroadcast};
+    const Outcome outcome = RunJob(room, options);
+    for (const auto& result : outcome.by_rank) {
+      ASSERT_TRUE(result.ok()) << result.status().ToString();
+      EXPECT_EQ(result->wrong > 0, spoils);
     }
   }
 }

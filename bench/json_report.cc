@@ -33,6 +33,7 @@ Json Parameters(const Options& options) {
       {"average", static_cast<int>(options.average)},
       {"blocking", options.blocking},
       {"registered_buffers", static_cast<int>(options.buffers)},
+      {"memory", Name(options.memory)},
       {"huge_pages", options.huge_pages},
       {"align", options.align},
       {"rotate", options.rotate},

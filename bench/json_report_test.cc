@@ -54,6 +54,7 @@ TEST(JsonReport, HoldsParametersFactsSamplesAndSummary) {
   EXPECT_EQ(json["parameters"]["touch"], true);
   EXPECT_EQ(json["parameters"]["algorithm"], "rabenseifner");
   EXPECT_EQ(json["parameters"]["huge_pages"], false);
+  EXPECT_EQ(json["parameters"]["memory"], "host");
   EXPECT_EQ(json["parameters"]["align"], 16);
   EXPECT_EQ(json["parameters"]["rotate"], 1);
   EXPECT_EQ(json["parameters"]["tensors"], "");

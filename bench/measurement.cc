@@ -52,12 +52,12 @@ class SeriesRun {
     // What is not known yet is taken for the default.
     planned_ = 1.0 + plan_.warmups + plan_.checks +
                plan_.iterations.value_or(kDefaultIterations);
-    FillAllInputs();
+    RINGPIPE_RETURN_IF_ERROR(FillAllInputs());
     RINGPIPE_ASSIGN_OR_RETURN(const double first_us, Call());
     double fastest_us = first_us;
     for (int i = 0; i < plan_.warmups; ++i) {
       Rotate();
-      RefillIfDue();
+      RINGPIPE_RETURN_IF_ERROR(RefillIfDue());
       RINGPIPE_ASSIGN_OR_RETURN(const double us, Call());
       fastest_us = std::min(fastest_us, us);
     }
@@ -119,21 +119,58 @@ class SeriesRun {
 
   // Touches the outputs of all turns but the first too, whose page faults are
   // the first call's.
-  void FillAllInputs() {
+  Status FillAllInputs() {
     for (int i = 0; i < plan_.rotate; ++i) {
       Rotate();
-      FillMyInput(0);
-      if (turn_ != 0 && !InPlace() && OutputBytes() > 0) {
-        std::memset(Output(), 0, OutputBytes());
+      RINGPIPE_RETURN_IF_ERROR(FillMyInput(0));
+      if (turn_ != 0 && !InPlace()) {
+        RINGPIPE_RETURN_IF_ERROR(SetOutput(0));
       }
     }
+    return {};
   }
 
-  void FillMyInput(std::uint64_t iteration) {
-    FillInput(plan_.type, plan_.op,
-              {plan_.seed, static_cast<std::uint64_t>(job_.rank()), iteration},
-              0, ElementsOf(Has().input), Input());
+  Status FillMyInput(std::uint64_t iteration) {
     since_fill_ = 0;
+    return Write(Input(), InputBytes(), [&](void* data) {
+      FillInput(
+          plan_.type, plan_.op,
+          {plan_.seed, static_cast<std::uint64_t>(job_.rank()), iteration}, 0,
+          ElementsOf(Has().input), data);
+    });
+  }
+
+  // All its bytes.
+  Status SetOutput(int value) {
+    return Write(Output(), OutputBytes(),
+                 [&](void* data) { std::memset(data, value, OutputBytes()); });
+  }
+
+  // What fill(data) writes, into a buffer, by way of the host's memory where it
+  // has to be.
+  template <typename Fill>
+  Status Write(std::byte* buffer, std::size_t bytes, Fill fill) {
+    if (bytes == 0) {
+      return {};
+    }
+    if (!plan_.copy) {
+      fill(buffer);
+      return {};
+    }
+    staged_.resize(bytes);
+    fill(staged_.data());
+    return plan_.copy(buffer, staged_.data(), bytes);
+  }
+
+  // The output, where the host can read it.
+  Result<const void*> ReadableOutput() {
+    if (!plan_.copy || OutputBytes() == 0) {
+      return Output();
+    }
+    staged_.resize(OutputBytes());
+    RINGPIPE_RETURN_IF_ERROR(
+        plan_.copy(staged_.data(), Output(), staged_.size()));
+    return staged_.data();
   }
 
   // In place, each call reduces the result of the one before. So that floats
@@ -141,20 +178,18 @@ class SeriesRun {
   // be those of ordinary data, the input is filled again, outside of the timed
   // part, before p^calls passes 2^100 (sum; of float16 2^13) or 2^13 (prod,
   // whose factors are within 2^-7 of 1).
-  void RefillIfDue() {
+  Status RefillIfDue() {
     const bool half = plan_.type == DataType::kFloat16;
     const bool floats = half || plan_.type == DataType::kFloat32 ||
                         plan_.type == DataType::kFloat64 ||
                         plan_.type == DataType::kBfloat16;
     if (!plan_.in_place || !floats || job_.size() == 1) {
-      return;
+      return {};
     }
     const double powers = plan_.op == ReduceOp::kProd || half ? 13 : 100;
     const int calls =
         std::max(1, static_cast<int>(powers / std::log2(job_.size())));
-    if (since_fill_ >= calls) {
-      FillAllInputs();
-    }
+    return since_fill_ >= calls ? FillAllInputs() : Status();
   }
 
   Status TimedCalls(int calls) {
@@ -162,7 +197,7 @@ class SeriesRun {
     job_.BeforeTimedCalls();
     for (int i = 0; i < calls; ++i) {
       Rotate();
-      RefillIfDue();
+      RINGPIPE_RETURN_IF_ERROR(RefillIfDue());
       RINGPIPE_ASSIGN_OR_RETURN(const double us, Call());
       timed_us_.push_back(us);
     }
@@ -221,9 +256,9 @@ class SeriesRun {
     double wrong = 0;
     for (int check = 1; check <= plan_.checks; ++check) {
       Rotate();
-      FillMyInput(check);
-      if (!InPlace() && OutputBytes() > 0) {
-        std::memset(Output(), 0xff, OutputBytes());  // NaN in floats
+      RINGPIPE_RETURN_IF_ERROR(FillMyInput(check));
+      if (!InPlace()) {
+        RINGPIPE_RETURN_IF_ERROR(SetOutput(0xff));  // NaN in floats
       }
       RINGPIPE_RETURN_IF_ERROR(Call().status());
       RINGPIPE_ASSIGN_OR_RETURN(const std::size_t mine, Verify(check));
@@ -249,12 +284,13 @@ class SeriesRun {
     call.size = job_.size();
     call.seed = plan_.seed;
     call.iteration = static_cast<std::uint64_t>(check);
+    RINGPIPE_ASSIGN_OR_RETURN(const void* const output, ReadableOutput());
     if (call.collective != Collective::kAllReduce) {
-      return CountWrong(call, Output());
+      return CountWrong(call, output);
     }
-    RINGPIPE_ASSIGN_OR_RETURN(
-        const auto digests, job_.Exchange(VerificationDigest(call, Output())));
-    return CountWrong(call, Output(), digests);
+    RINGPIPE_ASSIGN_OR_RETURN(const auto digests,
+                              job_.Exchange(VerificationDigest(call, output)));
+    return CountWrong(call, output, digests);
   }
 
   Job& job_;
@@ -264,8 +300,9 @@ class SeriesRun {
   Series series_;
   double done_ = 0;  // calls
   double planned_ = 1;
-  int since_fill_ = 0;  // calls
-  int turn_ = 0;        // which of the buffers
+  int since_fill_ = 0;             // calls
+  int turn_ = 0;                   // which of the buffers
+  std::vector<std::byte> staged_;  // with plan_.copy: what a buffer holds
 };
 
 }  // namespace

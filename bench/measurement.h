@@ -16,6 +16,9 @@
 
 namespace ringpipe {
 
+// (target, source, bytes); it has been done when it returns.
+using CopyBytes = std::function<Status(void*, const void*, std::size_t)>;
+
 struct SeriesPlan {
   Collective collective = Collective::kAllReduce;
   int root = 0;
@@ -30,12 +33,15 @@ struct SeriesPlan {
   void* receive = nullptr;
   int rotate = 1;
   std::size_t stride = 0;
+  // Copies between the buffers and memory of the host, in both directions,
+  // where the host cannot use the buffers itself; else empty.
+  CopyBytes copy;
   bool in_place = false;
   std::optional<int> iterations;  // nullopt: as options.h says
   int warmups = 1;
   int checks = 1;
   // Calls, and their times, include writing the input before the call (the
-  // same values again) and reading the output after it.
+  // same values again) and reading the output after it. Not with `copy`.
   bool touch = false;
   std::uint64_t seed = 1;
 };

@@ -1,6 +1,7 @@
 #include "bench/options.h"
 
 #include <algorithm>
+#include <array>
 #include <numeric>
 #include <span>
 #include <string_view>
@@ -37,8 +38,8 @@ constexpr char kFooter[] =
     "confidence interval (order statistics), and the first call apart.";
 
 struct Texts {
-  std::string min_bytes, max_bytes, step_bytes, type = "float", op = "sum",
-                                                collective = "allreduce";
+  std::string min_bytes, max_bytes, step_bytes,
+      type = "float", op = "sum", collective = "allreduce", memory = "host";
   int average = 1, blocking = 1, registered = 0, iterations = 0;
 };
 
@@ -125,11 +126,15 @@ void AddOptions(CLI::App& app, Options& options, Texts& texts) {
                  "1: buffers from Communicator::Allocate; 2: any memory, given "
                  "to Communicator::Register; 0: any memory [0]")
       ->check(CLI::Range(0, 2));
+  app.add_option("--memory", texts.memory,
+                 "whose memory the buffers are: host; or device or managed, of "
+                 "the GPU that has the rank's number on its host, or that "
+                 "number modulo that of the GPUs [host]");
   app.add_flag("--huge_pages", options.huge_pages,
                "ask the system for huge pages for the buffers (not with -R 1)");
   app.add_option("--align", options.align,
                  "private buffers begin so many bytes past a page, 0 to 4095 "
-                 "(not with -R 1) [16, as malloc's]")
+                 "(not with -R 1) [16, as malloc's; of a GPU 0]")
       ->check(CLI::Range(0, 4095));
   app.add_option("--rotate", options.rotate,
                  "each call takes the next of so many pairs of buffers: for "
@@ -280,6 +285,35 @@ Status ParseTensors(Options& options) {
   return {};
 }
 
+constexpr std::array kMemoryPlaces = {MemoryPlace::kHost, MemoryPlace::kDevice,
+                                      MemoryPlace::kManaged};
+
+// What the host's memory alone can have or be.
+Status ParseMemory(const Texts& texts, Options& options) {
+  const auto* const found = std::find_if(
+      kMemoryPlaces.begin(), kMemoryPlaces.end(),
+      [&](MemoryPlace place) { return texts.memory == Name(place); });
+  if (found == kMemoryPlaces.end()) {
+    return Invalid("--memory \"" + texts.memory +
+                   "\" is no memory; allowed are host, device, managed");
+  }
+  options.memory = *found;
+  if (options.memory == MemoryPlace::kHost) {
+    return {};
+  }
+  const auto of_host = [&](const std::string& option) {
+    return Invalid(option + " is for memory of the host, and --memory " +
+                   texts.memory + " is a GPU's; use one of the two");
+  };
+  if (options.buffers != BufferKind::kPrivate) {
+    return of_host("-R " + std::to_string(static_cast<int>(options.buffers)) +
+                   " (--local_register)");
+  }
+  return options.huge_pages ? of_host("--huge_pages")
+         : options.touch    ? of_host("--touch")
+                            : Status();
+}
+
 // After the types are known. What the library allocates begins with a page.
 Status CheckAlign(bool given, Options& options) {
   if (options.buffers == BufferKind::kAllocated) {
@@ -289,6 +323,9 @@ Status CheckAlign(bool given, Options& options) {
                        "1 (--local_register) the library allocates it; use -R "
                        "0 or -R 2")
                  : Status();
+  }
+  if (!given && options.memory != MemoryPlace::kHost) {
+    options.align = 0;
   }
   for (const DataType type : options.types) {
     if (options.align % SizeOf(type) != 0) {
@@ -301,6 +338,18 @@ Status CheckAlign(bool given, Options& options) {
 }
 
 }  // namespace
+
+std::string_view Name(MemoryPlace place) {
+  switch (place) {
+    case MemoryPlace::kHost:
+      return "host";
+    case MemoryPlace::kDevice:
+      return "device";
+    case MemoryPlace::kManaged:
+      return "managed";
+  }
+  return "";
+}
 
 std::string NameOfAll(const std::vector<Collective>& collectives) {
   std::string names;
@@ -354,6 +403,7 @@ Result<Options> ParseOptions(int argc, const char* const* argv,
   RINGPIPE_RETURN_IF_ERROR(ParseTypeAndOp(texts, options));
   RINGPIPE_RETURN_IF_ERROR(ParseCollective(texts, options));
   RINGPIPE_RETURN_IF_ERROR(ParseTensors(options));
+  RINGPIPE_RETURN_IF_ERROR(ParseMemory(texts, options));
   if (options.pin && options.ranks == 0) {
     return Invalid(
         "--pin is for ranks that --ranks starts; other launchers have options "

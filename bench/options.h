@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/status.h"
@@ -34,6 +35,12 @@ enum class BufferKind {
   kRegistered,  // any memory, and Communicator::Register
 };
 
+// Whose memory they are: --memory. A GPU's is private (kPrivate).
+enum class MemoryPlace { kHost, kDevice, kManaged };
+
+// "host", "device", "managed".
+std::string_view Name(MemoryPlace place);
+
 // Options::algorithm: a run by each, of each collective.
 inline constexpr const char* kAllAlgorithms = "all";
 
@@ -58,6 +65,7 @@ struct Options {
   AcrossRanks average = AcrossRanks::kAverage;
   bool blocking = true;
   BufferKind buffers = BufferKind::kPrivate;
+  MemoryPlace memory = MemoryPlace::kHost;
   // -J, as an absolute path or relative to the working directory; empty: none;
   // "-": standard output, and the table goes to standard error.
   std::string json_path;
@@ -65,7 +73,8 @@ struct Options {
   std::string trace_path;
   // --huge_pages: private memory asks for huge pages.
   bool huge_pages = false;
-  // --align: how many bytes past a page private memory begins.
+  // --align: how many bytes past a page private memory begins; a GPU's, past
+  // what its driver gives.
   int align = kMallocAlign;
   // --rotate: so many buffers take turns, call by call.
   int rotate = 1;

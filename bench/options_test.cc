@@ -167,10 +167,19 @@ TEST(Options, HelpNamesEveryOptionOfNcclTestsAndNoInternalOne) {
         "--check",      "--average",      "--blocking",  "--local_register",
         "--json",       "--ranks",        "--version",   "--touch",
         "--huge_pages", "--pin",          "--algorithm", "--align",
-        "--rotate"}) {
+        "--rotate",     "--memory"}) {
     EXPECT_NE(options.value().help.find(option), std::string::npos) << option;
   }
   EXPECT_EQ(options.value().help.find("error-fd"), std::string::npos);
+}
+
+TEST(Options, MemoryOfAGpuBeginsWhereTheDriverSaysUnlessAlignIsGiven) {
+  EXPECT_EQ(Parse({"--memory", "host"}).value().align, kMallocAlign);
+  const auto device = Parse({"--memory", "device"});
+  ASSERT_TRUE(device.ok()) << device.status().ToString();
+  EXPECT_EQ(device.value().memory, MemoryPlace::kDevice);
+  EXPECT_EQ(device.value().align, 0);
+  EXPECT_EQ(Parse({"--memory", "managed", "--align", "8"}).value().align, 8);
 }
 
 TEST(Options, BadInputIsAnErrorThatSaysWhatIsAllowed) {
@@ -199,6 +208,11 @@ TEST(Options, BadInputIsAnErrorThatSaysWhatIsAllowed) {
            Row{{"-R", "3"}, "2"},
            Row{{"-R", "1", "--huge_pages"}, "use -R 0 or -R 2"},
            Row{{"-R", "1", "--align", "16"}, "use -R 0 or -R 2"},
+           Row{{"--memory", "gpu"}, "host, device, managed"},
+           Row{{"--memory", "device", "-R", "1"}, "-R 1 (--local_register) is"},
+           Row{{"--memory", "managed", "-R", "2"}, "--memory managed is"},
+           Row{{"--memory", "device", "--huge_pages"}, "--huge_pages is for"},
+           Row{{"--memory", "device", "--touch"}, "--touch is for memory of"},
            Row{{"--align", "4096"}, "4095"},
            Row{{"--align", "2"}, "4 bytes of float32"},
            Row{{"-d", "all", "--align", "4"}, "8 bytes of float64"},

@@ -21,6 +21,7 @@
 #include "bench/byte_size.h"
 #include "bench/communicator_job.h"
 #include "bench/core_distance.h"
+#include "bench/gpu_buffers.h"
 #include "bench/interruption.h"
 #include "bench/json_report.h"
 #include "bench/local_ranks.h"
@@ -224,6 +225,10 @@ class Rank {
           communicator_.Allocate(std::max<std::size_t>(bytes, 1)));
       return {};
     }
+    if (options_.memory != MemoryPlace::kHost) {
+      return AllocateOnGpu(bytes).WithContext(
+          "--memory " + std::string(Name(options_.memory)));
+    }
     RINGPIPE_ASSIGN_OR_RETURN(
         buffers_.send,
         send_.Allocate(bytes, options_.huge_pages, options_.align));
@@ -237,7 +242,31 @@ class Rank {
     return {};
   }
 
+  // Ranks of a host take its GPUs in turn.
+  Status AllocateOnGpu(std::size_t bytes) {
+    const std::vector<RankPlace>& places = report_.facts.places;
+    const auto own = places.begin() + job_.rank();
+    const auto number = std::count_if(
+        places.begin(), own,
+        [&](const RankPlace& place) { return place.host == own->host; });
+    RINGPIPE_ASSIGN_OR_RETURN(
+        gpu_, GpuBuffers::Create(options_.memory, static_cast<int>(number)));
+    for (void** const buffer : {&buffers_.send, &buffers_.receive}) {
+      RINGPIPE_ASSIGN_OR_RETURN(void* const memory,
+                                gpu_->Allocate(bytes + options_.align));
+      *buffer = static_cast<std::byte*>(memory) + options_.align;
+    }
+    buffers_.copy = [this](void* target, const void* source,
+                           std::size_t bytes) {
+      return gpu_->Copy(target, source, bytes);
+    };
+    return {};
+  }
+
   Status Free() {
+    if (gpu_ != nullptr) {
+      gpu_->Free();
+    }
     if (options_.buffers == BufferKind::kAllocated) {
       RINGPIPE_RETURN_IF_ERROR(communicator_.Free(buffers_.send));
       RINGPIPE_RETURN_IF_ERROR(communicator_.Free(buffers_.receive));
@@ -276,6 +305,9 @@ class Rank {
         " validation: " + std::to_string(options_.checks) +
         " blocking: " + std::to_string(options_.blocking) +
         " registered: " + std::to_string(static_cast<int>(options_.buffers)) +
+        (options_.memory == MemoryPlace::kHost
+             ? ""
+             : " memory: " + std::string(Name(options_.memory))) +
         (options_.huge_pages ? " huge pages" : "") +
         " align: " + std::to_string(options_.align) +
         (options_.rotate > 1 ? " rotate: " + std::to_string(options_.rotate)
@@ -371,6 +403,7 @@ class Rank {
   CommunicatorJob job_;
   PrivateMemory send_;
   PrivateMemory receive_;
+  std::unique_ptr<GpuBuffers> gpu_;  // null: they are the host's
   Buffers buffers_;
   TextOutput table_;
   Report report_;

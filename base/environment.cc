@@ -107,6 +107,8 @@ const std::array kVariables = {
     Variable{"RINGPIPE_DEPTH", Integer{&Environment::depth, 1, 64}},
     Variable{"RINGPIPE_ALGORITHM", Text{&Environment::algorithm}},
     Variable{"RINGPIPE_SLOTS", Integer{&Environment::slots, 0, 1 << 16}},
+    Variable{"RINGPIPE_GPU_REDUCE",
+             Word{&Environment::gpu_reduce, {"auto", "host", "gpu"}}},
     Variable{"RINGPIPE_SPIN_US", Integer{&Environment::spin_us, 0, 1'000'000}},
     Variable{"RINGPIPE_SOFT_ADVERSARY",
              Integer{&Environment::soft_adversary_seed, 0,

@@ -91,6 +91,10 @@ struct Environment {
   // RINGPIPE_SLOTS: how many slots a communicator has; 0: as many as the
   // schedules need for full speed.
   int64_t slots = 0;
+  // RINGPIPE_GPU_REDUCE: who reduces in a call with memory of a GPU. "auto":
+  // the GPU where an operand is in its memory, else the host. "host" or "gpu":
+  // that one, and what is in the other's memory is copied into slots.
+  std::string gpu_reduce = "auto";
   // RINGPIPE_SPIN_US: how long a wait spins before it sleeps.
   int64_t spin_us = 200;
   // RINGPIPE_SOFT_ADVERSARY: the seed of the software device's adversarial

@@ -65,6 +65,7 @@ TEST(EnvironmentTest, ABadValueIsAnErrorThatSaysWhatIsAllowed) {
            {"RINGPIPE_QP_TIMEOUT", "0"},
            {"RINGPIPE_QP_RETRY", "8"},
            {"RINGPIPE_REGISTRATION", "sometimes"},
+           {"RINGPIPE_GPU_REDUCE", "cpu"},
            {"RINGPIPE_GID_INDEX", "-2"},
            {"RINGPIPE_GID_INDEX", "256"},
            {"RINGPIPE_DEVICE", "mlx5_0:x"},

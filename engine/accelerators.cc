@@ -57,12 +57,14 @@ Status Accelerators::Choose(CheckedCall& checked) const {
     RINGPIPE_RETURN_IF_ERROR(ChooseForLists(buffers));
   } else {
     if (buffers.receive_bytes > 0) {
-      RINGPIPE_ASSIGN_OR_RETURN(buffers.output_owner,
-                                OwnerOf(checked.call.receive));
+      RINGPIPE_ASSIGN_OR_RETURN(const bool owned,
+                                device_->Owns(checked.call.receive));
+      buffers.output_owner = owned ? Owner::kDevice : Owner::kHost;
     }
     if (buffers.send_bytes > 0) {
-      RINGPIPE_ASSIGN_OR_RETURN(buffers.input_owner,
-                                OwnerOf(checked.call.send));
+      RINGPIPE_ASSIGN_OR_RETURN(const bool owned,
+                                device_->Owns(checked.call.send));
+      buffers.input_owner = owned ? Owner::kDevice : Owner::kHost;
     }
   }
   if (buffers.input_owner != Owner::kHost ||
@@ -70,11 +72,6 @@ Status Accelerators::Choose(CheckedCall& checked) const {
     checked.device = device_.get();
   }
   return Status::Ok();
-}
-
-Result<Owner> Accelerators::OwnerOf(const void* memory) const {
-  RINGPIPE_ASSIGN_OR_RETURN(const bool owned, device_->Owns(memory));
-  return owned ? Owner::kDevice : Owner::kHost;
 }
 
 Status Accelerators::ChooseForLists(CallBuffers& buffers) const {
@@ -88,9 +85,10 @@ Status Accelerators::ChooseForLists(CallBuffers& buffers) const {
 Result<Owner> Accelerators::OwnerOf(PieceList& list) const {
   std::optional<Owner> all;
   for (std::size_t i = 0; i < list.pieces().size(); ++i) {
-    RINGPIPE_ASSIGN_OR_RETURN(const Owner owner,
-                              OwnerOf(list.pieces()[i].data));
-    list.SetOnDevice(i, owner == Owner::kDevice);
+    RINGPIPE_ASSIGN_OR_RETURN(const bool owned,
+                              device_->Owns(list.pieces()[i].data));
+    list.SetOnDevice(i, owned);
+    const Owner owner = owned ? Owner::kDevice : Owner::kHost;
     all = all.value_or(owner) == owner ? owner : Owner::kBoth;
   }
   return all.value_or(Owner::kHost);

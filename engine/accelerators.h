@@ -51,7 +51,6 @@ class Accelerators {
   void Release(SlotPool& pool);
 
  private:
-  Result<Owner> OwnerOf(const void* memory) const;
   // Of all pieces, and tells each of them.
   Result<Owner> OwnerOf(PieceList& list) const;
   Status ChooseForLists(CallBuffers& buffers) const;

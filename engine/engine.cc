@@ -220,8 +220,11 @@ Status Engine::CreateExecutor() {
   depth_ =
       algorithms_.DepthFor(static_cast<int>(environment_.depth),
                            environment_.subchunk_bytes, self, hosts_.common());
-  const int needed = algorithms_.SlotsNeeded(self, depth_, hosts_.common());
-  int slots = algorithms_.Slots(self, depth_, hosts_.common());
+  // Of each sub-chunk of a step an operand may be copied into one.
+  const int for_operands = environment_.gpu_reduce == "auto" ? 0 : depth_;
+  const int needed =
+      algorithms_.SlotsNeeded(self, depth_, hosts_.common()) + for_operands;
+  int slots = algorithms_.Slots(self, depth_, hosts_.common()) + for_operands;
   if (environment_.slots > 0) {
     slots = static_cast<int>(std::min(environment_.slots, kMostSlots));
     if (environment_.slots > kMostSlots) {
@@ -437,6 +440,10 @@ void Engine::CreatePlanner() {
   job.depth = depth_;
   job.transports = &executor_->transports();
   job.host = &accelerators_.host();
+  if (environment_.gpu_reduce != "auto") {
+    job.reducer =
+        environment_.gpu_reduce == "gpu" ? Owner::kDevice : Owner::kHost;
+  }
   planner_.emplace(job);
 }
 

@@ -340,6 +340,10 @@ Result<const Plan*> Planner::FindPlan(PlanKey key, const Operation& operation) {
   options.direct_over_sent = algorithm.direct_over_sent;
   options.input_owner = key.input_owner;
   options.output_owner = key.output_owner;
+  options.reducer =
+      key.input_owner == Owner::kHost && key.output_owner == Owner::kHost
+          ? std::nullopt
+          : job_.reducer;
   options.message_bytes = key.message_bytes;
   options.peers = peers;
   options.same_to_all =

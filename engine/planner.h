@@ -62,6 +62,7 @@ class Planner {
     int depth = 1;
     const Transports* transports = nullptr;
     Accelerator* host = nullptr;
+    std::optional<Owner> reducer = {};  // of calls with memory of a device
   };
 
   explicit Planner(const Job& job)

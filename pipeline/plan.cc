@@ -222,6 +222,9 @@ class Compiler {
   // Whose memory the operands are; the host where all are in slots.
   Owner ReducerOf(const Transfer& transfer) {
     std::optional<Owner> reducer;
+    if (transfer.reduces() && options_.reducer.has_value()) {
+      return *options_.reducer;
+    }
     for (const auto& [used, place] :
          {std::pair(transfer.reduces(), transfer.source),
           std::pair(transfer.kind == Transfer::Kind::kLocalReduce,

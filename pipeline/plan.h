@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -138,6 +139,9 @@ struct PlanOptions {
   // What is in the way of who does a piece of work goes through a slot.
   Owner input_owner = Owner::kHost;
   Owner output_owner = Owner::kHost;
+  // Who reduces, kHost or (where there is memory of its) kDevice. Unless given:
+  // whoever has an operand in his memory, and the host where nobody has.
+  std::optional<Owner> reducer = {};
   // They are lists of pieces: nothing is sent from where it lies.
   bool in_pieces = false;
   // Whoever reads the input multiplies it by a factor; nor is anything sent

@@ -368,8 +368,13 @@ TEST(PlanTest, TheOrderOfOperandsDoesNotDependOnWhoseMemoryTheyAre) {
                              {Transfer::Send(Input(0), 1),
                               Transfer::ReceiveReduce(Input(0), Output(0), 1)}};
   for (const Owner owner : {Owner::kHost, Owner::kDevice, Owner::kBoth}) {
-    const Result<Plan> plan = Compile(schedule, 2, 4, {.input_owner = owner});
-    EXPECT_TRUE(plan->steps.back().received_first);
+    for (const Owner reducer : {Owner::kHost, Owner::kDevice}) {
+      const Result<Plan> plan =
+          Compile(schedule, 2, 4, {.input_owner = owner, .reducer = reducer});
+      EXPECT_EQ(plan->steps.size(), owner == reducer ? 2U : 3U);
+      EXPECT_EQ(plan->steps.back().reducer, reducer);
+      EXPECT_TRUE(plan->steps.back().received_first);
+    }
   }
 }
 

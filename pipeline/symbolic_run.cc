@@ -449,9 +449,7 @@ class SymbolicRun {
       }
       if (rank.flow.step(*next).reducer !=
           rank.flow.step(work.instances[0]).reducer) {
-        error_ = {StatusCode::kInternal,
-                  "one reduction by the host and by the device, on rank " +
-                      std::to_string(rank.number)};
+        error_ = {StatusCode::kInternal, "two reduce in one pass"};
       }
       work.instances.push_back(*next);
     }

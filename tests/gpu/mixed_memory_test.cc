@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "cuda/fake_driver/control_client.h"
 #include "cuda/test_device.h"
 #include "engine/communicator.h"
 #include "gtest/gtest.h"
@@ -147,7 +148,14 @@ Result<std::vector<float>> ResultOf(Communicator& c, const TestDevice& device,
   return receive.Read();
 }
 
-class MixedMemoryTest : public ::testing::TestWithParam<std::pair<Way, int>> {
+// How ranks are connected, and whether it is given who reduces.
+struct Setting {
+  Way way;
+  int size;
+  bool given = false;
+};
+
+class MixedMemoryTest : public ::testing::TestWithParam<Setting> {
  protected:
   // On all ranks, each of which begins with another pair of kinds.
   static Status Compare(Communicator& c, const TestDevice& device,
@@ -179,8 +187,8 @@ class MixedMemoryTest : public ::testing::TestWithParam<std::pair<Way, int>> {
 };
 
 TEST_P(MixedMemoryTest, EveryCollectiveGivesTheBitsThatItGivesInHostMemory) {
-  const auto [way, size] = GetParam();
-  ExpectRanks(way, size, [](Communicator& c) -> Status {
+  const auto [way, size, given] = GetParam();
+  const RankBody body = [](Communicator& c) -> Status {
     RINGPIPE_ASSIGN_OR_RETURN(const auto device, TestDevice::Open());
     for (const Collective collective :
          {Collective::kAllReduce, Collective::kReduceScatter,
@@ -197,20 +205,73 @@ TEST_P(MixedMemoryTest, EveryCollectiveGivesTheBitsThatItGivesInHostMemory) {
       }
     }
     return Status::Ok();
+  };
+  ExpectRanks(way, size, body, [&](int rank, CommunicatorOptions& options) {
+    if (given) {
+      options.environment.gpu_reduce = rank % 2 == 0 ? "host" : "gpu";
+    }
   });
 }
 
 INSTANTIATE_TEST_SUITE_P(
-    Ways, MixedMemoryTest,
-    ::testing::Values(std::pair(Way::kHostMemory, 2),
-                      std::pair(Way::kHostMemory, 4),
-                      std::pair(Way::kAdversarialRails, 2),
-                      std::pair(Way::kAdversarialRails, 4),
-                      std::pair(Way::kHostMemoryAndTestNetwork, 4)),
+    Settings, MixedMemoryTest,
+    ::testing::Values(Setting{Way::kHostMemory, 2},
+                      Setting{Way::kHostMemory, 4},
+                      Setting{Way::kAdversarialRails, 2},
+                      Setting{Way::kAdversarialRails, 4},
+                      Setting{Way::kHostMemoryAndTestNetwork, 4},
+                      Setting{Way::kHostMemory, 4, true},
+                      Setting{Way::kAdversarialRails, 2, true}),
     [](const auto& info) {
-      return std::string(Name(info.param.first)) + "_" +
-             std::to_string(info.param.second);
+      return std::string(Name(info.param.way)) + "_" +
+             std::to_string(info.param.size) +
+             (info.param.given ? "_given" : "");
     });
+
+// How many kernels an allreduce of two ranks launches, and whether it is right.
+Result<long> LaunchesOf(Communicator& c, const fake_cuda::Control& fake,
+                        Memory input, Memory output) {
+  RINGPIPE_ASSIGN_OR_RETURN(const auto device, TestDevice::Open());
+  const Case test = {.collective = Collective::kAllReduce, .count = 5000};
+  // At the first call all kernels are launched, to load them.
+  RINGPIPE_RETURN_IF_ERROR(
+      ResultOf(c, *device, test, Memory::kDevice, Memory::kDevice).status());
+  RINGPIPE_RETURN_IF_ERROR(c.Barrier());
+  const long before = fake.fake_cuda_calls("cuLaunchKernel");
+  RINGPIPE_RETURN_IF_ERROR(c.Barrier());
+  RINGPIPE_RETURN_IF_ERROR(ResultOf(c, *device, test, input, output).status());
+  RINGPIPE_RETURN_IF_ERROR(c.Barrier());
+  return fake.fake_cuda_calls("cuLaunchKernel") - before;
+}
+
+TEST(GpuReduceTest, WhoReducesIsAsTheVariableSays) {
+  const fake_cuda::Control fake = fake_cuda::Control::Find().value();
+  struct Row {
+    const char* gpu_reduce;
+    Memory input;
+    Memory output;
+    bool by_gpu;
+  };
+  for (const Row& row :
+       {Row{"auto", Memory::kDevice, Memory::kHost, true},
+        Row{"auto", Memory::kHost, Memory::kDevice, false},
+        Row{"gpu", Memory::kHost, Memory::kDevice, true},
+        Row{"gpu", Memory::kHost, Memory::kHost, false},
+        Row{"host", Memory::kDevice, Memory::kDevice, false}}) {
+    ExpectRanks(
+        Way::kHostMemory, 2,
+        [&](Communicator& c) -> Status {
+          RINGPIPE_ASSIGN_OR_RETURN(const long launches,
+                                    LaunchesOf(c, fake, row.input, row.output));
+          EXPECT_EQ(launches > 0, row.by_gpu)
+              << row.gpu_reduce << ": " << launches;
+          return Status::Ok();
+        },
+        [&](int, CommunicatorOptions& options) {
+          options.environment.gpu_reduce = row.gpu_reduce;
+        });
+  }
+}
 
 }  // namespace
 }  // namespace ringpipe::testing

@@ -318,8 +318,8 @@ std::string ChoiceTable() {
          "\nOn one host, the column \"longer\" also holds for an allreduce or "
          "reduce-scatter whose inputs of all ranks together have more than 32 "
          "KiB, and for a reduce-scatter of more than a sub-chunk; the last "
-         "column for such an allreduce wherever there are at least 4 ranks a "
-         "processor.\n\n" +
+         "column wherever there are at least 4 ranks a processor, for a "
+         "reduce-scatter whatever its size.\n\n" +
          MpichTable();
 }
 

@@ -546,6 +546,14 @@ TEST(AlgorithmsTest, ManyRanksOfAProcessorSendFewMessages) {
   EXPECT_EQ(AllReduceFor(4096, {8, 2}), "one_shot");
   EXPECT_EQ(AllReduceFor(4096, {16, 2}), "parameter_server");
   EXPECT_EQ(AllReduceFor((256 << 10) + 1, {8, 2}), "all_pairs");
+  const auto choose = [](Collective collective, std::uint64_t bytes) {
+    return AlgorithmChoice().For(collective, bytes, {8, 2}).name;
+  };
+  EXPECT_EQ(choose(Collective::kBroadcast, 256 << 10), "one_to_all");
+  EXPECT_EQ(choose(Collective::kBroadcast, (256 << 10) + 1), "all_pairs");
+  EXPECT_EQ(choose(Collective::kReduceScatter, 4096), "one_shot");
+  EXPECT_EQ(choose(Collective::kReduceScatter, 4097), "ring");
+  EXPECT_EQ(choose(Collective::kReduceScatter, 16 << 20), "ring");
 }
 
 // Those of what a call may take, and not those of the hungriest of all.

@@ -453,7 +453,7 @@ TEST_P(GpuCallsTest, ACallInAStreamThatIsCapturedIsRefusedByName) {
         // Both ranks' captures are of one context.
         RINGPIPE_RETURN_IF_ERROR(c.Barrier());
         call.stream = stream;
-        const Status status = c.Run(call);
+        Status status = c.Run(call);
         static_cast<void>(driver.stream_destroy(stream));
         return status;
       });

@@ -106,36 +106,36 @@ std::vector<Buffer> InPieces(const float* buffer, int rank) {
 }
 
 TEST_P(GpuCallsTest, ListsOfDeviceMemoryAndPartsOfNothingAreRight) {
-  const auto statuses = Run([&](Communicator& c, const float* send,
-                                float* receive) -> Status {
-    RINGPIPE_ASSIGN_OR_RETURN(const auto device, TestDevice::Open());
-    constexpr std::size_t kBytes = kCount * sizeof(float);
-    std::vector<float> numbers = NumbersOf(c.rank());
-    RINGPIPE_RETURN_IF_ERROR(
-        device->Copy(const_cast<float*>(send), numbers.data(), kBytes));
-    std::vector<Buffer> sends = InPieces(send, c.rank());
-    const std::vector<Buffer> receives = InPieces(receive, c.rank());
-    Call call = {.collective = Collective::kAllReduce,
-                 .count = kCount,
-                 .type = DataType::kFloat32,
-                 .timeout = seconds(60),
-                 .send_list = sends,
-                 .receive_list = receives};
-    RINGPIPE_RETURN_IF_ERROR(c.Run(call));
-    std::vector<float> got(kCount);
-    RINGPIPE_RETURN_IF_ERROR(device->Copy(got.data(), receive, kBytes));
-    for (std::size_t i = 0; i < kCount; ++i) {
-      EXPECT_EQ(got[i], 2 * static_cast<float>(i % 1000) + 1) << i;
-    }
-    // Rank 1 gives nothing, so that only its output is on the device.
-    const std::vector<std::size_t> counts = {kCount, 0};
-    RINGPIPE_RETURN_IF_ERROR(c.AllGatherV(c.rank() == 0 ? send : nullptr,
-                                          receive, counts, DataType::kFloat32,
-                                          seconds(60)));
-    RINGPIPE_RETURN_IF_ERROR(device->Copy(got.data(), receive, kBytes));
-    EXPECT_EQ(got, NumbersOf(0));
-    return Status::Ok();
-  });
+  const auto statuses =
+      Run([&](Communicator& c, const float* send, float* receive) -> Status {
+        RINGPIPE_ASSIGN_OR_RETURN(const auto device, TestDevice::Open());
+        constexpr std::size_t kBytes = kCount * sizeof(float);
+        std::vector<float> numbers = NumbersOf(c.rank());
+        RINGPIPE_RETURN_IF_ERROR(
+            device->Copy(const_cast<float*>(send), numbers.data(), kBytes));
+        std::vector<Buffer> sends = InPieces(send, c.rank());
+        const std::vector<Buffer> receives = InPieces(receive, c.rank());
+        Call call = {.collective = Collective::kAllReduce,
+                     .count = kCount,
+                     .type = DataType::kFloat32,
+                     .timeout = seconds(60),
+                     .send_list = sends,
+                     .receive_list = receives};
+        RINGPIPE_RETURN_IF_ERROR(c.Run(call));
+        std::vector<float> got(kCount);
+        RINGPIPE_RETURN_IF_ERROR(device->Copy(got.data(), receive, kBytes));
+        for (std::size_t i = 0; i < kCount; ++i) {
+          EXPECT_EQ(got[i], 2 * static_cast<float>(i % 1000) + 1) << i;
+        }
+        // Rank 1 gives nothing, so that only its output is on the device.
+        const std::vector<std::size_t> counts = {kCount, 0};
+        RINGPIPE_RETURN_IF_ERROR(c.AllGatherV(c.rank() == 0 ? send : nullptr,
+                                              receive, counts,
+                                              DataType::kFloat32, seconds(60)));
+        RINGPIPE_RETURN_IF_ERROR(device->Copy(got.data(), receive, kBytes));
+        EXPECT_EQ(got, NumbersOf(0));
+        return Status::Ok();
+      });
   ExpectOk(statuses);
 }
 

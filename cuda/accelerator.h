@@ -48,7 +48,8 @@ class Accelerator {
   enum class Lane { kCopyIn, kReduce, kCopyOut };
   struct Ticket {
     Lane lane = Lane::kCopyIn;
-    std::uint64_t sequence = 0;  // 0: it is done already
+    // 0: it is done already; work that is to be polled has 1 or more.
+    std::uint64_t sequence = 0;
   };
   enum class Progress { kPending, kDone, kFailed };
 

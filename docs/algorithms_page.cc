@@ -317,9 +317,9 @@ std::string ChoiceTable() {
   return table +
          "\nOn one host, the column \"longer\" also holds for an allreduce or "
          "reduce-scatter whose inputs of all ranks together have more than 32 "
-         "KiB, and for a reduce-scatter of more than a sub-chunk; the last "
-         "column wherever there are at least 4 ranks a processor, for a "
-         "reduce-scatter whatever its size.\n\n" +
+         "KiB, and for a reduce-scatter of more than a sub-chunk; instead of "
+         "it the last column where there are at least 4 ranks a processor, "
+         "for a reduce-scatter of any size.\n\n" +
          MpichTable();
 }
 

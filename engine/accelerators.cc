@@ -75,19 +75,33 @@ Status Accelerators::Choose(CheckedCall& checked) const {
 }
 
 Status Accelerators::ChooseForLists(CallBuffers& buffers) const {
+  RINGPIPE_ASSIGN_OR_RETURN(buffers.output_owner,
+                            OwnerOf(buffers.lists->output));
+  RINGPIPE_ASSIGN_OR_RETURN(buffers.input_owner, OwnerOf(buffers.lists->input));
+  if (buffers.output_owner == Owner::kHost &&
+      buffers.input_owner == Owner::kHost) {
+    return Status::Ok();
+  }
   auto lists = std::make_shared<CallLists>(*buffers.lists);
-  RINGPIPE_ASSIGN_OR_RETURN(buffers.output_owner, OwnerOf(lists->output));
-  RINGPIPE_ASSIGN_OR_RETURN(buffers.input_owner, OwnerOf(lists->input));
+  RINGPIPE_RETURN_IF_ERROR(TellPieces(lists->output));
+  RINGPIPE_RETURN_IF_ERROR(TellPieces(lists->input));
   buffers.lists = std::move(lists);
   return Status::Ok();
 }
 
-Result<Owner> Accelerators::OwnerOf(PieceList& list) const {
-  std::optional<Owner> all;
+Status Accelerators::TellPieces(PieceList& list) const {
   for (std::size_t i = 0; i < list.pieces().size(); ++i) {
     RINGPIPE_ASSIGN_OR_RETURN(const bool owned,
                               device_->Owns(list.pieces()[i].data));
     list.SetOnDevice(i, owned);
+  }
+  return Status::Ok();
+}
+
+Result<Owner> Accelerators::OwnerOf(const PieceList& list) const {
+  std::optional<Owner> all;
+  for (const PieceList::Piece& piece : list.pieces()) {
+    RINGPIPE_ASSIGN_OR_RETURN(const bool owned, device_->Owns(piece.data));
     const Owner owner = owned ? Owner::kDevice : Owner::kHost;
     all = all.value_or(owner) == owner ? owner : Owner::kBoth;
   }
@@ -122,8 +136,8 @@ Status Accelerators::Prepare(SlotPool& pool) {
   const Status prepared =
       device_->PrepareSlots(pool.memory(), pool.memory_bytes());
   if (!prepared.ok()) {
-    // Not copied through memory that is not pinned: the reductions work on the
-    // slots where they are.
+    // Not through memory that is not pinned: the device works on the slots
+    // where they are.
     return prepared.WithContext("device memory cannot be used");
   }
   prepared_ = true;

@@ -51,8 +51,10 @@ class Accelerators {
   void Release(SlotPool& pool);
 
  private:
-  // Of all pieces, and tells each of them.
-  Result<Owner> OwnerOf(PieceList& list) const;
+  // Of all pieces.
+  Result<Owner> OwnerOf(const PieceList& list) const;
+  // Whose memory each is.
+  Status TellPieces(PieceList& list) const;
   Status ChooseForLists(CallBuffers& buffers) const;
 
   const Logger logger_;

@@ -59,8 +59,17 @@ bool Array::Hold(PyObject* object, bool writable, std::uint32_t type,
                  ? 0
                  : static_cast<std::size_t>(view_.len) / item_bytes_;
     type_ = TypeOfFormat(view_.format, item_bytes_);
-  } else if (!HasExport(object) || !HoldExport(object, writable, stream)) {
-    return Explain(object, writable);
+  } else {
+    const bool refuses = PyErr_ExceptionMatches(PyExc_BufferError) != 0;
+    if (!HasExport(object) || !HoldExport(object, writable, stream)) {
+      return Explain(object, writable);
+    }
+    // Not every library's DLPack says what its buffers say.
+    if (refuses && writable && !export_.on_device()) {
+      Release();
+      SetInvalid("its buffer refuses to be written; pass a copy");
+      return Explain(object, writable);
+    }
   }
   if (type_ == 0 && type == 0) {
     Release();

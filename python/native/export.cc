@@ -57,7 +57,8 @@ bool Export::Hold(PyObject* object, bool writable, const CallStream& stream) {
 
 bool Export::HoldTensor(PyObject* object, bool writable, long stream) {
   PyObject* const answer =
-      PyObject_CallFunction(hooks.export_tensor, "Ol", object, stream);
+      PyObject_CallFunction(hooks.export_tensor, "OOl", object,
+                            writable ? Py_True : Py_False, stream);
   if (answer == nullptr) {
     return false;
   }
@@ -76,7 +77,8 @@ bool Export::HoldTensor(PyObject* object, bool writable, long stream) {
     Release();
     return false;
   }
-  if (on_device != 0 && count_ > 0 && stream > 0) {
+  on_device_ = on_device != 0;
+  if (on_device_ && count_ > 0 && stream > 0) {
     stream_ = stream;
   }
   return true;
@@ -140,7 +142,8 @@ bool Export::Read(const dlpack::Tensor& tensor, bool on_device) {
   for (std::int32_t i = 0; i < tensor.dimensions; ++i) {
     count_ *= static_cast<std::size_t>(tensor.shape[i]);
   }
-  item_bytes_ = tensor.type.bits / 8;
+  item_bytes_ =
+      static_cast<std::size_t>(tensor.type.bits) * tensor.type.lanes / 8;
   type_ = TypeOfTensor(tensor.type);
   return true;
 }
@@ -167,6 +170,7 @@ bool Export::HoldCudaArray(PyObject* object, bool writable, bool asks_stream) {
   count_ = static_cast<std::size_t>(count);
   item_bytes_ = static_cast<std::size_t>(item_bytes);
   type_ = type;
+  on_device_ = true;
   owner_ = Py_NewRef(object);
   return true;
 }

@@ -27,6 +27,7 @@ class Export {
   std::size_t count() const { return count_; }
   std::size_t item_bytes() const { return item_bytes_; }
   std::uint32_t type() const { return type_; }
+  bool on_device() const { return on_device_; }
   // After whose work the elements are ready; CallStream::kNone: they are.
   long stream() const { return stream_; }
 
@@ -41,6 +42,7 @@ class Export {
   std::size_t count_;
   std::size_t item_bytes_;
   std::uint32_t type_;
+  bool on_device_;
   long stream_;
   // One of them holds the memory.
   dlpack::ManagedTensor* tensor_;

@@ -15,7 +15,8 @@ struct Hooks {
   PyObject* make_error;  // (status, message, ranks, before) -> exception
   PyObject* explain;  // (array, writable, cause): raises, and says what to do
   PyObject* deliver_log;  // (level, line)
-  // (array, stream) -> (a DLPack capsule, whether it is memory of a device)
+  // (array, writable, stream) -> (a DLPack capsule, whether it is memory of a
+  // device)
   PyObject* export_tensor;
   // (array, writable, asks_stream) -> (address, elements, bytes of one, type,
   // stream)

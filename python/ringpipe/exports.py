@@ -24,9 +24,10 @@ _TYPES = {"f4": DataType.FLOAT32, "f8": DataType.FLOAT64, "f2": DataType.FLOAT16
           "u1": DataType.UINT8, "u4": DataType.UINT32, "u8": DataType.UINT64}
 
 
-def tensor(array: typing.Any, stream: int) -> tuple[object, bool]:
+def tensor(array: typing.Any, writable: bool, stream: int) -> tuple[object, bool]:
     """A DLPack capsule of `array`, and whether it is memory of a CUDA device. The
-    exporter makes `stream` wait for what it has under way (-1: not).
+    exporter makes `stream` wait for what it has under way (-1: not). `writable`: the
+    call writes it.
 
     Raises what the exporter raises; the extension calls this.
     """
@@ -37,11 +38,21 @@ def tensor(array: typing.Any, stream: int) -> tuple[object, bool]:
         raise InvalidArgument(f"it is in the memory of a device that is not CUDA's ({name}, DLPack "
                               f"type {device}); copy it to the host")
     on_device = device in (_CUDA, _CUDA_MANAGED)
+    if writable and on_device and _is_read_only(array):
+        raise InvalidArgument("it is read-only, and the call writes it; pass a copy")
     keywords = {"stream": stream} if on_device else {}
     try:
         return array.__dlpack__(max_version=(1, 0), **keywords), on_device
     except TypeError:  # it has no versions: DLPack before 1.0
         return array.__dlpack__(**keywords), on_device
+
+
+def _is_read_only(array: typing.Any) -> bool:
+    """Whether the array says so by its other interface: DLPack before 1.0 cannot."""
+    try:
+        return bool(array.__cuda_array_interface__["data"][1])
+    except Exception:  # pylint: disable=broad-exception-caught  # it has none, or not for this
+        return False
 
 
 class _CudaArray(typing.NamedTuple):

@@ -103,9 +103,20 @@ class RefusalsTest(unittest.TestCase):
         self.comm.broadcast(self.array(data=(self.array().address, True)))
         self.comm.allreduce(self.array(stream=0), stream=LEGACY)  # says it itself
         self.comm.allreduce(WithBuffer(self.tensor()))
+        self.comm.allreduce(WithBuffer(Tensor(numpy.zeros(12, "float32"), 2, version=(0, 8))),
+                            out=self.tensor())
         read_only = self.tensor(flags=READ_ONLY)
         self.comm.allreduce(read_only, out=self.tensor())
         self.assertEqual(read_only.exporter.releases, 1)
+
+    def test_read_only_where_dlpack_cannot_say_it(self):
+        self.refused("its buffer refuses to be written",
+                     WithBuffer(Tensor(numpy.zeros(12, "float32"), 2, version=(0, 8))))
+        array = self.tensor(version=(0, 8))
+        array.__class__ = type("BothWays", (DlpackArray,), {
+            "__cuda_array_interface__": {"data": (array.address, True)}})
+        self.refused("read-only, and the call writes it", array)
+        self.comm.allreduce(array, out=self.tensor())
 
     def test_what_dlpack_says(self):
         self.refused("side by side; pass x.contiguous", self.tensor(strides=(2,)))

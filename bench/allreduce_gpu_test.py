@@ -64,6 +64,9 @@ class Results(unittest.TestCase):
             done = run("--ranks", "2", "-b", "1K", "-e", "1M", "-f", "32", "-n",
                        "3", "-c", "2", "--memory", "device", *options)
             self.check_right(done, 3)
+
+    @unittest.skipIf("ASAN_OPTIONS" in os.environ, "takes minutes")
+    def test_tensors_are_right(self):
         done = run("--ranks", "2", "--tensors", "resnet50", "-n", "1", "-w", "0",
                    "--memory", "device")
         self.check_right(done, 1)

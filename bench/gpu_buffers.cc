@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <string>
-#include <utility>
 
 #include "cuda/cuda_driver.h"
 
@@ -35,12 +34,6 @@ Result<std::unique_ptr<GpuBuffers>> GpuBuffers::Create(MemoryPlace place,
   RINGPIPE_ASSIGN_OR_RETURN(const int gpus, CountGpus());
   RINGPIPE_ASSIGN_OR_RETURN(auto device, TestDevice::Open(number % gpus));
   return std::unique_ptr<GpuBuffers>(new GpuBuffers(place, std::move(device)));
-}
-
-GpuBuffers::~GpuBuffers() {
-  if (!buffers_.empty()) {
-    static_cast<void>(device_.release());
-  }
 }
 
 Result<void*> GpuBuffers::Allocate(std::size_t bytes) {

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "base/status.h"
@@ -13,16 +14,14 @@
 namespace ringpipe {
 
 // One thread, which has the GPU's primary context current as long as this
-// lives.
+// lives. Only Free frees buffers: after a call that failed the GPU may still
+// use them, and to free them would wait for it, for ever where it is stuck.
 class GpuBuffers {
  public:
   // Of GPU `number`, or that modulo the number of GPUs. `place`: not the host.
   // kUnavailable, with the reason, where there is none.
   static Result<std::unique_ptr<GpuBuffers>> Create(MemoryPlace place,
                                                     int number);
-  // Frees nothing: after a call that failed the GPU may still use it, and to
-  // free it would wait for the GPU.
-  ~GpuBuffers();
   GpuBuffers(const GpuBuffers&) = delete;
   GpuBuffers& operator=(const GpuBuffers&) = delete;
 
@@ -37,7 +36,7 @@ class GpuBuffers {
       : place_(place), device_(std::move(device)) {}
 
   const MemoryPlace place_;
-  std::unique_ptr<TestDevice> device_;
+  const std::unique_ptr<TestDevice> device_;
   std::vector<void*> buffers_;
 };
 

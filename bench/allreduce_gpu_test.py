@@ -3,40 +3,17 @@
 import json
 import os
 import re
-import subprocess
-import sys
 import tempfile
 import unittest
 
-PROGRAM = os.path.abspath(sys.argv.pop(1))
-PATIENCE_S = 100
-
-# Variables that would make this test part of somebody else's job.
-ENVIRONMENT = {
-    name: value
-    for name, value in os.environ.items()
-    if not re.match(r"(RINGPIPE|OMPI|PMI|PMIX|SLURM)_|(MASTER|LOCAL)_|RANK$|"
-                    r"WORLD_SIZE$|BUILD_WORKING_DIRECTORY$", name)
-}
-
-
-def run(*arguments, environment=None):
-    return subprocess.run(
-        [PROGRAM, *arguments],
-        env={**ENVIRONMENT, **(environment or {})},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        timeout=PATIENCE_S,
-        check=False)
+from bench.allreduce_program import rows, run
 
 
 class Results(unittest.TestCase):
 
     def check_right(self, done, expected_rows):
         self.assertEqual(done.returncode, 0, done.stderr + done.stdout)
-        table = [line.split() for line in done.stdout.splitlines()
-                 if line and not line.startswith("#")]
+        table = rows(done.stdout)
         self.assertEqual(len(table), expected_rows, done.stdout)
         for row in table:
             self.assertIn(row[8], ("0", "N/A"), row)

@@ -10,40 +10,12 @@ import select
 import signal
 import struct
 import subprocess
-import sys
 import tempfile
 import termios
 import time
 import unittest
 
-PROGRAM = os.path.abspath(sys.argv.pop(1))
-PATIENCE_S = 50
-
-# Variables that would make this test part of somebody else's job.
-ENVIRONMENT = {
-    name: value
-    for name, value in os.environ.items()
-    if not re.match(r"(RINGPIPE|OMPI|PMI|PMIX|SLURM)_|(MASTER|LOCAL)_|RANK$|"
-                    r"WORLD_SIZE$|BUILD_WORKING_DIRECTORY$", name)
-}
-
-
-def run(*arguments, environment=None, **options):
-    return subprocess.run(
-        [PROGRAM, *arguments],
-        env={**ENVIRONMENT, **(environment or {})},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        timeout=PATIENCE_S,
-        check=False,
-        **options)
-
-
-def rows(text):
-    """The lines of the table, as lists of words."""
-    return [line.split() for line in text.splitlines()
-            if line and not line.startswith("#")]
+from bench.allreduce_program import ENVIRONMENT, PATIENCE_S, PROGRAM, rows, run
 
 
 class Results(unittest.TestCase):

@@ -112,4 +112,13 @@ void ExpectRanks(Way way, int size, const RankBody& body,
   }
 }
 
+void ExpectError(const Status& status, StatusCode code,
+                 const std::vector<std::string>& words) {
+  EXPECT_EQ(status.code(), code) << status.ToString();
+  for (const std::string& word : words) {
+    EXPECT_NE(status.message().find(word), std::string::npos)
+        << "\"" << word << "\" is not in: " << status.ToString();
+  }
+}
+
 }  // namespace ringpipe::testing

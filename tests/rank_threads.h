@@ -41,6 +41,11 @@ void ExpectRanks(
     Way way, int size, const RankBody& body,
     const std::function<void(int rank, CommunicatorOptions&)>& adjust = {});
 
+// Fails the running test where the status is another one, or its message lacks
+// one of `words`.
+void ExpectError(const Status& status, StatusCode code,
+                 const std::vector<std::string>& words);
+
 }  // namespace ringpipe::testing
 
 #endif  // RINGPIPE_TESTS_RANK_THREADS_H_

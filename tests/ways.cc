@@ -44,6 +44,9 @@ constexpr TestWays kTests[] = {
     {"counts_of_pairs_test",
      {kRails, kAdversarialRails, kHostMemory},
      {kTestNetwork, kHostMemoryAndTestNetwork}},
+    {"destruction_test",
+     {kRails, kAdversarialRails, kTestNetwork, kRailsAndTestNetwork,
+      kHostMemory, kHostMemoryAndTestNetwork}},
     {"ended_test", {kRails, kHostMemory}},
     {"exit_test", {kRails, kAdversarialRails, kHostMemory}},
     // AddressSanitizer has seen enough of one device.

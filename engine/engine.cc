@@ -621,9 +621,8 @@ Status Engine::CompareCounts(const CheckedCall& checked, const Timing& timing) {
 Status Engine::Execute(const CheckedCall& checked, const Timing& timing) {
   if (checked.after != nullptr) {
     whereabouts_.AwaitStream(timing.sequence + 1, Clock::now());
-    const Status passed =
-        AwaitStream(*checked.after, *abort_, rank(), timing)
-            .WithContext(CollectiveName(checked.call.collective));
+    Status passed = AwaitStream(*checked.after, *abort_, rank(), timing)
+                        .WithContext(CollectiveName(checked.call.collective));
     if (!passed.ok()) {
       whereabouts_.Move(Whereabouts::Place::kOutside, Clock::now());
       return passed;

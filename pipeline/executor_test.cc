@@ -500,27 +500,26 @@ TEST_P(AcceleratorTest, EveryStageWaitsForTheAccelerator) {
                .seed = seed,
                .way = way,
                .traces = true});
-  const auto statuses =
-      job.OnAll([&, size = size, depth = depth](int rank) -> Status {
-        ThreadAccelerator device({.seed = 17ULL + rank});
-        const SlotPool& pool = job.executor(rank).pool();
-        RINGPIPE_RETURN_IF_ERROR(
-            device.PrepareSlots(pool.memory(), pool.memory_bytes()));
-        // Both buffers are the device's, or one of them, on each rank another.
-        for (int call = 0; call < 6; ++call) {
-          const int kind = call < 3 ? 0 : (call + rank) % 3;
-          RINGPIPE_RETURN_IF_ERROR(
-              RunOnDevice(job, rank, device,
-                          {.info = ring,
-                           .input = kind == 1 ? Owner::kHost : Owner::kDevice,
-                           .output = kind == 2 ? Owner::kHost : Owner::kDevice,
-                           .count = 10'007,
-                           .depth = depth,
-                           .sequence = call}));
-        }
-        device.ReleaseSlots(pool.memory());
-        return Status::Ok();
-      });
+  const auto statuses = job.OnAll([&, depth = depth](int rank) -> Status {
+    ThreadAccelerator device({.seed = 17ULL + rank});
+    const SlotPool& pool = job.executor(rank).pool();
+    RINGPIPE_RETURN_IF_ERROR(
+        device.PrepareSlots(pool.memory(), pool.memory_bytes()));
+    // Both buffers are the device's, or one of them, on each rank another.
+    for (int call = 0; call < 6; ++call) {
+      const int kind = call < 3 ? 0 : (call + rank) % 3;
+      RINGPIPE_RETURN_IF_ERROR(
+          RunOnDevice(job, rank, device,
+                      {.info = ring,
+                       .input = kind == 1 ? Owner::kHost : Owner::kDevice,
+                       .output = kind == 2 ? Owner::kHost : Owner::kDevice,
+                       .count = 10'007,
+                       .depth = depth,
+                       .sequence = call}));
+    }
+    device.ReleaseSlots(pool.memory());
+    return Status::Ok();
+  });
   for (const Status& status : statuses) {
     EXPECT_TRUE(status.ok()) << status.ToString();
   }

@@ -130,7 +130,7 @@ TEST_P(DestructionTest, IsToldToThePeerWhereAnotherThreadCallsTooLate) {
       while (!waits && !is_gone) {
         std::this_thread::yield();
       }
-      const Status status = waits ? c.Barrier() : Status();
+      Status status = waits ? c.Barrier() : Status();
       has_called = true;
       has_called.notify_one();
       return status;

@@ -206,11 +206,12 @@ TEST_P(MixedMemoryTest, EveryCollectiveGivesTheBitsThatItGivesInHostMemory) {
     }
     return Status::Ok();
   };
-  ExpectRanks(way, size, body, [&](int rank, CommunicatorOptions& options) {
-    if (given) {
-      options.environment.gpu_reduce = rank % 2 == 0 ? "host" : "gpu";
-    }
-  });
+  ExpectRanks(
+      way, size, body, [given = given](int rank, CommunicatorOptions& options) {
+        if (given) {
+          options.environment.gpu_reduce = rank % 2 == 0 ? "host" : "gpu";
+        }
+      });
 }
 
 INSTANTIATE_TEST_SUITE_P(

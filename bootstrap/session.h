@@ -200,13 +200,13 @@ class Session {
   std::optional<Result<std::vector<std::string>>> call_result_;
   std::vector<std::string> listens_at_;  // rank 0's, where there is a store
   uint64_t sequence_ = 0;  // of the latest Gather; the join's is 0
-  bool asks_ = false;      // AskAll
   std::vector<std::string> replies_;
   Status failure_;
   std::map<int, uint64_t> departed_;  // by rank: Departure::calls
   std::vector<Identity> identities_;  // by rank, from the join on
+  uint64_t sent_ = 0;  // how often something was, since leaving has begun
+  bool asks_ = false;  // AskAll
   bool leaving_has_begun_ = false;
-  uint64_t sent_ = 0;  // how often something was, since that
   bool has_sent_last_ = false;
   bool has_told_ = false;  // why the job has failed
   bool left_ = false;

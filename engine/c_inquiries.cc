@@ -1,6 +1,8 @@
 // The functions of the C interface that ask a communicator for something
 // without making a call.
-#include <cstring>
+#include <algorithm>
+#include <cstddef>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -33,9 +35,8 @@ Status Exchange(Communicator& communicator, std::string_view send,
     if (blob.size() > blobs[longest].size()) {
       longest = rank;
     }
-    if (const std::size_t bytes = std::min(blob.size(), capacity); bytes > 0) {
-      std::memcpy(receive + rank * capacity, blob.data(), bytes);
-    }
+    std::copy_n(blob.begin(), std::min(blob.size(), capacity),
+                receive + rank * capacity);
   }
   if (blobs[longest].size() > capacity) {
     return Invalid("rank " + std::to_string(longest) + "'s blob has " +

@@ -38,7 +38,8 @@ SMALL = {
             "at the end of a traced job",
     },
     "engine/c_inquiries.cc": {
-        "memcpy(receive + rank * capacity, blob.data(), bytes)":
+        "std::copy_n(blob.begin(), std::min(blob.size(), capacity), "
+        "receive + rank * capacity)":
             "a blob of an exchange, for control data",
         "std::copy_n(lost->begin(), std::min(capacity, lost->size()), ranks)":
             "numbers of ranks that are gone",

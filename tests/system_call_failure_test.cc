@@ -313,7 +313,7 @@ class SystemCallFailure
       options.environment.join_timeout_ms = 1000;
       static_cast<void>(RunRank(options));
     }
-    const Status status = own.get();
+    Status status = own.get();
     unlink(StoreFile(job).c_str());
     return status;
   }

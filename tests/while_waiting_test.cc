@@ -171,7 +171,7 @@ TEST_P(WhileWaitingTest, EndsACallThatWaitsForItsTurn) {
         // It waits on a thread of its own, which has no such function.
         auto first = c.BarrierAsync();
         EXPECT_TRUE(first.ok());
-        const Status second = c.Barrier();
+        Status second = c.Barrier();
         EXPECT_EQ(first->Wait().code(), StatusCode::kAborted);
         return second;
       },
@@ -190,7 +190,7 @@ TEST_P(WhileWaitingTest, EndsAnExchangeThatWaitsForItsTurn) {
       GetParam(),
       [](Communicator& c) {
         std::thread other([&] { (void)c.Exchange("blob"); });
-        const Status status = c.Exchange("blob").status();
+        Status status = c.Exchange("blob").status();
         other.join();
         return status;
       },

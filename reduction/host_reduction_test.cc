@@ -334,7 +334,7 @@ TYPED_TEST(HostReductionTest, OnlyAverageHasAFinishingStep) {
 }
 
 TYPED_TEST(HostReductionTest, ScalesFloatingPointTypesAlone) {
-  ForEachInstructionSet([this](const char* instruction_set) {
+  ForEachInstructionSet([&](const char* instruction_set) {
     const ScaleFunction scale = FindScale(TypeOf<TypeParam>());
     if constexpr (std::is_integral_v<TypeParam>) {
       EXPECT_EQ(scale, nullptr);

@@ -100,7 +100,7 @@ Status Sum(Communicator& communicator, Kind kind, std::vector<float>& data) {
     EXPECT_EQ(ends, 0);
     return request.status();
   }
-  const Status status = request->Wait();
+  Status status = request->Wait();
   while (kind == Kind::kWithEnd && ends == 0) {
     std::this_thread::yield();
   }

@@ -386,7 +386,7 @@ static int Scales(struct Rank* self) {
                         .prescale = 2,
                         .postscale = 0.5};
   CHECK_OK(ringpipe_run(self->communicator, &call));
-  const double sum = self->size * (self->size + 1) / 2;
+  const double sum = self->size * (self->size + 1) / 2.0;
   CHECK(value == sum);
   call.prescale = call.postscale = 0;
   CHECK_OK(ringpipe_run(self->communicator, &call));

@@ -2,6 +2,8 @@
 
     bazel build --config=tidy //...
 
+Targets with the tag "no_tidy" are left out.
+
 An action a source, so that Bazel checks again only what has changed, and a disk cache
 holds for it too.
 """
@@ -62,7 +64,8 @@ def _clang_tidy_impl(target, ctx):
     # Not what other people wrote (external repositories), nor what is generated.
     files = getattr(ctx.rule.files, "srcs", [])
     sources = [f for f in files if f.extension in _COMPILE and f.is_source]
-    if target.label.workspace_name or not sources or not hasattr(ctx.rule.attr, "copts"):
+    if (target.label.workspace_name or not sources or not hasattr(ctx.rule.attr, "copts") or
+        "no_tidy" in ctx.rule.attr.tags):
         return [OutputGroupInfo(clang_tidy = depset())]
 
     # A program has no compilation context of its own: what its dependencies have, and

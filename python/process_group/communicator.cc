@@ -109,7 +109,7 @@ std::shared_ptr<Communicator> Communicator::Create(const Options& options) {
     }
     throw std::runtime_error("ringpipe: " + message);
   }
-  const std::shared_ptr<Communicator> communicator(
+  std::shared_ptr<Communicator> communicator(
       new Communicator(created, options));
   may_raise.Throw();
   return communicator;

@@ -23,7 +23,7 @@ c10::TypePtr TypeOfValue(const at::IValue& value) {
 }  // namespace
 
 c10::intrusive_ptr<Work> Work::Start(
-    std::shared_ptr<Communicator> communicator,
+    const std::shared_ptr<Communicator>& communicator,
     const std::shared_ptr<CompletionPool>& pool, Description description,
     Operands& operands) {
   ringpipe_communicator* const native = communicator->get();

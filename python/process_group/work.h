@@ -45,7 +45,7 @@ class Work final : public c10d::Work, private CompletionPool::Task {
 
   // Starts the call. Throws what says why it cannot be.
   static c10::intrusive_ptr<Work> Start(
-      std::shared_ptr<Communicator> communicator,
+      const std::shared_ptr<Communicator>& communicator,
       const std::shared_ptr<CompletionPool>& pool, Description description,
       Operands& operands);
   ~Work() override;

@@ -56,6 +56,15 @@ class Accelerator {
   // The most that one Reduce takes besides `own`.
   static constexpr int kMostSources = 8;
 
+  // Where a reduction writes its result: to one place or, the same, to two.
+  struct Targets {
+    Targets(void* one) : first(one) {}  // NOLINT: most have one
+    Targets(void* one, void* other) : first(one), second(other) {}
+
+    void* first;
+    void* second = nullptr;
+  };
+
   virtual ~Accelerator() = default;
 
   // Who drives it takes it first. False where somebody else has it.
@@ -86,6 +95,9 @@ class Accelerator {
   // they must then stay mapped, for as long as the process lives.
   virtual bool ReleaseSlots(void* slots) = 0;
 
+  // Whether all of it lies in memory that PrepareSlots was told of.
+  virtual bool IsSlot(const void* memory, std::size_t bytes) const = 0;
+
   // Lane kCopyIn: slot = user.
   virtual Ticket CopyIn(void* slot, const void* user, std::size_t bytes) = 0;
 
@@ -103,12 +115,13 @@ class Accelerator {
                             std::size_t bytes) = 0;
 
   // Lane kReduce: target[i] = own[i] OP received[0][i] OP received[1][i] ...,
-  // from left to right. `received` has 1 to kMostSources pointers, and is
-  // itself read only during the call. Each of these is user or slot memory;
-  // each of `own` and `received` is exactly `target`, or does not overlap it;
-  // they may overlap each other. `scaling` says what else is done to them, and
+  // from left to right, for each of the targets, which do not overlap.
+  // `received` has 1 to kMostSources pointers, and is itself read only during
+  // the call. Each of these is user or slot memory; each of `own` and
+  // `received` is exactly a target, or does not overlap it; they may overlap
+  // each other. `scaling` says what else is done to them, and
   // to the result. Type and op are valid.
-  virtual Ticket Reduce(DataType type, ReduceOp op, void* target,
+  virtual Ticket Reduce(DataType type, ReduceOp op, Targets targets,
                         const void* own, std::span<const void* const> received,
                         std::size_t count, const Scaling& scaling) = 0;
 

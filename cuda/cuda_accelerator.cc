@@ -131,6 +131,12 @@ class CudaAccelerator final : public Accelerator {
   Result<std::shared_ptr<StreamMark>> Mark(void* stream) override;
   Status PrepareSlots(void* slots, std::size_t bytes) override;
   bool ReleaseSlots(void* slots) override;
+  bool IsSlot(const void* memory, std::size_t bytes) const override {
+    const Slots* const slots = SlotsAt(memory);
+    return slots != nullptr &&
+           bytes <= slots->bytes -
+                        (static_cast<const std::byte*>(memory) - slots->host);
+  }
   Ticket CopyIn(void* slot, const void* user, std::size_t bytes) override {
     return Copy(Lane::kCopyIn, "copy to the host", slot, user, bytes);
   }
@@ -141,7 +147,7 @@ class CudaAccelerator final : public Accelerator {
                     std::size_t bytes) override {
     return Copy(Lane::kCopyOut, "copy on the device", target, source, bytes);
   }
-  Ticket Reduce(DataType type, ReduceOp op, void* target, const void* own,
+  Ticket Reduce(DataType type, ReduceOp op, Targets targets, const void* own,
                 std::span<const void* const> received, std::size_t count,
                 const Scaling& scaling) override;
   Ticket Scale(Lane lane, DataType type, void* target, const void* source,
@@ -180,6 +186,8 @@ class CudaAccelerator final : public Accelerator {
   // Marks the end of what was started on `lane` with result `result`.
   Ticket Finish(Lane lane, const char* what, CudaDriver::Error result);
 
+  // Those in which it lies; nullptr: it is no slot.
+  const Slots* SlotsAt(const void* pointer) const;
   // As the device addresses it; memory that is not a slot as it is.
   std::byte* OnDevice(const void* pointer) const;
 
@@ -445,7 +453,7 @@ Accelerator::Ticket CudaAccelerator::Copy(Lane lane, const char* what,
 }
 
 Accelerator::Ticket CudaAccelerator::Reduce(
-    DataType type, ReduceOp op, void* target, const void* own,
+    DataType type, ReduceOp op, Targets targets, const void* own,
     std::span<const void* const> received, std::size_t count,
     const Scaling& scaling) {
   if (!error_.ok()) {
@@ -458,7 +466,8 @@ Accelerator::Ticket CudaAccelerator::Reduce(
       result = CudaDriver::kInvalidValue;
     } else {
       ReduceParameters parameters{
-          .target = OnDevice(target),
+          .target = OnDevice(targets.first),
+          .copy = OnDevice(targets.second),
           .own = OnDevice(own),
           .received = {},
           .count = count,
@@ -487,6 +496,7 @@ Accelerator::Ticket CudaAccelerator::Scale(Lane lane, DataType type,
   if (result == CudaDriver::kSuccess && count > 0) {
     result = Launch(lane, type, ReduceOp::kSum,
                     {.target = OnDevice(target),
+                     .copy = nullptr,
                      .own = OnDevice(source),
                      .received = {},
                      .count = count,
@@ -522,15 +532,20 @@ Accelerator::Ticket CudaAccelerator::Finish(Lane lane, const char* what,
   return ticket;
 }
 
+const CudaAccelerator::Slots* CudaAccelerator::SlotsAt(
+    const void* pointer) const {
+  const auto found =
+      std::find_if(slots_.begin(), slots_.end(), [pointer](const Slots& slots) {
+        return pointer >= slots.host && pointer < slots.host + slots.bytes;
+      });
+  return found == slots_.end() ? nullptr : &*found;
+}
+
 std::byte* CudaAccelerator::OnDevice(const void* pointer) const {
   std::byte* const address =
       static_cast<std::byte*>(const_cast<void*>(pointer));
-  for (const Slots& slots : slots_) {
-    if (address >= slots.host && address < slots.host + slots.bytes) {
-      return slots.device + (address - slots.host);
-    }
-  }
-  return address;
+  const Slots* const slots = SlotsAt(pointer);
+  return slots == nullptr ? address : slots->device + (address - slots->host);
 }
 
 void CudaAccelerator::Fail(const char* what, CudaDriver::Error error) {

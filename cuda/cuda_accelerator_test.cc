@@ -179,6 +179,37 @@ TEST_F(CudaDeviceTest, ReducesSeveralSourcesIntoAnyMemoryLikeTheHost) {
   }
 }
 
+// The target is the slot of an operand; the other place is aligned, or not as a
+// whole vector is.
+TEST_F(CudaDeviceTest, ReducesIntoTwoPlacesAtOnce) {
+  const std::vector<std::uint8_t> a = Pattern(10);
+  const std::vector<std::uint8_t> b = Pattern(11);
+  DeviceMemory own(*device_, kBytes);
+  own.Set(a.data());
+  DeviceMemory copy(*device_, kBytes);
+  for (const DataType type : kDataTypes) {
+    const std::size_t bytes = SizeOf(type);
+    for (const std::size_t offset : {std::size_t{0}, bytes}) {
+      const std::size_t count = kBytes / bytes - 2;
+      copy.Set(std::vector<std::uint8_t>(kBytes, 0xee).data());
+      std::memcpy(slot(0), b.data(), kBytes);
+      const void* const received[] = {slot(0)};
+      ASSERT_EQ(Await(accelerator_->Reduce(
+                    type, ReduceOp::kSum,
+                    {slot(0), static_cast<std::uint8_t*>(copy.get()) + offset},
+                    own.get(), received, count, {})),
+                Progress::kDone)
+          << accelerator_->error().ToString();
+      EXPECT_NE(std::memcmp(slot(0), b.data(), kBytes), 0);
+      const std::vector<std::uint8_t> got = copy.Get();
+      EXPECT_EQ(std::memcmp(got.data() + offset, slot(0), count * bytes), 0)
+          << Name(type);
+      EXPECT_EQ(std::count(got.begin(), got.begin() + offset, 0xee), offset);
+      EXPECT_EQ(got[offset + count * bytes], 0xee);
+    }
+  }
+}
+
 TEST_F(CudaDeviceTest, ReducesTheMostSourcesAndNoMore) {
   std::fill_n(slots_.begin(), 2 * kBytes, 1);
   const std::vector<const void*> most(Accelerator::kMostSources, slot(1));

@@ -12,6 +12,7 @@ namespace ringpipe {
 // The one parameter of each kernel there, as reduce.cu has it.
 struct ReduceParameters {
   void* target;
+  void* copy;  // of the result; null: there is none
   const void* own;
   const void* received[Accelerator::kMostSources];
   unsigned long long count;

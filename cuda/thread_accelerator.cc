@@ -17,13 +17,14 @@ namespace ringpipe {
 
 // A copy, a reduction or a scaling of `count` elements of `element_bytes`. It
 // reads `operands`: of a reduction own, then what was received; else the
-// source.
+// source. A reduction may write `copy` too.
 struct ThreadAccelerator::Operation {
   enum class Memory { kSlot, kUser, kEither };
 
   using Operands = std::array<const void*, 1 + kMostSources>;
 
   void* target;
+  void* copy = nullptr;
   Operands operands;
   std::size_t operand_count = 1;  // more than fit: it fails
   std::size_t count;
@@ -54,9 +55,14 @@ struct ThreadAccelerator::Operation {
       case Kind::kCopy:
         return HostCopy(to, from[0], (end - begin) * element_bytes);
       case Kind::kReduce:
-        return ReduceAndScale(type, op, to, from[0],
-                              std::span(from).subspan(1, operand_count - 1),
-                              end - begin, scaling);
+        ReduceAndScale(type, op, to, from[0],
+                       std::span(from).subspan(1, operand_count - 1),
+                       end - begin, scaling);
+        if (copy != nullptr) {
+          HostCopy(static_cast<std::byte*>(copy) + begin * element_bytes, to,
+                   (end - begin) * element_bytes);
+        }
+        return;
       case Kind::kScale:
         return FindScale(type)(to, from[0], end - begin, scaling.result);
     }
@@ -269,6 +275,14 @@ std::size_t ThreadAccelerator::prepared() const {
   return slots_.size();
 }
 
+std::size_t ThreadAccelerator::reads_of(const void* slots) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = std::find_if(
+      slots_.begin(), slots_.end(),
+      [slots](const Range& range) { return range.begin == slots; });
+  return found == slots_.end() ? 0 : found->reads;
+}
+
 void ThreadAccelerator::Hold(Lane lane) { worker(lane).SetHeld(true); }
 
 void ThreadAccelerator::Resume(Lane lane) { worker(lane).SetHeld(false); }
@@ -308,6 +322,11 @@ bool ThreadAccelerator::ReleaseSlots(void* slots) {
   return true;
 }
 
+bool ThreadAccelerator::IsSlot(const void* memory, std::size_t bytes) const {
+  const std::lock_guard lock(mutex_);
+  return Contains(slots_, memory, bytes);
+}
+
 Accelerator::Ticket ThreadAccelerator::CopyIn(void* slot, const void* user,
                                               std::size_t bytes) {
   return Start(Lane::kCopyIn, {.target = slot,
@@ -340,10 +359,11 @@ Accelerator::Ticket ThreadAccelerator::CopyWithin(void* target,
 }
 
 Accelerator::Ticket ThreadAccelerator::Reduce(
-    DataType type, ReduceOp op, void* target, const void* own,
+    DataType type, ReduceOp op, Targets targets, const void* own,
     std::span<const void* const> received, std::size_t count,
     const Scaling& scaling) {
-  Operation operation = {.target = target,
+  Operation operation = {.target = targets.first,
+                         .copy = targets.second,
                          .operands = {own},
                          .operand_count = 1 + received.size(),
                          .count = count,
@@ -380,6 +400,14 @@ Accelerator::Ticket ThreadAccelerator::Start(Lane lane,
   {
     const std::lock_guard lock(mutex_);
     checked.failure = Objection(operation);
+    for (Range& slots : slots_) {
+      slots.reads +=
+          std::any_of(
+              operation.operands.begin(), operation.operands.end(),
+              [&](const void* operand) { return Contains(slots, operand, 1); })
+              ? 1
+              : 0;
+    }
     if (operations_left_ == 0) {
       checked.failure = "thread accelerator: injected failure";
     } else if (operations_left_ != UINT64_MAX) {
@@ -412,7 +440,9 @@ const char* ThreadAccelerator::Objection(const Operation& operation) const {
   if (operation.count == 0) {
     return nullptr;
   }
-  if (!is(operation.target_memory, operation.target)) {
+  if (!is(operation.target_memory, operation.target) ||
+      (operation.copy != nullptr &&
+       !is(operation.target_memory, operation.copy))) {
     return "thread accelerator: the target of an operation is not (all) of "
            "the kind of memory that the operation writes";
   }
@@ -430,13 +460,18 @@ const char* ThreadAccelerator::Objection(const Operation& operation) const {
   return nullptr;
 }
 
+bool ThreadAccelerator::Contains(const Range& range, const void* pointer,
+                                 std::size_t bytes) {
+  const auto begin = reinterpret_cast<std::uintptr_t>(pointer);
+  const auto first = reinterpret_cast<std::uintptr_t>(range.begin);
+  return begin >= first && begin - first < range.bytes &&
+         bytes <= range.bytes - (begin - first);
+}
+
 bool ThreadAccelerator::Contains(const std::vector<Range>& ranges,
                                  const void* pointer, std::size_t bytes) {
-  const auto begin = reinterpret_cast<std::uintptr_t>(pointer);
   return std::any_of(ranges.begin(), ranges.end(), [&](const Range& range) {
-    const auto first = reinterpret_cast<std::uintptr_t>(range.begin);
-    return begin >= first && begin - first < range.bytes &&
-           bytes <= range.bytes - (begin - first);
+    return Contains(range, pointer, bytes);
   });
 }
 

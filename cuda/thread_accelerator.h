@@ -70,6 +70,9 @@ class ThreadAccelerator final : public Accelerator {
   // How many pieces of slot memory are prepared.
   std::size_t prepared() const;
 
+  // How many operations that have been started read from that piece.
+  std::size_t reads_of(const void* slots) const;
+
   // Nothing in `lane` that has not begun begins before Resume. Drain resumes.
   void Hold(Lane lane);
   void Resume(Lane lane);
@@ -78,11 +81,12 @@ class ThreadAccelerator final : public Accelerator {
   Result<bool> Owns(const void* pointer) override;
   Status PrepareSlots(void* slots, std::size_t bytes) override;
   bool ReleaseSlots(void* slots) override;
+  bool IsSlot(const void* memory, std::size_t bytes) const override;
   Ticket CopyIn(void* slot, const void* user, std::size_t bytes) override;
   Ticket CopyOut(void* user, const void* slot, std::size_t bytes) override;
   Ticket CopyWithin(void* target, const void* source,
                     std::size_t bytes) override;
-  Ticket Reduce(DataType type, ReduceOp op, void* target, const void* own,
+  Ticket Reduce(DataType type, ReduceOp op, Targets targets, const void* own,
                 std::span<const void* const> received, std::size_t count,
                 const Scaling& scaling) override;
   Ticket Scale(Lane lane, DataType type, void* target, const void* source,
@@ -98,6 +102,7 @@ class ThreadAccelerator final : public Accelerator {
   struct Range {
     const std::byte* begin;
     std::size_t bytes;
+    std::size_t reads = 0;  // of slots: reads_of
   };
 
   bool Allocated(const void* pointer) const;
@@ -107,6 +112,8 @@ class ThreadAccelerator final : public Accelerator {
   // Why `operation` must fail; nullptr if it need not.
   const char* Objection(const Operation& operation) const;
 
+  static bool Contains(const Range& range, const void* pointer,
+                       std::size_t bytes);
   static bool Contains(const std::vector<Range>& ranges, const void* pointer,
                        std::size_t bytes);
 

@@ -1,6 +1,7 @@
 #include "engine/accelerators.h"
 
 #include <cstddef>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
@@ -145,7 +146,43 @@ Status Accelerators::Prepare(SlotPool& pool) {
   return Status::Ok();
 }
 
+void Accelerators::ReadAtPeers(const Transports& transports) {
+  asked_.resize(transports.size());
+  for (int peer = 0; peer < transports.size(); ++peer) {
+    if (asked_[peer] || transports.connection(peer) == nullptr) {
+      continue;
+    }
+    Transport::PeerSlots slots = transports.TransportTo(peer).SlotsOf(peer);
+    if (slots.memory.empty()) {
+      continue;
+    }
+    asked_[peer] = true;
+    const Status prepared =
+        device_->PrepareSlots(slots.memory.data(), slots.memory.size());
+    if (prepared.ok()) {
+      of_peers_.push_back(std::move(slots));
+    } else {
+      logger_.Info("the host copies what " + device_->name() +
+                   " needs of rank " + std::to_string(peer) +
+                   "'s: " + prepared.ToString());
+    }
+  }
+}
+
+void Accelerators::ReleaseOfPeers() {
+  static std::mutex mutex;
+  static auto* const kept = new std::vector<Transport::PeerSlots>;
+  for (Transport::PeerSlots& slots : of_peers_) {
+    if (!device_->ReleaseSlots(slots.memory.data())) {
+      const std::lock_guard lock(mutex);
+      kept->push_back(std::move(slots));
+    }
+  }
+  of_peers_.clear();
+}
+
 void Accelerators::Release(SlotPool& pool) {
+  ReleaseOfPeers();
   if (!prepared_ || device_->ReleaseSlots(pool.memory())) {
     return;
   }

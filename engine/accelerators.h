@@ -2,6 +2,7 @@
 #define RINGPIPE_ENGINE_ACCELERATORS_H_
 
 #include <memory>
+#include <vector>
 
 #include "base/log.h"
 #include "base/status.h"
@@ -10,6 +11,7 @@
 #include "memory_pool/slot_pool.h"
 #include "pipeline/abilities.h"
 #include "pipeline/piece_list.h"
+#include "pipeline/transports.h"
 
 namespace ringpipe {
 
@@ -46,8 +48,12 @@ class Accelerators {
   // At the first call with memory of the device: lets it pin the slots. Other
   // ranks may do so at another call, or never.
   Status Prepare(SlotPool& pool);
-  // Before the slots are freed. Where the device does not let go of them, they
-  // never are.
+  // At each call with memory of the device, after Prepare: lets it read the
+  // slots of peers that were not there before. Where it cannot, the host takes
+  // what it needs from there.
+  void ReadAtPeers(const Transports& transports);
+  // Before the slots are freed, and peers' unmapped. What the device does not
+  // let go of never is.
   void Release(SlotPool& pool);
 
  private:
@@ -56,12 +62,15 @@ class Accelerators {
   // Whose memory each is.
   Status TellPieces(PieceList& list) const;
   Status ChooseForLists(CallBuffers& buffers) const;
+  void ReleaseOfPeers();
 
   const Logger logger_;
   const std::unique_ptr<Accelerator> host_;
   std::shared_ptr<Accelerator> device_;  // may be null
   bool has_taken_ = false;  // `device_`, which others could have, too
   bool prepared_ = false;
+  std::vector<bool> asked_;                     // by rank: of its slots
+  std::vector<Transport::PeerSlots> of_peers_;  // which the device reads
 };
 
 }  // namespace ringpipe

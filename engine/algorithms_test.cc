@@ -102,15 +102,17 @@ Owner RandomOwner(std::mt19937_64& random) {
   return random() % 2 == 0 ? Owner::kHost : static_cast<Owner>(random() % 3);
 }
 
-// `given`: on some ranks, who reduces.
-PlanOptions RandomOptions(std::mt19937_64& random, bool given) {
+// Of the next rank. Where it is given who reduces, it has as many more slots as
+// the engine adds then: that may differ from rank to rank.
+PlanOptions RandomOptions(std::mt19937_64& random, CheckOptions& all) {
   PlanOptions options;
   options.in_place = random() % 2 == 0;
   options.input_owner = RandomOwner(random);
   options.output_owner = RandomOwner(random);
-  if (given && random() % 4 != 0) {
+  if (random() % 3 == 0) {
     options.reducer = random() % 2 == 0 ? Owner::kHost : Owner::kDevice;
   }
+  all.more_slots.push_back(options.reducer.has_value() ? all.depth : 0);
   options.in_pieces = random() % 4 == 0;
   options.scales_input = random() % 4 == 0;
   return options;
@@ -127,10 +129,9 @@ class AlgorithmsTest : public testing::TestWithParam<AlgorithmInfo> {
   }
 
   // The stated ones; what one alone cannot copy needs one, which a rank always
-  // has. Where it is `given` who reduces, as many more as the engine adds.
-  static int SlotsOfAnyMemory(int size, int depth, bool given) {
-    return std::max(1, SlotsFor(GetParam(), {0, size}, depth)) +
-           (given ? depth : 0);
+  // has.
+  static int SlotsOfAnyMemory(int size, int depth, bool split) {
+    return std::max(1, SlotsFor(GetParam(), {0, size}, depth, split));
   }
 
   // Sub-chunks in a round: the more ranks, the fewer.
@@ -240,8 +241,6 @@ TEST_P(AlgorithmsTest, IsProvenForPartsOfAnyLength) {
       options.collective = GetParam().collective;
       options.root = static_cast<int>(random() % size);
       options.depth = 1 + static_cast<int>(random() % 3);
-      const bool given = random() % 2 == 0;
-      options.slots = SlotsOfAnyMemory(size, options.depth, given);
       options.order = static_cast<CheckOptions::Order>(random() % 3);
       options.seed = seed;
       options.subchunks = 1;
@@ -251,6 +250,8 @@ TEST_P(AlgorithmsTest, IsProvenForPartsOfAnyLength) {
         options.subchunks =
             std::max(options.subchunks, options.subchunks_of_chunks.back());
       }
+      options.slots = SlotsOfAnyMemory(size, options.depth,
+                                       /*split=*/options.subchunks > 1);
       const std::uint32_t message_bytes =
           options.subchunks == 1 ? 64 * (random() % 3) : 0;
       const auto abilities = RandomAbilities(size, random);
@@ -260,7 +261,7 @@ TEST_P(AlgorithmsTest, IsProvenForPartsOfAnyLength) {
             GetParam().algorithm({rank, size, options.root});
         ASSERT_EQ(schedule.chunks, size);
         ASSERT_FALSE(schedule.equal_chunks);
-        PlanOptions plan = RandomOptions(random, given);
+        PlanOptions plan = RandomOptions(random, options);
         plan.in_place = plan.in_place && GetParam().in_place;
         plan.direct_over_sent = GetParam().direct_over_sent;
         plan.same_to_all = SameToAll(GetParam(), {0, size, options.root});
@@ -290,8 +291,7 @@ TEST_P(AlgorithmsTest, IsProvenForPairsOfAnyLength) {
       CheckOptions options;
       options.collective = GetParam().collective;
       options.depth = 1 + static_cast<int>(random() % 3);
-      const bool given = random() % 2 == 0;
-      options.slots = SlotsOfAnyMemory(size, options.depth, given);
+      options.slots = SlotsOfAnyMemory(size, options.depth, /*split=*/true);
       options.order = static_cast<CheckOptions::Order>(random() % 3);
       options.seed = seed;
       options.subchunks = 4 * static_cast<std::uint64_t>(options.depth);
@@ -305,7 +305,7 @@ TEST_P(AlgorithmsTest, IsProvenForPairsOfAnyLength) {
       const auto abilities = RandomAbilities(size, random);
       std::vector<Plan> plans;
       for (int rank = 0; rank < size; ++rank) {
-        PlanOptions plan = RandomOptions(random, given);
+        PlanOptions plan = RandomOptions(random, options);
         plan.in_place = false;
         plan.message_bytes = 0;
         const auto peers = RandomPeers(abilities[rank], random);
@@ -366,8 +366,7 @@ TEST_P(AlgorithmsTest, IsProvenForMixedConnectionsAndDifferentBuffers) {
       options.same_bits = GetParam().same_bits;
       options.root = size / 2;
       options.depth = 1 + static_cast<int>(random() % 3);
-      const bool given = random() % 2 == 0;
-      options.slots = SlotsOfAnyMemory(size, options.depth, given);
+      options.slots = SlotsOfAnyMemory(size, options.depth, /*split=*/false);
       options.order = static_cast<CheckOptions::Order>(random() % 3);
       options.seed = seed;
       options.subchunks = random() % 2;
@@ -376,7 +375,7 @@ TEST_P(AlgorithmsTest, IsProvenForMixedConnectionsAndDifferentBuffers) {
       const auto abilities = RandomAbilities(size, random);
       std::vector<Plan> plans;
       for (int rank = 0; rank < size; ++rank) {
-        PlanOptions plan = RandomOptions(random, given);
+        PlanOptions plan = RandomOptions(random, options);
         plan.in_place = plan.in_place && GetParam().in_place;
         plan.direct_over_sent = GetParam().direct_over_sent;
         plan.same_to_all = SameToAll(GetParam(), {0, size, size / 2});

@@ -637,6 +637,7 @@ Status Engine::Execute(const CheckedCall& checked, const Timing& timing) {
   }
   if (checked.device != nullptr) {
     RINGPIPE_RETURN_IF_ERROR(accelerators_.Prepare(executor_->pool()));
+    accelerators_.ReadAtPeers(executor_->transports());
   }
   RINGPIPE_ASSIGN_OR_RETURN(const Operation* operation,
                             planner_->Prepare(checked, then));

@@ -7,8 +7,8 @@
 namespace ringpipe {
 
 // Whose memory a buffer is: the host's, a device's, or, of a list, some pieces
-// one's and some the other's. Each touches its own memory and slots; what lies
-// at a peer, only the host does.
+// one's and some the other's. Each touches its own memory and slots, and reads
+// what lies at a peer (a device: where that is a slot).
 enum class Owner : std::uint8_t { kHost, kDevice, kBoth };
 
 // What a connection can do, the same at both ends. Plans are compiled against

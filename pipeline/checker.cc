@@ -161,20 +161,26 @@ bool Reaches(const Plan& plan, const std::vector<Step::Piece>& pieces,
 bool KeepsToItsMemory(const Plan& plan, const Step& step) {
   const Transfer& transfer = step.transfer;
   const Owner target = plan.OwnerOf(transfer.target);
-  const bool by_host = step.arrival == Step::Arrival::kAtPeer;
+  const bool at_peer = step.arrival == Step::Arrival::kAtPeer;
+  const Owner reader = step.device_reads ? Owner::kDevice : Owner::kHost;
+  if ((step.device_reads && (!at_peer || !step.takes_slot)) ||
+      (step.in_both && (!step.takes_slot || step.in_memory))) {
+    return false;
+  }
   switch (transfer.kind) {
     case Transfer::Kind::kSend:
       return !step.eager || Reaches(plan, step.source, Owner::kHost);
     case Transfer::Kind::kReceiveCopy:
-      return !by_host || !step.in_memory || target == Owner::kHost;
+      return !at_peer ||
+             (step.in_memory ? target == reader : reader == Owner::kHost);
     case Transfer::Kind::kLocalCopy:
       return !step.in_memory || Reaches(plan, step.source, target);
     case Transfer::Kind::kReceiveReduce:
     case Transfer::Kind::kLocalReduce:
       return Reaches(plan, step.source, step.reducer) &&
              Reaches(plan, step.operand, step.reducer) &&
-             (!step.in_memory || target == step.reducer) &&
-             (!by_host || step.reducer == Owner::kHost);
+             (!(step.in_memory || step.in_both) || target == step.reducer) &&
+             (!at_peer || step.reducer == reader);
   }
   return true;
 }

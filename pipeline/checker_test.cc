@@ -424,6 +424,13 @@ TEST(CheckerTest, WhoTouchesMemoryThatIsAnothersIsFound) {
   expect_found(device,
                [](auto& steps) { steps[1].arrival = Step::Arrival::kAtPeer; });
   expect_found({}, [](auto& steps) { steps[1].reducer = Owner::kDevice; });
+  PlanOptions at_peer = device;
+  at_peer.each_peer = {{.reads_peer = true}};
+  expect_found(at_peer, [](auto& steps) { steps[1].device_reads = false; });
+  expect_found(at_peer, [](auto& steps) { steps[1].takes_slot = false; });
+  expect_found({}, [](auto& steps) { steps[1].in_both = true; });
+  expect_found(at_peer,
+               [](auto& steps) { steps[1].arrival = Step::Arrival::kInSlot; });
   const auto in_memory = [](auto& steps) { steps[1].in_memory = true; };
   expect_found({.output_owner = Owner::kDevice}, in_memory);
   expect_found({.input_owner = Owner::kDevice}, in_memory);

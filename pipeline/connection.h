@@ -140,6 +140,15 @@ class Transport {
   virtual Result<Reached> ReachOf(const UserMemory& memory) = 0;
   // Of the slots that are in use, as long as these are.
   virtual MemoryHandle HandleOf(const SlotPool& slots) = 0;
+  // The long slots of a peer, as this process has them mapped as long as
+  // somebody holds `mapping`: for a device of this rank to read. Empty: the
+  // peer has used none yet, is reached another way, or is a thread of this
+  // process, whose own device has them.
+  struct PeerSlots {
+    std::shared_ptr<const void> mapping;
+    std::span<std::byte> memory;
+  };
+  virtual PeerSlots SlotsOf(int /*peer*/) { return {}; }
   // A piece of memory of Sends::kAfterRegistering may be sent from with what
   // this returns, and no longer after Deregister, which fails where a device
   // still uses it. Where there is no such memory, nobody calls them.

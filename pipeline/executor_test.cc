@@ -491,8 +491,22 @@ Status RunOnDevice(TestJob& job, int rank, ThreadAccelerator& device,
   return Status::Ok();
 }
 
+// Of each other rank, where `rank` is odd; all are of this process.
+std::vector<std::pair<std::byte*, std::size_t>> OtherSlots(TestJob& job,
+                                                           int rank) {
+  std::vector<std::pair<std::byte*, std::size_t>> slots;
+  for (int peer = 0; peer < job.size(); ++peer) {
+    if (peer != rank && rank % 2 == 1) {
+      const SlotPool& pool = job.executor(peer).pool();
+      slots.emplace_back(pool.memory(), pool.memory_bytes());
+    }
+  }
+  return slots;
+}
+
 TEST_P(AcceleratorTest, EveryStageWaitsForTheAccelerator) {
-  const auto [size, depth, seed, way] = GetParam();
+  const auto [size, depth, seed, chosen_way] = GetParam();
+  const Way way = chosen_way;
   const AlgorithmInfo ring =
       AlgorithmChoice().For(Collective::kAllReduce, 1 << 20);
   TestJob job({.size = size,
@@ -505,6 +519,11 @@ TEST_P(AcceleratorTest, EveryStageWaitsForTheAccelerator) {
     const SlotPool& pool = job.executor(rank).pool();
     RINGPIPE_RETURN_IF_ERROR(
         device.PrepareSlots(pool.memory(), pool.memory_bytes()));
+    // Some read the slots of all on their host, others of nobody.
+    const auto readable = OtherSlots(job, rank);
+    for (const auto& [slots, bytes] : readable) {
+      RINGPIPE_RETURN_IF_ERROR(device.PrepareSlots(slots, bytes));
+    }
     // Both buffers are the device's, or one of them, on each rank another.
     for (int call = 0; call < 6; ++call) {
       const int kind = call < 3 ? 0 : (call + rank) % 3;
@@ -516,6 +535,13 @@ TEST_P(AcceleratorTest, EveryStageWaitsForTheAccelerator) {
                        .count = 10'007,
                        .depth = depth,
                        .sequence = call}));
+    }
+    std::size_t reads = 0;
+    for (const auto& [slots, bytes] : readable) {
+      reads += device.reads_of(slots);
+    }
+    if (way == Way::kHostMemory) {
+      EXPECT_EQ(reads > 0, !readable.empty());
     }
     device.ReleaseSlots(pool.memory());
     return Status::Ok();

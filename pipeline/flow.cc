@@ -60,7 +60,8 @@ void Flow::OpenLane(std::uint32_t lane, std::uint64_t subchunk) {
     const Step& step = plan_->steps[i];
     cells_[lane * plan_->steps.size() + i] = {
         .references =
-            step.readers + (step.to_memory && !step.in_memory ? 1 : 0),
+            step.readers +
+            (step.to_memory && !step.in_memory && !step.in_both ? 1 : 0),
         .read_waits = step.read_waits,
         .write_waits = step.write_waits};
   }
@@ -180,11 +181,16 @@ void Flow::MayRead(Instance instance) {
   }
 }
 
+// Whether a reduction may write what it writes in user memory.
+bool Flow::IsWritable(const Step& reduction, const Cell& state) {
+  return state.write_waits == 0 || (!reduction.in_memory && !reduction.in_both);
+}
+
 // Both operands may be there, and the target writable.
 void Flow::MayReduce(Instance instance) {
   const Cell& state = cell(instance);
   const Step& at = step(instance);
-  const bool writable = !at.in_memory || state.write_waits == 0;
+  const bool writable = IsWritable(at, state);
   const bool arrived = state.arrived || !at.transfer.receives();
   if (state.issued && arrived && state.read_waits == 0 && writable &&
       !state.joined) {
@@ -199,8 +205,8 @@ std::optional<Instance> Flow::JoinNext(Instance instance) {
   }
   const Step& then = step(*next);
   Cell& state = cell(*next);
-  const bool ready = state.arrived && state.read_waits == 1 &&
-                     (!then.in_memory || state.write_waits == 0);
+  const bool ready =
+      state.arrived && state.read_waits == 1 && IsWritable(then, state);
   if (then.transfer.kind != Kind::kReceiveReduce || then.received_first ||
       then.reducer != step(instance).reducer || !ready) {
     return std::nullopt;
@@ -235,7 +241,9 @@ void Flow::MayWrite(Instance instance) {
   if (!state.issued || state.write_waits > 0) {
     return;
   }
-  if (!at.in_memory) {
+  if (at.in_both) {
+    MayReduce(instance);
+  } else if (!at.in_memory) {
     if (at.to_memory && state.ready) {
       to_copy_out_.push(instance);
     }
@@ -261,7 +269,7 @@ void Flow::Complete(Instance instance) {
     --cell(other).read_waits;
     MayRead(other);
   }
-  if (at.to_memory) {
+  if (at.to_memory && !at.in_both) {
     MayWrite(instance);
     return;
   }
@@ -368,6 +376,7 @@ void Flow::Reduced(Instance instance) {
 
 void Flow::CopiedOut(Instance instance) {
   if (step(instance).in_memory) {
+    ReleaseSlot(instance);
     UnreferenceHolders(instance);
   } else {
     Unreference(instance);

@@ -146,6 +146,7 @@ class Flow {
   void Queue(Instance instance);
   void Arrive(Instance instance);
   void MayRead(Instance instance);
+  static bool IsWritable(const Step& reduction, const Cell& state);
   void MayReduce(Instance instance);
   void MayWrite(Instance instance);
   void Complete(Instance instance);

@@ -19,6 +19,9 @@ class HostAccelerator final : public Accelerator {
     return Status::Ok();
   }
   bool ReleaseSlots(void* /*slots*/) override { return true; }
+  bool IsSlot(const void* /*memory*/, std::size_t /*bytes*/) const override {
+    return true;
+  }
 
   Ticket CopyIn(void* slot, const void* user, std::size_t bytes) override {
     return Copy(Lane::kCopyIn, slot, user, bytes);
@@ -36,10 +39,13 @@ class HostAccelerator final : public Accelerator {
     return Copy(Lane::kCopyOut, target, source, bytes);
   }
 
-  Ticket Reduce(DataType type, ReduceOp op, void* target, const void* own,
+  Ticket Reduce(DataType type, ReduceOp op, Targets targets, const void* own,
                 std::span<const void* const> received, std::size_t count,
                 const Scaling& scaling) override {
-    ReduceAndScale(type, op, target, own, received, count, scaling);
+    ReduceAndScale(type, op, targets.first, own, received, count, scaling);
+    if (targets.second != nullptr) {
+      HostCopy(targets.second, targets.first, count * SizeOf(type));
+    }
     return {Lane::kReduce, 0};
   }
   Ticket Scale(Lane lane, DataType type, void* target, const void* source,

@@ -35,6 +35,7 @@ struct PipelineState {
   struct Received {
     const std::byte* data = nullptr;
     std::uint32_t bytes = 0;
+    bool lent = false;  // by the peer, who gets it back when it was read
   };
   std::vector<Received> received;
 
@@ -93,7 +94,7 @@ struct PipelineState {
   Memory TargetOf(Instance instance) {
     const Step& step = flow.step(instance);
     if (step.arrival == Step::Arrival::kAtPeer) {
-      return {};
+      return {.on_device = step.device_reads};
     }
     return step.arrival == Step::Arrival::kInTarget
                ? InMemory(step.transfer.target, instance)[0]

@@ -458,6 +458,10 @@ class Compiler {
     // The sender's memory is held meanwhile; a slot keeps nobody waiting.
     step.in_memory = Reaches(reader, target) && (at_peer || !copies) &&
                      !SentLaterFromSlot(target) && (may_wait || !at_peer);
+    if (copies && !step.in_memory && step.device_reads) {
+      step.arrival = Step::Arrival::kInSlot;
+      step.device_reads = false;
+    }
   }
 
   // Whether all that lies there may be touched by one, who is not kBoth.
@@ -465,11 +469,12 @@ class Compiler {
     return one == OwnerOf(place) && one != Owner::kBoth;
   }
 
-  // The host can read it there.
+  // Who is one can read it there.
   void LeaveAtPeer(Step& step, Owner reader) const {
-    if (reader == Owner::kHost &&
+    if (reader != Owner::kBoth &&
         OptionsOf(step.transfer.peer).abilities.reads_peer) {
       step.arrival = Step::Arrival::kAtPeer;
+      step.device_reads = reader == Owner::kDevice;
     }
   }
 
@@ -489,8 +494,8 @@ class Compiler {
     step.to_memory = true;
     if (receives) {
       ChooseWay(step, range);
-      step.takes_slot =
-          step.arrival == Step::Arrival::kInSlot || !step.in_memory;
+      step.takes_slot = step.arrival == Step::Arrival::kInSlot ||
+                        !step.in_memory || step.device_reads;
     } else {
       step.in_memory =
           step.transfer.kind == Transfer::Kind::kLocalCopy
@@ -499,6 +504,11 @@ class Compiler {
               : Reaches(step.reducer, range) && !SentLaterFromSlot(range);
       step.takes_slot = !step.in_memory;
     }
+    // Else the device would write the slot, and read it again. Who waits for
+    // the value may be who is waited for.
+    step.in_both = step.transfer.reduces() && !step.in_memory &&
+                   step.reducer == Owner::kDevice &&
+                   Reaches(step.reducer, range) && !WaitsForSend(range);
     // A local copy's slot is not kept for later readers: it would be held when
     // the schedule's slots are all needed.
     const bool in_slot =

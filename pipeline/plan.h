@@ -43,6 +43,9 @@ struct Step {
   // --- Receives: where the message arrives.
   enum class Arrival { kInSlot, kInTarget, kAtPeer };
   Arrival arrival = Arrival::kInSlot;
+  // A device reads what lies at the peer. Where that is out of its reach, the
+  // host takes it into the step's slot, and gives it back to the peer at once.
+  bool device_reads = false;
   // A reduction's first operand is what was received: of two ranks that
   // exchange values that of the lower comes first, so that both get the same
   // bits, also where the operation does not commute in all of them (max of +0
@@ -69,6 +72,8 @@ struct Step {
   // straight there.
   bool to_memory = false;
   bool in_memory = false;
+  // Of a reduction by a device: it writes both the step's slot and user memory.
+  bool in_both = false;
   // Later steps that read this step's slot.
   int readers = 0;
 

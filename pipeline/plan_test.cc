@@ -315,14 +315,64 @@ TEST(PlanTest, AReductionIsDoneByWhoseMemoryAnOperandIs) {
     const Plan plan = CompileOrFail(
         schedule, {.input_owner = owner, .each_peer = {{.reads_peer = true}}});
     EXPECT_EQ(plan.steps[0].reducer, owner);
-    // What lies at the peer is within the host's reach alone.
-    EXPECT_EQ(plan.steps[0].arrival, owner == Owner::kHost
-                                         ? Step::Arrival::kAtPeer
-                                         : Step::Arrival::kInSlot);
+    // What lies at the peer is read there by one of them, not by both.
+    EXPECT_EQ(plan.steps[0].arrival, owner == Owner::kBoth
+                                         ? Step::Arrival::kInSlot
+                                         : Step::Arrival::kAtPeer);
+    EXPECT_EQ(plan.steps[0].device_reads, owner == Owner::kDevice);
     // Slots are everybody's.
     EXPECT_EQ(plan.steps[1].reducer, Owner::kHost);
     EXPECT_EQ(plan.steps[1].arrival, Step::Arrival::kAtPeer);
   }
+}
+
+// There is a slot for what is out of the device's reach, at the peer or here.
+TEST(PlanTest, WhatADeviceReadsAtAPeerHasASlot) {
+  const PlanOptions device = {.input_owner = Owner::kDevice,
+                              .output_owner = Owner::kDevice,
+                              .each_peer = {{.reads_peer = true}}};
+  const Plan plan =
+      CompileOrFail({2,
+                     0,
+                     {Transfer::ReceiveReduce(Input(0), Output(0), 1),
+                      Transfer::ReceiveCopy(Output(1), 1)}},
+                    device);
+  for (const Step& step : plan.steps) {
+    EXPECT_EQ(step.arrival, Step::Arrival::kAtPeer);
+    EXPECT_TRUE(step.device_reads);
+    EXPECT_TRUE(step.in_memory);
+    EXPECT_TRUE(step.takes_slot);
+  }
+  // What is sent on goes by the slot: there the peer writes it.
+  const Plan forwards = CompileOrFail(
+      {1,
+       0,
+       {Transfer::ReceiveCopy(Output(0), 1), Transfer::Send(Output(0), 2)}},
+      device);
+  EXPECT_EQ(forwards.steps[0].arrival, Step::Arrival::kInSlot);
+  EXPECT_FALSE(forwards.steps[0].device_reads);
+}
+
+// What the device has reduced, and a peer is to get, goes to the slot and to
+// the output at once; unless the output is what is being sent, on which the
+// peer may wait.
+TEST(PlanTest, ADeviceReducesIntoSlotAndOutputAtOnce) {
+  const auto plan_of = [](Owner owner, bool in_place) {
+    return CompileOrFail(
+        {1,
+         0,
+         {Transfer::Send(Input(0), 1),
+          Transfer::ReceiveReduce(Input(0), Output(0), 1),
+          Transfer::Send(Output(0), 2)}},
+        {.in_place = in_place, .input_owner = owner, .output_owner = owner});
+  };
+  const Plan plan = plan_of(Owner::kDevice, false);
+  EXPECT_TRUE(plan.steps[1].in_both);
+  EXPECT_TRUE(plan.steps[1].to_memory);
+  EXPECT_FALSE(plan.steps[1].in_memory);
+  EXPECT_TRUE(plan.steps[1].takes_slot);
+  EXPECT_FALSE(plan_of(Owner::kDevice, true).steps[1].in_both);
+  EXPECT_FALSE(plan_of(Owner::kHost, false).steps[1].in_both);
 }
 
 TEST(PlanTest, AReductionWritesMemoryThatIsItsReducers) {

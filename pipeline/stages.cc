@@ -15,12 +15,12 @@ using Arrival = Step::Arrival;
 
 // The message for `instance` has been read; the peer gets back what lay there.
 Status ReleaseReceived(PipelineState& state, Instance instance) {
-  const Step& step = state.flow.step(instance);
-  if (!step.transfer.receives() || step.arrival != Arrival::kAtPeer ||
-      state.flow.IsNoMessage(instance)) {
+  const Transfer& transfer = state.flow.step(instance).transfer;
+  if (!transfer.receives() || state.flow.IsNoMessage(instance) ||
+      !state.received[state.Index(instance)].lent) {
     return Status::Ok();
   }
-  return state.transports.connection(step.transfer.peer)->Release(instance);
+  return state.transports.connection(transfer.peer)->Release(instance);
 }
 
 // What is left of pieces that are read or written one after the other.
@@ -91,8 +91,13 @@ Result<bool> AcceleratorStage::Advance(Fifo<Instance>& ready, Start start,
     RINGPIPE_ASSIGN_OR_RETURN(Started started, start(instance));
     started.instance = instance;
     started.since = now;
-    started_.push(started);
     happened = true;
+    if (started.ticket.sequence == 0) {
+      Note(started);
+      RINGPIPE_RETURN_IF_ERROR(finish(instance));
+    } else {
+      started_.push(started);
+    }
   }
   while (!started_.empty()) {
     RINGPIPE_ASSIGN_OR_RETURN(const bool ended, Ended(started_.front().ticket));
@@ -100,24 +105,23 @@ Result<bool> AcceleratorStage::Advance(Fifo<Instance>& ready, Start start,
       break;
     }
     const Started done = started_.pop();
-    const Clock::time_point now = Clock::now();
-    meter_.Add(done.bytes, now - done.since);
-    if (state_.trace != nullptr) {
-      state_.trace->Work(meter_.stage(),
-                         state_.PartOf(done.instance, done.bytes), done.since,
-                         now);
-    }
+    Note(done);
     RINGPIPE_RETURN_IF_ERROR(finish(done.instance));
     happened = true;
   }
   return happened;
 }
 
-// What the host was given is done at once.
-Result<bool> AcceleratorStage::Ended(Accelerator::Ticket ticket) {
-  if (ticket.sequence == 0) {
-    return true;
+void AcceleratorStage::Note(const Started& done) {
+  const Clock::time_point now = Clock::now();
+  meter_.Add(done.bytes, now - done.since);
+  if (state_.trace != nullptr) {
+    state_.trace->Work(meter_.stage(), state_.PartOf(done.instance, done.bytes),
+                       done.since, now);
   }
+}
+
+Result<bool> AcceleratorStage::Ended(Accelerator::Ticket ticket) {
   Accelerator& device = *state_.operation->device;
   const Accelerator::Progress progress = device.Poll(ticket);
   if (progress == Accelerator::Progress::kFailed) {
@@ -224,14 +228,17 @@ Result<AcceleratorStage::Started> ReduceStage::Start(Instance instance) {
   Cursor target(step.in_memory
                     ? Pieces(state_.InMemory(step.transfer.target, last))
                     : Pieces(slot));
+  Cursor copy(step.in_both ? Pieces(state_.InMemory(step.transfer.target, last))
+                           : Pieces(std::span<const Memory>()));
   Cursor own(state_.SourceOf(instance));
   Cursor operand(local ? state_.OperandOf(instance)
                        : std::span(received).first(1));
   Accelerator::Ticket ticket;
   std::uint32_t done = 0;
   do {
-    const std::uint32_t bytes =
+    std::uint32_t bytes =
         std::min({target.together(), own.together(), operand.together()});
+    bytes = step.in_both ? std::min(bytes, copy.together()) : bytes;
     Memory first = own.Take(bytes);
     Memory second = operand.Take(bytes);
     if (exchanged) {
@@ -247,7 +254,8 @@ Result<AcceleratorStage::Started> ReduceStage::Start(Instance instance) {
     ticket = Later(
         ticket,
         state_.AcceleratorOf(on_device).Reduce(
-            operation.type, operation.op, target.Take(bytes).data, first.data,
+            operation.type, operation.op,
+            {target.Take(bytes).data, copy.Take(bytes).data}, first.data,
             std::span(sources).first(count), bytes / SizeOf(operation.type),
             state_.ScalingOf(step, first.unscaled, second.unscaled)));
     done += bytes;
@@ -421,10 +429,25 @@ Status ReceiveStage::CheckLength(Instance instance, std::uint32_t bytes) const {
                            : WrongLength(transfer.peer, bytes, expected);
 }
 
+// What lies at the peer comes into the slot.
+Status ReceiveStage::Fetch(Instance instance,
+                           PipelineState::Received& received) {
+  std::byte* const slot = state_.pool->data(state_.flow.slot(instance));
+  state_.operation->host->CopyIn(slot, received.data, received.bytes);
+  received = {slot, received.bytes, /*lent=*/false};
+  return state_.transports.connection(state_.flow.step(instance).transfer.peer)
+      ->Release(instance);
+}
+
 Status ReceiveStage::Arrived(Instance instance, const std::byte* data,
                              std::uint32_t bytes) {
   RINGPIPE_RETURN_IF_ERROR(CheckLength(instance, bytes));
-  state_.received[state_.Index(instance)] = {data, bytes};
+  const Step& step = state_.flow.step(instance);
+  PipelineState::Received& received = state_.received[state_.Index(instance)];
+  received = {data, bytes, step.arrival == Arrival::kAtPeer};
+  if (step.device_reads && !state_.operation->device->IsSlot(data, bytes)) {
+    RINGPIPE_RETURN_IF_ERROR(Fetch(instance, received));
+  }
   meter_.Add(bytes, Clock::duration::zero());
   if (state_.trace != nullptr) {
     state_.trace->MessageEnds(meter_.stage(), state_.Index(instance),

@@ -28,7 +28,8 @@ class Stage {
 };
 
 // What copy-in, reduce and copy-out have in common: work is started by whoever
-// the memory belongs to, and ends in the order in which it was started.
+// the memory belongs to. The host's ends at once; the device's ends later, in
+// the order in which it was started.
 class AcceleratorStage : public Stage {
  public:
   // Nothing allocates between here and the end of the collective.
@@ -48,15 +49,16 @@ class AcceleratorStage : public Stage {
   Accelerator::Ticket Scale(Accelerator::Lane lane, const Memory& target,
                             const Memory& source);
 
-  Result<bool> Ended(Accelerator::Ticket ticket);
-
   // Starts the front of `ready`, if there is one, by `start(instance)`, and
   // ends what has been done by `finish(instance)`.
   template <typename Start, typename Finish>
   Result<bool> Advance(Fifo<Instance>& ready, Start start, Finish finish);
 
  private:
-  Fifo<Started> started_;
+  Result<bool> Ended(Accelerator::Ticket ticket);
+  void Note(const Started& done);
+
+  Fifo<Started> started_;  // by the device
 };
 
 // -> a slot of this rank: user memory, to be sent from there, kept as scratch,
@@ -147,6 +149,7 @@ class ReceiveStage : public Stage {
 
  private:
   Status CheckLength(Instance instance, std::uint32_t bytes) const;
+  Status Fetch(Instance instance, PipelineState::Received& received);
 };
 
 }  // namespace ringpipe

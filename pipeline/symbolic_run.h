@@ -20,6 +20,11 @@ namespace ringpipe {
 
 struct RunOptions {
   int slots = 0;  // of each rank
+  // What some ranks have more than that, by rank; empty: nobody has.
+  std::vector<int> more_slots = {};
+  int SlotsOf(int rank) const {
+    return slots + (more_slots.empty() ? 0 : more_slots[rank]);
+  }
   int depth = 1;  // sub-chunks in a round
   // Sub-chunks of a chunk, from 1.
   std::uint64_t subchunks = 0;

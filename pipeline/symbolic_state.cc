@@ -46,6 +46,9 @@ void Values::Apply(Rank& rank, const Work& work) {
     value = step.transfer.receives() ? ReadReceived(rank, last)
                                      : ReadSource(rank, last);
   }
+  if (step.in_both) {
+    Write(rank, last, /*in_memory=*/true, value);
+  }
   Write(rank, last, step.in_memory || copies_out, value);
 }
 

@@ -69,8 +69,8 @@ struct Rank {
         number(its_number),
         subchunks_of_inputs(options.SubchunksOfInputs(number)),
         subchunks_of_outputs(options.SubchunksOfOutputs(number)),
-        slots(options.slots),
-        slot_values(options.slots) {
+        slots(options.SlotsOf(number)),
+        slot_values(options.SlotsOf(number)) {
     flow.Start(plan, options.subchunks, options.depth, size, slots,
                {subchunks_of_inputs, subchunks_of_outputs});
     lent.resize(flow.lanes() * plan.steps.size());

@@ -31,6 +31,7 @@ struct TestWays {
 };
 
 constexpr TestWays kTests[] = {
+    {"accelerator_memory_test", {kRails, kTestNetwork, kHostMemory}},
     {"allocation_failure_test", {kRails, kHostMemory}},
     {"arithmetic_test", {kRails, kHostMemory}},
     {"binding_memory_test", {kRails, kHostMemory}},

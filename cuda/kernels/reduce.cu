@@ -32,6 +32,7 @@ constexpr unsigned kVectorBytes = 16;
 // cuda/reduce_kernels.h has the same for the host.
 struct Parameters {
   void* target;
+  void* copy;  // of the result, elsewhere; null: there is none
   const void* own;
   const void* received[kMostSources];
   unsigned long long count;
@@ -325,6 +326,9 @@ __device__ void ReducePiece(const Parameters& p, unsigned long long i) {
   }
   ScalePiece<T>(result, p.result_factor);
   static_cast<Piece*>(p.target)[i] = result;
+  if (p.copy != nullptr) {
+    static_cast<Piece*>(p.copy)[i] = result;
+  }
 }
 
 __device__ unsigned AddressBits(const void* pointer) {
@@ -333,7 +337,8 @@ __device__ unsigned AddressBits(const void* pointer) {
 
 // Whether every address is that of a whole vector.
 __device__ bool AllAligned(const Parameters& p) {
-  unsigned bits = AddressBits(p.target) | AddressBits(p.own);
+  unsigned bits =
+      AddressBits(p.target) | AddressBits(p.copy) | AddressBits(p.own);
 #pragma unroll
   for (int s = 0; s < kMostSources; ++s) {
     if (s < p.sources) {

@@ -2,6 +2,7 @@
 
 #include <sched.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -100,6 +101,34 @@ Result<Reached> HostTransport::ReachOf(const UserMemory& memory) {
   const bool shared = own_->OffsetOf(memory.data, memory.bytes).has_value();
   reaches_ |= shared;
   return shared ? Reached{kReached} : Reached();
+}
+
+MemoryHandle HostTransport::HandleOf(const SlotPool& slots) {
+  if (slots.memory() != nullptr &&
+      header_.slots_bytes.load(std::memory_order_relaxed) == 0) {
+    if (const auto offset =
+            own_->OffsetOf(slots.memory(), slots.memory_bytes())) {
+      header_.slots_offset.store(*offset, std::memory_order_relaxed);
+      header_.slots_bytes.store(slots.memory_bytes(), kPublishes);
+    }
+  }
+  return kSlot;
+}
+
+Transport::PeerSlots HostTransport::SlotsOf(int peer) {
+  if (connections_[peer] == nullptr) {
+    return {};
+  }
+  const HostPeer& other = connections_[peer]->other();
+  const std::uint64_t bytes =
+      other.header().slots_bytes.load(std::memory_order_acquire);
+  if (bytes == 0 || other.end().pid == getpid()) {
+    return {};
+  }
+  std::byte* const data = other.region().At(
+      other.header().slots_offset.load(std::memory_order_relaxed), bytes);
+  return data == nullptr ? PeerSlots{}
+                         : PeerSlots{other.end().region, {data, bytes}};
 }
 
 Status HostTransport::Begin(std::uint64_t sequence) {

@@ -45,7 +45,9 @@ class HostTransport final : public Transport {
 
   // Of memory that the ranks share.
   Result<Reached> ReachOf(const UserMemory& memory) override;
-  MemoryHandle HandleOf(const SlotPool& /*slots*/) override { return kSlot; }
+  // Says to the peers where the long ones are.
+  MemoryHandle HandleOf(const SlotPool& slots) override;
+  PeerSlots SlotsOf(int peer) override;
 
   Status Begin(std::uint64_t sequence) override;
   void End() override {

@@ -125,6 +125,9 @@ struct alignas(64) RegionHeader {
   std::uint64_t magic;
   std::uint32_t rank;
   std::uint32_t size;
+  // Where the owner's long slots are; 0 bytes, written last: it has none yet.
+  std::atomic<std::uint64_t> slots_offset;
+  std::atomic<std::uint64_t> slots_bytes;
   // The call that the owner makes, or has made last: sequence + 1. It has read
   // whatever was said of those before. Written at each call, so not in the line
   // of the first two.

@@ -237,8 +237,10 @@ Status MessageStream::TakeFromRegion(Connection::Events& events,
                 " sent a message that lies outside of its memory"};
   }
   if (target.data == nullptr) {
-    expected.slot = space == Space::kSlot ? std::span<std::byte>(data, bytes)
-                                          : std::span<std::byte>();
+    // What a device reads is in no cache of this core's.
+    expected.slot = space == Space::kSlot && !target.on_device
+                        ? std::span<std::byte>(data, bytes)
+                        : std::span<std::byte>();
     return events.Arrived(expected.instance, data, bytes);
   }
   HostCopy(target.data, data, bytes);

@@ -2,7 +2,8 @@
 
 namespace ringpipe {
 
-Result<std::shared_ptr<StreamMark>> Accelerator::Mark(void* /*stream*/) {
+Result<std::shared_ptr<StreamMark>> Accelerator::Mark(void* /*stream*/,
+                                                      bool /*own_memory*/) {
   return Status(StatusCode::kInvalidArgument,
                 "there are no streams of " + name());
 }

@@ -80,11 +80,16 @@ class Accelerator {
   virtual Result<bool> Owns(const void* pointer) = 0;
 
   // Marks the end of what the caller has put into `stream` until now: CUDA's
-  // handle of a stream of this accelerator's device; nullptr is the legacy
-  // default stream. kInvalidArgument where it is none, and where a graph is
-  // captured from it: that is done later, or never. The mark must not outlive
-  // this. Nothing on the device waits for the mark.
-  virtual Result<std::shared_ptr<StreamMark>> Mark(void* stream);
+  // handle of a stream of this accelerator's device, or one of the handles that
+  // each device has. nullptr and 1 (CU_STREAM_LEGACY) are the legacy default
+  // stream: that of the accelerator's device, whichever is current on this
+  // thread, if the call has memory of the accelerator (`own_memory`). Else, as
+  // 2 (CU_STREAM_PER_THREAD) always, it is the current device's, which has to
+  // be the accelerator's. kInvalidArgument where the stream is none of those,
+  // and where a graph is captured from it: that is done later, or never. The
+  // mark must not outlive this. Nothing on the device waits for the mark.
+  virtual Result<std::shared_ptr<StreamMark>> Mark(void* stream,
+                                                   bool own_memory);
 
   // Makes `bytes` of host memory at `slots` fit for the operations below (pins
   // them), until ReleaseSlots; the first time also makes whatever the device

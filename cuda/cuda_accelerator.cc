@@ -128,7 +128,8 @@ class CudaAccelerator final : public Accelerator {
 
   std::string name() const override { return memory_.name(); }
   Result<bool> Owns(const void* pointer) override;
-  Result<std::shared_ptr<StreamMark>> Mark(void* stream) override;
+  Result<std::shared_ptr<StreamMark>> Mark(void* stream,
+                                           bool own_memory) override;
   Status PrepareSlots(void* slots, std::size_t bytes) override;
   bool ReleaseSlots(void* slots) override;
   bool IsSlot(const void* memory, std::size_t bytes) const override {
@@ -254,15 +255,22 @@ Result<bool> CudaAccelerator::Owns(const void* pointer) {
   return memory_.Owns(pointer);
 }
 
-// CU_STREAM_LEGACY and CU_STREAM_PER_THREAD, or NULL: those of the device that
-// is current, whichever it is.
-bool IsDefaultStream(const void* stream) {
-  return reinterpret_cast<std::uintptr_t>(stream) <= 2;
+// NULL or CU_STREAM_LEGACY: each device has one.
+bool IsLegacyStream(const void* stream) {
+  return reinterpret_cast<std::uintptr_t>(stream) <= 1;
 }
 
-// The stream is of the device whose memory the buffers are; where they are the
-// host's, of the one that is current.
-Result<std::shared_ptr<StreamMark>> CudaAccelerator::Mark(void* stream) {
+// CU_STREAM_PER_THREAD: each device has one for each thread.
+bool IsStreamOfThread(const void* stream) {
+  return reinterpret_cast<std::uintptr_t>(stream) == 2;
+}
+
+// A handle says itself of which device the stream is: it has to be the one
+// whose memory the buffers are. The legacy default stream is that device's. If
+// the buffers are the host's, nobody has named a device, and the legacy stream
+// of the current one may not be the one that is meant.
+Result<std::shared_ptr<StreamMark>> CudaAccelerator::Mark(void* stream,
+                                                          bool own_memory) {
   if (const Status loaded = LoadDriver(); !loaded.ok()) {
     return Status(StatusCode::kInvalidArgument,
                   "the call has a stream, but " + loaded.message());
@@ -273,8 +281,9 @@ Result<std::shared_ptr<StreamMark>> CudaAccelerator::Mark(void* stream) {
   }
   const int device =
       memory_.device() == CudaMemory::kNone ? current : memory_.device();
-  if (device == CudaMemory::kNone ||
-      (IsDefaultStream(stream) && current != device)) {
+  const bool of_current =
+      IsStreamOfThread(stream) || (IsLegacyStream(stream) && !own_memory);
+  if (device == CudaMemory::kNone || (of_current && current != device)) {
     return Status(
         StatusCode::kInvalidArgument,
         "the call's stream is of the CUDA device that is current on this "

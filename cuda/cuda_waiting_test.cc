@@ -246,7 +246,7 @@ TEST_F(CudaDeviceTest, TheUsersStreamsMayWaitForEachOtherBehindTheLanes) {
               CudaDriver::kSuccess);
   };
   launch(streams[0], &Meeting::Await);
-  const auto mark = accelerator_->Mark(streams[0]);
+  const auto mark = accelerator_->Mark(streams[0], /*own_memory=*/true);
   ASSERT_TRUE(mark.ok()) << mark.status().ToString();
   for (int i = 1; i < kQueues; ++i) {
     launch(streams[i], &Meeting::Come);
@@ -257,6 +257,118 @@ TEST_F(CudaDeviceTest, TheUsersStreamsMayWaitForEachOtherBehindTheLanes) {
   }
   EXPECT_TRUE(meeting.met) << "a stream waited for the one that waited for it";
   EXPECT_TRUE(mark.value()->Passed().value());
+}
+
+// Work in the legacy default stream of the device that is current on the thread
+// that makes this, which goes on when it is let go.
+class HeldLegacyStream {
+ public:
+  explicit HeldLegacyStream(const TestDevice& device) : device_(device) {
+    EXPECT_EQ(device_.launch_host_function(
+                  nullptr,
+                  [](void* held) {
+                    while (static_cast<std::atomic<bool>*>(held)->load()) {
+                      std::this_thread::sleep_for(milliseconds(1));
+                    }
+                  },
+                  &held_),
+              CudaDriver::kSuccess);
+  }
+  ~HeldLegacyStream() {
+    held_ = false;
+    EXPECT_EQ(device_.stream_synchronize(nullptr), CudaDriver::kSuccess);
+  }
+  HeldLegacyStream(const HeldLegacyStream&) = delete;
+  HeldLegacyStream& operator=(const HeldLegacyStream&) = delete;
+
+  void LetGo() { held_ = false; }
+
+ private:
+  const TestDevice& device_;
+  std::atomic<bool> held_ = true;
+};
+
+// NULL and CU_STREAM_LEGACY, on a thread of a framework's.
+class CudaLegacyStreamTest : public CudaDeviceTest {
+ protected:
+  static constexpr CudaDriver::Stream kNull = nullptr;
+  static inline const CudaDriver::Stream kLegacy =
+      reinterpret_cast<CudaDriver::Stream>(1);
+  static inline const CudaDriver::Stream kPerThread =
+      reinterpret_cast<CudaDriver::Stream>(2);
+
+  void ExpectRefused(CudaDriver::Stream stream, bool own_memory,
+                     const std::string& current) {
+    const auto mark = accelerator_->Mark(stream, own_memory);
+    ASSERT_FALSE(mark.ok()) << "marked a stream of another device";
+    EXPECT_EQ(mark.status().code(), StatusCode::kInvalidArgument);
+    EXPECT_NE(mark.status().message().find("which is " + current),
+              std::string::npos)
+        << mark.status().ToString();
+  }
+
+  // The mark is behind the work that the legacy stream of the accelerator's
+  // device was given by this thread, whatever is current on another.
+  void ExpectBehindItsWork(
+      CudaDriver::Stream stream,
+      const std::function<std::unique_ptr<TestDevice>()>& make_current) {
+    HeldLegacyStream held(*device_);
+    std::thread([&] {
+      const auto other = make_current();
+      const CudaDriver::Context before = Current(*device_);
+      const auto mark = accelerator_->Mark(stream, /*own_memory=*/true);
+      EXPECT_EQ(Current(*device_), before) << "left another one current";
+      ASSERT_TRUE(mark.ok()) << mark.status().ToString();
+      EXPECT_FALSE(mark.value()->Passed().value())
+          << "not of the stream with the work";
+      held.LetGo();
+      const Deadline deadline = Deadline::After(seconds(20));
+      while (!mark.value()->Passed().value() && !deadline.expired()) {
+        std::this_thread::sleep_for(milliseconds(1));
+      }
+      EXPECT_TRUE(mark.value()->Passed().value());
+    }).join();
+  }
+};
+
+TEST_F(CudaLegacyStreamTest, IsTheAcceleratorsWhereNoDeviceIsCurrent) {
+  for (const CudaDriver::Stream stream : {kNull, kLegacy}) {
+    ExpectBehindItsWork(stream, [] { return nullptr; });
+  }
+}
+
+TEST_F(CudaLegacyStreamTest, IsTheAcceleratorsWhereAnotherDeviceIsCurrent) {
+  if (!fake_) {
+    GTEST_SKIP() << "needs two devices";
+  }
+  for (const CudaDriver::Stream stream : {kNull, kLegacy}) {
+    ExpectBehindItsWork(stream, [] { return TestDevice::Open(1).value(); });
+  }
+}
+
+// Nobody has said of which device it is.
+TEST_F(CudaLegacyStreamTest, OfACallOnHostMemoryIsTheCurrentDevicesOrRefused) {
+  std::thread([&] {
+    ExpectRefused(kNull, /*own_memory=*/false, "none");
+    ExpectRefused(kLegacy, /*own_memory=*/false, "none");
+  }).join();
+  EXPECT_TRUE(accelerator_->Mark(kNull, /*own_memory=*/false).ok());
+  if (fake_) {
+    const auto other = TestDevice::Open(1).value();
+    ExpectRefused(kNull, /*own_memory=*/false, "cuda:1");
+  }
+}
+
+// The thread has one on each device.
+TEST_F(CudaLegacyStreamTest, TheThreadsOwnDefaultStreamIsTheCurrentDevices) {
+  std::thread([&] {
+    ExpectRefused(kPerThread, /*own_memory=*/true, "none");
+  }).join();
+  EXPECT_TRUE(accelerator_->Mark(kPerThread, /*own_memory=*/true).ok());
+  if (fake_) {
+    const auto other = TestDevice::Open(1).value();
+    ExpectRefused(kPerThread, /*own_memory=*/true, "cuda:1");
+  }
 }
 
 }  // namespace

@@ -16,13 +16,15 @@ namespace ringpipe {
 
 class HeldStream {
  public:
-  // `device`, whose context is current, outlives it.
-  static Result<std::unique_ptr<HeldStream>> Create(const TestDevice& device) {
+  // `device`, whose context is current, outlives it. `blocking`: the legacy
+  // default stream waits for it, and it for that one.
+  static Result<std::unique_ptr<HeldStream>> Create(const TestDevice& device,
+                                                    bool blocking = false) {
     auto held = std::unique_ptr<HeldStream>(new HeldStream(device));
-    RINGPIPE_RETURN_IF_ERROR(
-        device.Check("cuStreamCreateWithPriority",
-                     device.driver().stream_create(
-                         &held->stream_, CudaDriver::kStreamNonBlocking, 0)));
+    RINGPIPE_RETURN_IF_ERROR(device.Check(
+        "cuStreamCreateWithPriority",
+        device.driver().stream_create(
+            &held->stream_, blocking ? 0 : CudaDriver::kStreamNonBlocking, 0)));
     RINGPIPE_RETURN_IF_ERROR(device.Check(
         "cuLaunchHostFunc",
         device.launch_host_function(

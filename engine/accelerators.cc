@@ -111,7 +111,14 @@ Result<Owner> Accelerators::OwnerOf(const PieceList& list) const {
 
 Status Accelerators::Mark(void* stream, CheckedCall& checked) const {
   Accelerator& of_stream = device_ != nullptr ? *device_ : *host_;
-  RINGPIPE_ASSIGN_OR_RETURN(checked.after, of_stream.Mark(stream));
+  // A collective whose buffers are empty here waits for no particular device: a
+  // thread must not be refused because its part happens to have no elements.
+  const CallBuffers& buffers = checked.buffers;
+  const bool empty = buffers.send_bytes == 0 && buffers.receive_bytes == 0 &&
+                     checked.call.collective != Collective::kBarrier;
+  RINGPIPE_ASSIGN_OR_RETURN(
+      checked.after,
+      of_stream.Mark(stream, checked.device != nullptr || empty));
   return Status::Ok();
 }
 

@@ -83,10 +83,13 @@ struct Call {
   // gets from each: every pair of ranks gives the same.
   Counts counts = {};
   Counts receive_counts = {};
-  // A CUDA stream, nullptr for the legacy default one: the call begins when the
-  // device has done what the stream was given before the call, and reads and
-  // writes no buffer earlier. Nothing is put into the stream: whoever reads the
-  // result waits for the call.
+  // A CUDA stream: the call begins when the device has done what the stream was
+  // given before the call, and reads and writes no buffer earlier. Nothing is
+  // put into the stream: whoever reads the result waits for the call. nullptr
+  // or 1 (CU_STREAM_LEGACY): the legacy default one of the device whose memory
+  // the buffers are, whichever is current on this thread; if all are in host
+  // memory, and for 2 (CU_STREAM_PER_THREAD), of the current device, which has
+  // to be the communicator's.
   std::optional<void*> stream = {};
 
   bool operator==(const Call&) const = default;

@@ -213,12 +213,15 @@ typedef struct {
    * binding should only signal in it. */
   void (*ended)(ringpipe_status status, void* context);
   void* ended_context;
-  /* If `has_stream` is 1: a CUDA stream (cudaStream_t or CUstream; NULL is the
-   * legacy default one). The call begins when the device has done what the
-   * stream was given before the call, and reads and writes no buffer earlier;
-   * ringpipe_start does not wait for that. Nothing is put into the stream:
-   * whoever reads the result waits for the call. RINGPIPE_INVALID_ARGUMENT
-   * where a graph is being captured from the stream. */
+  /* If `has_stream` is 1: a CUDA stream (cudaStream_t or CUstream). The call
+   * begins when the device has done what the stream was given before the call,
+   * and reads and writes no buffer earlier; ringpipe_start does not wait for
+   * that. Nothing is put into the stream: whoever reads the result waits for
+   * the call. NULL or cudaStreamLegacy: the legacy default one of the device
+   * whose memory the buffers are, whichever is current on this thread; if all
+   * are in host memory, and for cudaStreamPerThread, of the current device,
+   * which has to be the communicator's. RINGPIPE_INVALID_ARGUMENT otherwise,
+   * and where a graph is being captured from the stream. */
   void* stream;
   uint32_t has_stream; /* 0 or 1 */
   uint32_t reserved_2; /* 0 */

@@ -8,7 +8,7 @@ import unittest
 import numpy
 
 import ringpipe
-from device_memory import CUDA, LEGACY, CudaArray, Device, DlpackArray
+from device_memory import CUDA, LEGACY, PER_THREAD, CudaArray, Device, DlpackArray
 from tensor import IS_COPIED, READ_ONLY, Tensor
 
 ZEROS = numpy.zeros(12, "float32")
@@ -167,14 +167,20 @@ class RefusalsTest(unittest.TestCase):
         self.refused("cuda:1", array)
 
     def test_a_thread_whose_current_device_is_another(self):
-        """Its default stream is another device's."""
+        """The legacy default stream is that of the arrays' device; the thread's own, and
+        that of arrays of the host, the current one's."""
         array, tensor = self.array(), self.tensor()
         self.addCleanup(self.device.make_current)
         Device(1)
-        with self.assertRaisesRegex(ringpipe.InvalidArgument, "which is cuda:1; make the"):
-            self.comm.allreduce(tensor)
+        for keywords in {"stream": PER_THREAD}, {"x": ZEROS.copy(), "stream": LEGACY}:
+            x = keywords.pop("x", tensor)
+            with self.assertRaisesRegex(ringpipe.InvalidArgument, "which is cuda:1; make the"):
+                self.comm.allreduce(x, **keywords)
         self.assertEqual(tensor.exporter.releases, 1)
+        self.comm.allreduce(tensor)
+        self.comm.allreduce(array, stream=LEGACY)
         self.comm.allreduce(array)  # nothing has to be waited for
+        self.comm.allreduce(CudaArray(self.device, numpy.zeros(0, "float32")), stream=LEGACY)
 
     def test_an_error_of_the_exporter_is_the_cause(self):
         class Broken(DlpackArray):

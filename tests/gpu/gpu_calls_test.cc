@@ -409,20 +409,52 @@ TEST_P(GpuCallsTest, AStreamThatFailsBeforeItsCallEndsTheCallOfAll) {
   }
 }
 
-// It is the current device's, and not the communicator's.
-TEST_P(GpuCallsTest, TheDefaultStreamOfAnotherDeviceIsRefusedByName) {
+// As of a framework's thread, on which another device is current: the buffers
+// say which device's legacy stream it is. Empty ones need none.
+TEST_P(GpuCallsTest, TheLegacyStreamIsThatOfTheBuffersDevice) {
+  const auto statuses =
+      Run([&](Communicator& c, const float* send, float* receive) -> Status {
+        RINGPIPE_ASSIGN_OR_RETURN(const auto device, TestDevice::Open());
+        // A blocking stream: the legacy one comes after it.
+        RINGPIPE_ASSIGN_OR_RETURN(
+            const auto held, HeldStream::Create(*device, /*blocking=*/true));
+        RINGPIPE_ASSIGN_OR_RETURN(const auto other, TestDevice::Open(1));
+        RINGPIPE_ASSIGN_OR_RETURN(Request request,
+                                  c.Start(CallAfter(nullptr, send, receive)));
+        EXPECT_EQ(request.Wait(milliseconds(100)).code(), StatusCode::kWaitOver)
+            << "it did not wait for the legacy stream of cuda:0";
+        held->LetGo();
+        RINGPIPE_RETURN_IF_ERROR(request.Wait());
+        Call empty = CallAfter(nullptr, send, receive);
+        empty.count = 0;
+        return c.Run(empty);
+      });
+  ExpectOk(statuses);
+}
+
+// Nothing says that another device's is meant.
+TEST_P(GpuCallsTest, DefaultStreamsOfAnotherDeviceAreRefusedByName) {
   const auto statuses = Run([&](Communicator& c, const float* send,
                                 float* receive) -> Status {
-    const Call call = CallAfter(nullptr, send, receive);
+    void* const per_thread = reinterpret_cast<void*>(2);
+    const Call on_device = CallAfter(per_thread, send, receive);
+    std::vector<float> numbers(kCount, 1), sums(kCount);
+    const Call on_host = CallAfter(nullptr, numbers.data(), sums.data());
+    Call barrier = {.collective = Collective::kBarrier, .timeout = seconds(60)};
+    barrier.stream = nullptr;
     {
       RINGPIPE_ASSIGN_OR_RETURN(const auto other, TestDevice::Open(1));
-      const Status refused = c.Run(call);
-      EXPECT_EQ(refused.code(), StatusCode::kInvalidArgument);
-      EXPECT_NE(refused.message().find("which is cuda:1"), std::string::npos)
-          << refused.ToString();
+      for (const Call& call : {on_device, on_host, barrier}) {
+        const Status refused = c.Run(call);
+        EXPECT_EQ(refused.code(), StatusCode::kInvalidArgument);
+        EXPECT_NE(refused.message().find("which is cuda:1"), std::string::npos)
+            << refused.ToString();
+      }
     }
     RINGPIPE_ASSIGN_OR_RETURN(const auto device, TestDevice::Open());
-    return c.Run(call);
+    RINGPIPE_RETURN_IF_ERROR(c.Run(on_device));
+    RINGPIPE_RETURN_IF_ERROR(c.Run(barrier));
+    return c.Run(on_host);
   });
   ExpectOk(statuses);
 }

@@ -9,6 +9,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "base/deadline.h"
 #include "base/status.h"
@@ -73,6 +74,15 @@ class Accelerator {
 
   // "host", "cuda:0", ...
   virtual std::string name() const = 0;
+
+  // GPUs as numbers, which are the same in all processes of a host. 0 and none
+  // where this is no GPU, or the driver does not say.
+  struct Gpus {
+    std::uint64_t own = 0;
+    std::vector<std::uint64_t> visible;  // to this process, `own` among them
+  };
+  // After PrepareSlots.
+  virtual Gpus gpus() const { return {}; }
 
   // Whether `pointer` is memory of this accelerator. kInvalidArgument where it
   // is memory that neither this accelerator nor the host can use: another

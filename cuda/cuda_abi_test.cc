@@ -55,9 +55,10 @@ static_assert(!SameFunction<int(long), int(void*)>::value);
 #define RINGPIPE_TEXT_OF(name) #name
 #define RINGPIPE_TEXT(name) RINGPIPE_TEXT_OF(name)
 
-// cuda.h of later versions gives programs a later cuCtxCreate.
+// cuda.h of later versions gives programs a later one.
 constexpr bool GrewLater(std::string_view symbol) {
-  return CUDA_VERSION >= 13000 && symbol == "cuCtxCreate_v2";
+  return CUDA_VERSION >= 13000 &&
+         (symbol == "cuCtxCreate_v2" || symbol == "cuDeviceGetUuid");
 }
 
 #define RINGPIPE_CHECK(table, name, symbol, parameters)                       \

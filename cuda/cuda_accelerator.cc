@@ -22,6 +22,7 @@
 #include "cuda/cuda_lane.h"
 #include "cuda/cuda_memory.h"
 #include "cuda/cuda_stream_mark.h"
+#include "cuda/gpu_number.h"
 #include "cuda/kernels/reduce_ptx.h"
 #include "cuda/reduce_kernels.h"
 
@@ -127,6 +128,7 @@ class CudaAccelerator final : public Accelerator {
   ~CudaAccelerator() override;
 
   std::string name() const override { return memory_.name(); }
+  Gpus gpus() const override;
   Result<bool> Owns(const void* pointer) override;
   Result<std::shared_ptr<StreamMark>> Mark(void* stream,
                                            bool own_memory) override;
@@ -295,6 +297,21 @@ Result<std::shared_ptr<StreamMark>> CudaAccelerator::Mark(void* stream,
   auto mark = std::make_shared<CudaStreamMark>(driver_);
   RINGPIPE_RETURN_IF_ERROR(mark->Record(device, stream));
   return std::shared_ptr<StreamMark>(std::move(mark));
+}
+
+Accelerator::Gpus CudaAccelerator::gpus() const {
+  Gpus gpus;
+  int count = 0;
+  if (!open_ || driver_.device_get_count(&count) != CudaDriver::kSuccess) {
+    return gpus;
+  }
+  gpus.own = GpuNumber(driver_, memory_.device());
+  for (int ordinal = 0; ordinal < count; ++ordinal) {
+    if (const std::uint64_t number = GpuNumber(driver_, ordinal)) {
+      gpus.visible.push_back(number);
+    }
+  }
+  return gpus;
 }
 
 // --- Beginning and end ------------------------------------------------------

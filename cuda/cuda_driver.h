@@ -25,6 +25,8 @@
     (Error error, const char** text))                                          \
   F(device_get_count, cuDeviceGetCount, cuDeviceGetCount, (int* count))        \
   F(device_get, cuDeviceGet, cuDeviceGet, (Device * device, int ordinal))      \
+  F(device_get_uuid, cuDeviceGetUuid, cuDeviceGetUuid,                         \
+    (void* sixteen_bytes, Device device))                                      \
   F(device_get_attribute, cuDeviceGetAttribute, cuDeviceGetAttribute,          \
     (int* value, int attribute, Device device))                                \
   F(primary_context_retain, cuDevicePrimaryCtxRetain,                          \

@@ -52,6 +52,7 @@ Engine::Engine(const Environment& environment, const Launch& launch,
           "rank " + std::to_string(launch.rank) +
               " aborted the communicator; it had no memory left to say why"),
       accelerators_(parts.accelerator, logger_),
+      gpu_sharing_(launch.rank, launch.size, logger_),
       transport_(parts.transport),
       check_(launch.rank, &Describe) {}
 
@@ -638,10 +639,15 @@ Status Engine::Execute(const CheckedCall& checked, const Timing& timing) {
   if (checked.device != nullptr) {
     RINGPIPE_RETURN_IF_ERROR(accelerators_.Prepare(executor_->pool()));
     accelerators_.ReadAtPeers(executor_->transports());
+    gpu_sharing_.Tell(*checked.device, executor_->transports());
   }
   RINGPIPE_ASSIGN_OR_RETURN(const Operation* operation,
                             planner_->Prepare(checked, then));
-  return executor_->Run(*operation);
+  RINGPIPE_RETURN_IF_ERROR(executor_->Run(*operation));
+  if (checked.device != nullptr) {
+    gpu_sharing_.Look(executor_->transports());
+  }
+  return Status::Ok();
 }
 
 }  // namespace ringpipe

@@ -21,6 +21,7 @@
 #include "engine/accelerators.h"
 #include "engine/checked_call.h"
 #include "engine/goodbye.h"
+#include "engine/gpu_sharing.h"
 #include "engine/hosts.h"
 #include "engine/job_trace.h"
 #include "engine/planner.h"
@@ -151,6 +152,7 @@ class Engine {
   RegisteredMemory::ProtectionDomains domains_;  // by rail
   std::shared_ptr<RegisteredMemory> memory_;
   Accelerators accelerators_;
+  GpuSharing gpu_sharing_;
   const std::shared_ptr<TransportFactory> transport_;  // may be null
   CallCheck check_;
   std::unique_ptr<JobTrace> trace_;  // null: off

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -189,6 +190,14 @@ class Transport {
   // peers that can read it without anybody's help. The first reason counts. Any
   // thread.
   virtual void Tell(const Status& /*reason*/, std::uint64_t /*first*/) {}
+  // Tells peers which GPU this rank uses (Accelerator::Gpus; not 0), where they
+  // can read it without anybody's help. Between calls.
+  virtual void TellGpu(std::uint64_t /*gpu*/) {}
+  // What `peer` has told so; 0: nothing yet; nullopt: peers tell nothing by
+  // this way. Between calls.
+  virtual std::optional<std::uint64_t> GpuOf(int /*peer*/) const {
+    return std::nullopt;
+  }
   // Waits until whatever this rank has said is out of its process, so that it
   // may exit. Between calls.
   virtual void FinishSending(Deadline /*deadline*/) {}

@@ -134,6 +134,7 @@ struct AccessDescription {
   F(cuDeviceGetCount, cuDeviceGetCount, (int* count))                          \
   F(cuDeviceGet, cuDeviceGet, (Device * device, int ordinal))                  \
   F(cuDeviceGetName, cuDeviceGetName, (char* name, int length, Device device)) \
+  F(cuDeviceGetUuid, cuDeviceGetUuid, (void* sixteen_bytes, Device device))    \
   F(cuDeviceTotalMem, cuDeviceTotalMem_v2,                                     \
     (std::size_t * bytes, Device device))                                      \
   F(cuDeviceGetAttribute, cuDeviceGetAttribute,                                \

@@ -1,5 +1,6 @@
 // Entry points about devices and contexts.
 #include <cstdio>
+#include <cstring>
 
 #include "cuda/fake_driver/driver.h"
 #include "cuda/fake_driver/entry_points.h"
@@ -69,6 +70,18 @@ FAKE_CUDA_ENTRY Result cuDeviceGetName(char* name, int length, Device device) {
   }
   std::snprintf(name, static_cast<std::size_t>(length),
                 "fake GPU %d, PTX interpreted on the host", device);
+  return kSuccess;
+}
+
+// The same in every process, as a GPU's.
+FAKE_CUDA_ENTRY Result cuDeviceGetUuid(void* sixteen_bytes, Device device) {
+  FAKE_CUDA_BEGIN("cuDeviceGetUuid", kInitialised | kLiving)
+  if (!Driver::Get().Knows(device)) {
+    return kInvalidDevice;
+  }
+  char uuid[16] = {'f', 'a', 'k', 'e', ' ', 'G', 'P', 'U'};
+  std::memcpy(uuid + 8, &device, sizeof(device));
+  std::memcpy(sixteen_bytes, uuid, sizeof(uuid));
   return kSuccess;
 }
 

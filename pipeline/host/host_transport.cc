@@ -181,6 +181,13 @@ void HostTransport::Tell(const Status& reason, std::uint64_t first) {
   }
 }
 
+std::optional<std::uint64_t> HostTransport::GpuOf(int peer) const {
+  HostConnection* const connection = connections_[peer].get();
+  return connection != nullptr && connection->other().attached()
+             ? std::optional(connection->other().header().gpu.load())
+             : std::nullopt;
+}
+
 void HostTransport::ConsumeEvents() {
   GetUp(header_);
   static_cast<void>(!recv(wakes_.own.get(), nullptr, 0, MSG_DONTWAIT));

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -65,6 +66,8 @@ class HostTransport final : public Transport {
   Status CheckAsyncEvents(std::vector<std::string>* notices) override;
 
   void Tell(const Status& reason, std::uint64_t first) override;
+  void TellGpu(std::uint64_t gpu) override { header_.gpu.store(gpu); }
+  std::optional<std::uint64_t> GpuOf(int peer) const override;
   // From now on no peer begins to write here.
   void Stop() override;
   // Waits for those that have begun. One that was stopped in the middle may go

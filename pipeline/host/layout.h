@@ -128,6 +128,8 @@ struct alignas(64) RegionHeader {
   // Where the owner's long slots are; 0 bytes, written last: it has none yet.
   std::atomic<std::uint64_t> slots_offset;
   std::atomic<std::uint64_t> slots_bytes;
+  // Which GPU the owner uses (Accelerator::Gpus); 0: none yet. Written once.
+  std::atomic<std::uint64_t> gpu;
   // The call that the owner makes, or has made last: sequence + 1. It has read
   // whatever was said of those before. Written at each call, so not in the line
   // of the first two.

@@ -154,8 +154,8 @@ Status Accelerators::Prepare(SlotPool& pool) {
 }
 
 void Accelerators::ReadAtPeers(const Transports& transports) {
-  asked_.resize(transports.size());
-  for (int peer = 0; peer < transports.size(); ++peer) {
+  asked_.resize(transports.ranks());
+  for (int peer = 0; peer < transports.ranks(); ++peer) {
     if (asked_[peer] || transports.connection(peer) == nullptr) {
       continue;
     }
@@ -186,6 +186,10 @@ void Accelerators::ReleaseOfPeers() {
     }
   }
   of_peers_.clear();
+}
+
+std::string Accelerators::Describe() const {
+  return prepared_ ? device_->name() + " (by copies to pinned slots)" : "";
 }
 
 void Accelerators::Release(SlotPool& pool) {

@@ -1,7 +1,9 @@
 #ifndef RINGPIPE_ENGINE_ACCELERATORS_H_
 #define RINGPIPE_ENGINE_ACCELERATORS_H_
 
+#include <atomic>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "base/log.h"
@@ -18,8 +20,8 @@ namespace ringpipe {
 // Of a communicator: the host's accelerator, and at most one device's, and
 // which of them a buffer's memory is.
 //
-// After Find, any thread may call Choose, Mark and CheckIsOfHost. The others:
-// one thread at a time.
+// After Find, any thread may call Choose, Mark, CheckIsOfHost and Describe. The
+// others: one thread at a time.
 class Accelerators {
  public:
   // `device`: the user's, which may be null.
@@ -52,6 +54,10 @@ class Accelerators {
   // slots of peers that were not there before. Where it cannot, the host takes
   // what it needs from there.
   void ReadAtPeers(const Transports& transports);
+  // "cuda:0 (by copies to pinned slots)", once its memory was used; else "".
+  // Any thread.
+  std::string Describe() const;
+
   // Before the slots are freed, and peers' unmapped. What the device does not
   // let go of never is.
   void Release(SlotPool& pool);
@@ -68,7 +74,7 @@ class Accelerators {
   const std::unique_ptr<Accelerator> host_;
   std::shared_ptr<Accelerator> device_;  // may be null
   bool has_taken_ = false;  // `device_`, which others could have, too
-  bool prepared_ = false;
+  std::atomic<bool> prepared_ = false;
   std::vector<bool> asked_;                     // by rank: of its slots
   std::vector<Transport::PeerSlots> of_peers_;  // which the device reads
 };

@@ -435,8 +435,10 @@ class Communicator {
   Result<std::vector<int>> lost_ranks() const;
 
   // How this rank reaches the others, and why so: "host memory: all ranks are
-  // on this host", or the devices, each with the reason for its choice. This
-  // and the next are empty where there is no memory for them.
+  // on this host", or the devices, each with the reason for its choice. From
+  // this rank's first call with device memory on, also "; device memory: cuda:0
+  // (by copies to pinned slots)"; loads no driver to say so. This and the next
+  // are empty where there is no memory for them.
   std::string device() const;
   // What the pipeline's stages and slots have done so far.
   std::vector<StageCounters> stage_counters() const;

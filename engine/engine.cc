@@ -541,9 +541,12 @@ std::vector<int> Engine::LostRanks() const {
 
 std::string Engine::device() const {
   const std::string rails = rails_.Describe();
-  return region_ == nullptr     ? rails
-         : hosts_.all_in_memory ? "host memory: all ranks are on this host"
-                                : "host memory: ranks of this host; " + rails;
+  const std::string memory = accelerators_.Describe();
+  return (region_ == nullptr ? rails
+          : hosts_.all_in_memory
+              ? "host memory: all ranks are on this host"
+              : "host memory: ranks of this host; " + rails) +
+         (memory.empty() ? "" : "; device memory: " + memory);
 }
 
 // --- A call ------------------------------------------------------------------
@@ -639,13 +642,13 @@ Status Engine::Execute(const CheckedCall& checked, const Timing& timing) {
   if (checked.device != nullptr) {
     RINGPIPE_RETURN_IF_ERROR(accelerators_.Prepare(executor_->pool()));
     accelerators_.ReadAtPeers(executor_->transports());
-    gpu_sharing_.Tell(*checked.device, executor_->transports());
+    gpu_sharing_.Tell(*checked.device, executor_->transports().all());
   }
   RINGPIPE_ASSIGN_OR_RETURN(const Operation* operation,
                             planner_->Prepare(checked, then));
   RINGPIPE_RETURN_IF_ERROR(executor_->Run(*operation));
   if (checked.device != nullptr) {
-    gpu_sharing_.Look(executor_->transports());
+    gpu_sharing_.Look(executor_->transports().all());
   }
   return Status::Ok();
 }

@@ -401,7 +401,8 @@ ringpipe_failure(const ringpipe_communicator* communicator);
 RINGPIPE_API ringpipe_status
 ringpipe_lost_ranks(const ringpipe_communicator* communicator, int32_t* ranks,
                     size_t capacity, size_t* count);
-/* How this rank reaches the others, and why so, as a text: as much of it as
+/* How this rank reaches the others, and why so, and from its first call with
+ * device memory on whose that is and how it moves, as a text: as much of it as
  * `capacity` holds, with a 0 at its end, and the length of the whole, without
  * that 0, in *length (which may be NULL). */
 RINGPIPE_API ringpipe_status

@@ -28,7 +28,7 @@ class Transports {
   auto end() const { return transports_.end(); }
 
   // Of the job.
-  int size() const { return static_cast<int>(connections_.size()); }
+  int ranks() const { return static_cast<int>(connections_.size()); }
   // nullptr for this rank itself.
   Connection* connection(int peer) const { return connections_[peer]; }
   // Which of them has it; -1 for this rank itself.

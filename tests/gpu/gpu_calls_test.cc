@@ -92,6 +92,24 @@ INSTANTIATE_TEST_SUITE_P(Ways, GpuCallsTest,
                          ::testing::Values(Way::kHostMemory, Way::kRails),
                          NameOfWay);
 
+TEST_P(GpuCallsTest, TheDeviceIsNamedOnceItsMemoryWasUsed) {
+  const std::string part =
+      "; device memory: cuda:0 (by copies to pinned slots)";
+  const auto statuses =
+      RunRanks(GetParam(), kRanks, [&](Communicator& c) -> Status {
+        EXPECT_EQ(c.device().find("device memory"), std::string::npos)
+            << c.device();
+        RINGPIPE_ASSIGN_OR_RETURN(const auto device, TestDevice::Open());
+        RINGPIPE_ASSIGN_OR_RETURN(void* const memory, device->Allocate(4));
+        RINGPIPE_RETURN_IF_ERROR(
+            c.Broadcast(memory, memory, 1, DataType::kFloat32, 0));
+        EXPECT_TRUE(c.device().ends_with(part)) << c.device();
+        device->Free(memory);
+        return Status::Ok();
+      });
+  ExpectOk(statuses);
+}
+
 // Of a rank's numbers, which are 1 larger on the next rank.
 std::vector<float> NumbersOf(int rank) {
   std::vector<float> numbers(kCount);

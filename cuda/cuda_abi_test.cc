@@ -140,6 +140,14 @@ static_assert(CudaDriver::kMultiprocessorCount ==
               CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
 static_assert(CudaDriver::kCanMapHostMemory ==
               CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY);
+static_assert(CudaDriver::kComputeMode == CU_DEVICE_ATTRIBUTE_COMPUTE_MODE);
+static_assert(CudaDriver::kComputeCapabilityMajor ==
+              CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
+static_assert(CudaDriver::kComputeCapabilityMinor ==
+              CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
+static_assert(CudaDriver::kComputeModeProhibited == CU_COMPUTEMODE_PROHIBITED);
+static_assert(CudaDriver::kComputeModeExclusiveProcess ==
+              CU_COMPUTEMODE_EXCLUSIVE_PROCESS);
 static_assert(CudaDriver::kStreamNonBlocking == CU_STREAM_NON_BLOCKING);
 static_assert(CudaDriver::kEventDisableTiming == CU_EVENT_DISABLE_TIMING);
 static_assert(CudaDriver::kHostRegisterPortable == CU_MEMHOSTREGISTER_PORTABLE);

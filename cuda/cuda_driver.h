@@ -19,12 +19,16 @@
 // cuda.h of CUDA 12.0 makes of `name`, as #define cuMemFree cuMemFree_v2.
 #define RINGPIPE_CUDA_FUNCTIONS(F)                                             \
   F(init, cuInit, cuInit, (unsigned flags))                                    \
+  F(driver_get_version, cuDriverGetVersion, cuDriverGetVersion,                \
+    (int* version))                                                            \
   F(get_error_name, cuGetErrorName, cuGetErrorName,                            \
     (Error error, const char** name))                                          \
   F(get_error_string, cuGetErrorString, cuGetErrorString,                      \
     (Error error, const char** text))                                          \
   F(device_get_count, cuDeviceGetCount, cuDeviceGetCount, (int* count))        \
   F(device_get, cuDeviceGet, cuDeviceGet, (Device * device, int ordinal))      \
+  F(device_get_name, cuDeviceGetName, cuDeviceGetName,                         \
+    (char* name, int length, Device device))                                   \
   F(device_get_uuid, cuDeviceGetUuid, cuDeviceGetUuid,                         \
     (void* sixteen_bytes, Device device))                                      \
   F(device_get_attribute, cuDeviceGetAttribute, cuDeviceGetAttribute,          \
@@ -121,6 +125,13 @@ struct CudaDriver {
   // CU_DEVICE_ATTRIBUTE_...
   static constexpr int kMultiprocessorCount = 16;
   static constexpr int kCanMapHostMemory = 19;
+  static constexpr int kComputeMode = 20;
+  static constexpr int kComputeCapabilityMajor = 75;
+  static constexpr int kComputeCapabilityMinor = 76;
+
+  // CU_COMPUTEMODE_...
+  static constexpr int kComputeModeProhibited = 2;
+  static constexpr int kComputeModeExclusiveProcess = 3;
 
   static constexpr unsigned kStreamNonBlocking = 1;
   static constexpr unsigned kEventDisableTiming = 2;

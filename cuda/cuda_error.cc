@@ -54,8 +54,8 @@ const char* AdviceFor(CudaDriver::Error error) {
       return "the driver's compiler (libnvidia-ptxjitcompiler.so) is missing: "
              "reinstall the driver, or give the container all of it";
     case CudaDriver::kDevicesUnavailable:
-      return "the GPU is in exclusive mode and in use by another process "
-             "(nvidia-smi -q -d COMPUTE)";
+      return "another process uses the GPU in exclusive mode, or nobody may "
+             "use it (nvidia-smi -q -d COMPUTE)";
     case CudaDriver::kOutOfMemory:
       return "not enough memory to pin or allocate: use fewer or smaller "
              "slots, or free memory (nvidia-smi)";

@@ -8,9 +8,7 @@
 namespace ringpipe {
 namespace {
 
-constexpr unsigned kAttachGlobal = 1;        // CU_MEM_ATTACH_GLOBAL
-constexpr int kComputeCapabilityMajor = 75;  // CU_DEVICE_ATTRIBUTE_...
-constexpr int kComputeCapabilityMinor = 76;
+constexpr unsigned kAttachGlobal = 1;  // CU_MEM_ATTACH_GLOBAL
 
 CudaDriver::Pointer AddressOf(const void* pointer) {
   return reinterpret_cast<std::uintptr_t>(pointer);
@@ -113,13 +111,13 @@ std::string TestDevice::Describe() const {
   int major = 0;
   int minor = 0;
   int version = 0;
-  static_cast<void>(device_get_name(name, sizeof(name), device_));
+  static_cast<void>(driver_.device_get_name(name, sizeof(name), device_));
   static_cast<void>(device_total_memory(&bytes, device_));
-  static_cast<void>(
-      driver_.device_get_attribute(&major, kComputeCapabilityMajor, device_));
-  static_cast<void>(
-      driver_.device_get_attribute(&minor, kComputeCapabilityMinor, device_));
-  static_cast<void>(driver_get_version(&version));
+  static_cast<void>(driver_.device_get_attribute(
+      &major, CudaDriver::kComputeCapabilityMajor, device_));
+  static_cast<void>(driver_.device_get_attribute(
+      &minor, CudaDriver::kComputeCapabilityMinor, device_));
+  static_cast<void>(driver_.driver_get_version(&version));
   char text[300];
   std::snprintf(text, sizeof(text),
                 "%s (compute capability %d.%d, %.0f GiB), CUDA %d.%d of the "

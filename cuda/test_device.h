@@ -12,10 +12,6 @@
 
 // As RINGPIPE_CUDA_FUNCTIONS.
 #define RINGPIPE_CUDA_TEST_FUNCTIONS(F)                                        \
-  F(driver_get_version, cuDriverGetVersion, cuDriverGetVersion,                \
-    (int* version))                                                            \
-  F(device_get_name, cuDeviceGetName, cuDeviceGetName,                         \
-    (char* name, int length, CudaDriver::Device device))                       \
   F(device_total_memory, cuDeviceTotalMem, cuDeviceTotalMem_v2,                \
     (std::size_t * bytes, CudaDriver::Device device))                          \
   F(context_create, cuCtxCreate, cuCtxCreate_v2,                               \

@@ -88,6 +88,36 @@ Json OfHostMemory(const HostMemoryReport& memory) {
   return {{"used", memory.used}, {"reason", memory.reason}};
 }
 
+Json OfGpus(const GpuReport& report) {
+  Json gpus = Json::array();
+  for (const SurveyedGpu& gpu : report.gpus) {
+    gpus.push_back(
+        {{"device", "cuda:" + std::to_string(gpu.ordinal)},
+         {"name", gpu.name},
+         {"compute_capability",
+          gpu.major == 0 ? Json(nullptr)
+                         : Json({{"major", gpu.major}, {"minor", gpu.minor}})},
+         {"state", GpuStateName(gpu.state)},
+         {"error", ErrorOf(gpu.usable)}});
+  }
+  Json paths = Json::array();
+  for (const GpuPath& path : GpuPaths()) {
+    const char* const obstacle = report.ObstacleTo(path);
+    paths.push_back(
+        {{"path", path.name},
+         {"there", obstacle == nullptr},
+         {"obstacle", obstacle == nullptr ? Json(nullptr) : Json(obstacle)}});
+  }
+  return {{"driver_version", report.driver_version == 0
+                                 ? Json(nullptr)
+                                 : Json(report.driver_version)},
+          {"driver_error", ErrorOf(report.driver)},
+          {"no_gpu", ErrorOf(report.none)},
+          {"devices", gpus},
+          {"kernels", DescribeKernels()},
+          {"paths", paths}};
+}
+
 Json OfUsed(const verbs::DeviceInfo& info) {
   return {{"device", info.name},
           {"port", info.port},
@@ -121,6 +151,7 @@ std::string ToJson(const Report& report) {
                     {"devices", devices},
                     {"memlock", OfMemlock(report.memlock)},
                     {"host_memory", OfHostMemory(report.host_memory)},
+                    {"gpu", OfGpus(report.gpus)},
                     {"variables", variables},
                     {"would_use", used},
                     {"error", ErrorOf(report.usable)}};

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
@@ -18,6 +19,10 @@ namespace ringpipe::info {
 namespace {
 
 constexpr char kSecret[] = "RINGPIPE_SECRET";
+
+// A driver that nobody keeps initialised (nvidia-persistenced) takes seconds
+// for each GPU.
+constexpr std::chrono::seconds kDriverPatience(30);
 
 std::string FirstLine(const std::string& path) {
   std::ifstream file(path);
@@ -232,8 +237,11 @@ Sources Sources::OfThisMachine() {
     const char* value = std::getenv(std::string(name).c_str());
     return value != nullptr ? std::optional<std::string>(value) : std::nullopt;
   };
+  // First: libraries may start threads.
+  GpuReport gpus = AskAboutGpus(kDriverPatience);
   Sources sources = {get, Environment::FromProcess(),
                      verbs::LoadSystemLibrary()};
+  sources.gpus = std::move(gpus);
   if (sources.environment.ok()) {
     sources.soft = verbs::soft::CreateSoftLibrary(
         verbs::soft::Options::From(sources.environment.value()));
@@ -251,6 +259,7 @@ Sources Sources::OfThisMachine() {
 Report MakeReport(const Sources& sources) {
   Report report;
   report.library = sources.system.status();
+  report.gpus = sources.gpus;
   report.variables = ReportVariables(sources.variable);
   // What is wrong with the variables is the error; the rest is shown all the
   // same, by the defaults.

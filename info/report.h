@@ -10,6 +10,7 @@
 
 #include "base/environment.h"
 #include "base/status.h"
+#include "info/gpu_report.h"
 #include "verbs/device.h"
 #include "verbs/device_choice.h"
 #include "verbs/gid_choice.h"
@@ -27,8 +28,10 @@ struct Sources {
   std::string sysfs_class = verbs::Device::kSysfsClass;
   std::uint64_t memlock_limit_bytes = 0;  // RLIM_INFINITY: none
   verbs::MemlockUse memlock_use = {};
+  GpuReport gpus = {};
 
-  // This machine and process.
+  // This machine and process, while that has one thread (AskAboutGpus). May
+  // take half a minute, if the driver of its GPUs hangs.
   static Sources OfThisMachine();
 };
 
@@ -95,12 +98,13 @@ struct Report {
   std::vector<DeviceReport> devices;
   MemlockReport memlock;
   HostMemoryReport host_memory;
+  GpuReport gpus;
   std::vector<VariableReport> variables;  // those that are set
   // What a communicator would use, or the error that it would give.
   Status usable;
   std::vector<verbs::DeviceInfo> used;  // the fastest first
 
-  // 0: a communicator could be opened.
+  // 0: a communicator could be opened; with or without GPUs.
   int exit_status() const { return usable.ok() ? 0 : 1; }
 };
 

@@ -64,7 +64,8 @@ class ReportTest : public testing::Test {
          machine_.soft(),
          sysfs_class_.empty() ? machine_.sysfs_class() : sysfs_class_,
          memlock_limit_bytes_,
-         {}});
+         {},
+         gpus_});
   }
   Report MakeOf(const std::string& machine) {
     machine_.AddRecorded(kData + machine);
@@ -76,6 +77,11 @@ class ReportTest : public testing::Test {
   std::string sysfs_class_;
   std::map<std::string, std::string> variables_;
   std::uint64_t memlock_limit_bytes_ = RLIM_INFINITY;
+  GpuReport gpus_ = {0,
+                     Status(StatusCode::kUnavailable,
+                            "CUDA: no driver: libcuda.so.1: no such file"),
+                     Status::Ok(),
+                     {}};
 };
 
 TEST_F(ReportTest, OneInfinibandHcaIsUsedByItsLid) {
@@ -104,6 +110,22 @@ TEST_F(ReportTest, WithoutADeviceTheSoftwareDeviceIsUsed) {
   EXPECT_EQ(report.exit_status(), 0);
   ExpectGolden(ToText(report), "none.txt");
   ExpectGolden(ToJson(report), "none.json");
+}
+
+TEST_F(ReportTest, GpusAreShownByNameWithWhatKeepsThemFromBeingUsed) {
+  using State = SurveyedGpu::State;
+  gpus_ = {.driver_version = 12040,
+           .driver = Status::Ok(),
+           .none = Status::Ok(),
+           .gpus = {{0, "One", 9, 0, State::kUsable, Status::Ok()},
+                    {1, "Other", 12, 1, State::kExclusive,
+                     Status(StatusCode::kUnavailable, "in use elsewhere")},
+                    {2, "", 0, 0, State::kBroken,
+                     Status(StatusCode::kDeviceError, "fell off the bus")}}};
+  const Report report = Make();
+  EXPECT_EQ(report.exit_status(), 0);
+  ExpectGolden(ToText(report), "gpus.txt");
+  ExpectGolden(ToJson(report), "gpus.json");
 }
 
 TEST_F(ReportTest, WithoutLibibverbsTheReportSaysWhyThereIsNone) {

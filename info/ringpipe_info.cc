@@ -15,7 +15,7 @@ int Run(int argc, char** argv) {
   CLI::App app(
       "Prints the RDMA devices and ports of this machine, which of them a "
       "ringpipe communicator would use, and why. The exit status is 0 if it "
-      "could use one, 1 if not.",
+      "could use one, 1 if not. Then its GPUs, which do not change that.",
       "ringpipe-info");
   bool json = false;
   std::string sysfs_class;

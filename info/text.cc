@@ -140,6 +140,57 @@ void WriteHostMemory(const HostMemoryReport& memory, std::ostream& out) {
   out << "ranks of one host share memory\n";
 }
 
+// "12.4" of 12040.
+std::string CudaVersion(int version) {
+  return std::to_string(version / 1000) + "." +
+         std::to_string(version % 1000 / 10);
+}
+
+std::string Capability(const SurveyedGpu& gpu) {
+  return std::to_string(gpu.major) + "." + std::to_string(gpu.minor);
+}
+
+void WriteGpu(const SurveyedGpu& gpu, std::ostream& out) {
+  out << Label("cuda:" + std::to_string(gpu.ordinal))
+      << (gpu.name.empty() ? "the driver does not say what it is" : gpu.name);
+  if (gpu.major > 0) {
+    out << ", compute capability " << Capability(gpu);
+  }
+  out << "\n" << Label("  " + std::string(GpuStateName(gpu.state)));
+  if (gpu.usable.ok()) {
+    out << "kernels: " << DescribeKernels()
+        << ", which the driver has compiled for " << Capability(gpu) << "\n";
+  } else {
+    out << gpu.usable.message() << "\n";
+  }
+}
+
+void WriteGpus(const GpuReport& gpus, std::ostream& out) {
+  out << Label("GPU driver");
+  if (gpus.driver_version != 0) {
+    out << "CUDA " << CudaVersion(gpus.driver_version)
+        << (gpus.driver.ok() ? "" : ", cannot be used: ");
+  }
+  out << gpus.driver.message() << "\n";
+  if (!gpus.none.ok()) {
+    out << Label("GPUs") << "none: " << gpus.none.message() << "\n";
+  }
+  for (const SurveyedGpu& gpu : gpus.gpus) {
+    WriteGpu(gpu, out);
+  }
+  std::string label = "GPU memory";
+  for (const GpuPath& path : GpuPaths()) {
+    const char* const obstacle = gpus.ObstacleTo(path);
+    out << Label(label) << (obstacle == nullptr ? "by " : "not by ")
+        << path.name;
+    if (obstacle != nullptr) {
+      out << ": " << obstacle;
+    }
+    out << "\n";
+    label.clear();
+  }
+}
+
 void WriteUsed(const Report& report, std::ostream& out) {
   for (const verbs::DeviceInfo& info : report.used) {
     out << Label("would use") << verbs::PortName(info.name, info.port) << ", "
@@ -190,6 +241,8 @@ std::string ToText(const Report& report) {
   }
   WriteHostMemory(report.host_memory, out);
   WriteUsed(report, out);
+  out << "\n";
+  WriteGpus(report.gpus, out);
   return out.str();
 }
 

@@ -16,10 +16,13 @@
 //   FAKE_CUDA_SAME_POINTERS  1: the device sees registered host memory at the
 //                            host's address (0: at another one, as some systems
 //                            do)
+//   FAKE_CUDA_COMPUTE_MODE   what all devices say of their compute mode (0; 2:
+//                            prohibited, 3: exclusive); nothing follows from it
 //   FAKE_CUDA_FAIL           errors on demand: NAME:NTH:ERROR,...; the NTH call
 //                            of entry point NAME from now on (1: the next), and
 //                            none after it, returns ERROR; with NTH 0, every
-//                            call
+//                            call. ERROR -1: it never returns; -2: it ends the
+//                            process by SIGSEGV
 // clang-format on
 //
 // The functions below are for a test that has loaded the library; it finds them

@@ -21,7 +21,7 @@ Result AttributeOf(int attribute, int* value) {
       *value = 4;
       return kSuccess;
     case kComputeMode:
-      *value = 0;
+      *value = Settings::Get().compute_mode;
       return kSuccess;
     case kAsyncEngineCount:
       *value = 2;

@@ -2,6 +2,8 @@
 
 #include <unistd.h>
 
+#include <csignal>
+
 namespace fake_cuda {
 
 Driver& Driver::Get() {
@@ -37,10 +39,24 @@ void Driver::DestroyContext(Context* context) {
                 [&](const auto& one) { return one->context == context; });
 }
 
+// What FAKE_CUDA_FAIL has besides errors; others it returns.
+Result Misbehave(Result demanded) {
+  constexpr Result kHangs = -1;
+  constexpr Result kCrashes = -2;
+  if (demanded == kCrashes) {
+    std::signal(SIGSEGV, SIG_DFL);  // also under a sanitizer
+    std::raise(SIGSEGV);
+  }
+  while (demanded == kHangs) {
+    pause();
+  }
+  return demanded;
+}
+
 Result Begin(const char* name, unsigned needs) {
   Driver& driver = Driver::Get();
   if (const Result demanded = driver.calls.Count(name); demanded != kSuccess) {
-    return demanded;
+    return Misbehave(demanded);
   }
   if ((needs & kInitialised) != 0 &&
       (!driver.initialised() || driver.forked())) {

@@ -31,6 +31,8 @@ Settings Read() {
   settings.strict = Number("FAKE_CUDA_STRICT", 1, 1) != 0;
   settings.lazy = Number("FAKE_CUDA_LAZY", 1, 1) != 0;
   settings.same_pointers = Number("FAKE_CUDA_SAME_POINTERS", 0, 1) != 0;
+  settings.compute_mode =
+      static_cast<int>(Number("FAKE_CUDA_COMPUTE_MODE", 0, 3));
   const char* const fail = std::getenv("FAKE_CUDA_FAIL");
   settings.fail = fail == nullptr ? "" : fail;
   if (settings.queues == 0) {

@@ -16,6 +16,7 @@ struct Settings {
   bool strict;
   bool lazy;
   bool same_pointers;
+  int compute_mode;
   std::string fail;
 };
 

@@ -1,10 +1,12 @@
 // What calls do with device memory while the GPU is slow, stuck, or has failed:
 // with ranks as threads, on the fake driver.
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <cstdlib>
+#include <functional>
 #include <memory>
 #include <numeric>
 #include <string>
@@ -27,6 +29,10 @@ using std::chrono::seconds;
 
 constexpr int kRanks = 2;
 constexpr std::size_t kCount = 100'000;
+// Of a call on a GPU that is stuck. Its end: that, and a second in which the
+// GPU may end what it was given.
+constexpr milliseconds kShort(500);
+constexpr long kInTimeMs = 20'000;
 
 // An allreduce of it.
 Call CallOf(const float* send, float* receive, Timeout timeout = seconds(60)) {
@@ -77,6 +83,52 @@ class GpuCallsTest : public ::testing::TestWithParam<Way> {
   static Status AllReduce(Communicator& c, const float* send, float* receive,
                           Timeout timeout = seconds(60)) {
     return c.Run(CallOf(send, receive, timeout));
+  }
+
+  // What `call` returns; how long it took, if none took longer.
+  static Status Timed(std::atomic<long>& longest_ms,
+                      const std::function<Status()>& call) {
+    const auto start = std::chrono::steady_clock::now();
+    Status status = call();
+    const long took = std::chrono::duration_cast<milliseconds>(
+                          std::chrono::steady_clock::now() - start)
+                          .count();
+    long longest = longest_ms;
+    while (took > longest && !longest_ms.compare_exchange_weak(longest, took)) {
+    }
+    return status;
+  }
+
+  // The call of each rank ends in time, though the GPU has stopped before, and
+  // says that the GPU may use its memory: which it does when it goes on.
+  // `call_of` has a rank's buffers on the device.
+  void ExpectHeldByAStuckGpu(
+      const std::function<Call(int rank, const float* send, float* receive)>&
+          call_of) {
+    std::atomic<long> longest_ms = 0;
+    const auto statuses =
+        Run([&](Communicator& c, const float* send, float* receive) {
+          const Call call = call_of(c.rank(), send, receive);
+          fake_.fake_cuda_stick(0, 1);
+          return Timed(longest_ms, [&] { return c.Run(call); });
+        });
+    for (const Status& status : statuses) {
+      EXPECT_EQ(status.code(), StatusCode::kMemoryHeld) << status.ToString();
+    }
+    EXPECT_LT(longest_ms, kInTimeMs);
+    ExpectTheGpuGoesOn();
+  }
+
+  // With what it was given before it was stuck.
+  void ExpectTheGpuGoesOn() {
+    EXPECT_GT(fake_.fake_cuda_pending(), 0);
+    fake_.fake_cuda_stick(0, 0);
+    const auto device = TestDevice::Open();
+    ASSERT_TRUE(device.ok()) << device.status().ToString();
+    // Where it was given memory that is not mapped any more, this is the end of
+    // the process.
+    EXPECT_EQ((*device)->context_synchronize(), CudaDriver::kSuccess);
+    EXPECT_EQ(fake_.fake_cuda_pending(), 0);
   }
 
   static void ExpectOk(const std::vector<Status>& statuses) {
@@ -163,31 +215,70 @@ TEST_P(GpuCallsTest, ListsOfDeviceMemoryAndPartsOfNothingAreRight) {
 // Not only until the call ends: the communicators are gone when the GPU goes
 // on.
 TEST_P(GpuCallsTest, ACallOnAStuckGpuEndsInTimeAndItsMemoryIsHeld) {
+  ExpectHeldByAStuckGpu([](int /*rank*/, const float* send, float* receive) {
+    return CallOf(send, receive, kShort);
+  });
+}
+
+TEST_P(GpuCallsTest, ACallFromTheHostToAStuckGpuEndsInTimeAndItsMemoryIsHeld) {
+  std::array<std::vector<float>, kRanks> on_host;
+  on_host.fill(std::vector<float>(kCount, 1));
+  ExpectHeldByAStuckGpu([&](int rank, const float* /*send*/, float* receive) {
+    return CallOf(on_host[rank].data(), receive, kShort);
+  });
+}
+
+TEST_P(GpuCallsTest, ACallFromAStuckGpuToTheHostEndsInTimeAndItsMemoryIsHeld) {
+  std::array<std::vector<float>, kRanks> on_host;
+  on_host.fill(std::vector<float>(kCount));
+  ExpectHeldByAStuckGpu([&](int rank, const float* send, float* /*receive*/) {
+    return CallOf(send, on_host[rank].data(), kShort);
+  });
+}
+
+// Half of a buffer on the device, and half of one of the host's.
+std::vector<Buffer> HalfOfEach(const float* on_device,
+                               std::vector<float>& on_host) {
+  constexpr std::size_t kHalf = kCount / 2;
+  return {{const_cast<float*>(on_device), kHalf},
+          {on_host.data() + kHalf, kCount - kHalf}};
+}
+
+TEST_P(GpuCallsTest, ACallOfListsPartlyOnAStuckGpuEndsInTimeAndMemoryIsHeld) {
+  std::array<std::vector<float>, kRanks> inputs, outputs;
+  std::array<std::vector<Buffer>, kRanks> sends, receives;
+  inputs.fill(std::vector<float>(kCount, 1));
+  outputs.fill(std::vector<float>(kCount));
+  ExpectHeldByAStuckGpu([&](int rank, const float* send, float* receive) {
+    sends[rank] = HalfOfEach(send, inputs[rank]);
+    receives[rank] = HalfOfEach(receive, outputs[rank]);
+    Call call = CallOf(nullptr, nullptr, kShort);
+    call.send_list = sends[rank];
+    call.receive_list = receives[rank];
+    return call;
+  });
+}
+
+// Which has no memory on the GPU in this call, and a minute's time for it.
+TEST_P(GpuCallsTest, ARankWithHostMemoryAloneHearsOfAnothersStuckGpu) {
+  std::vector<float> input(kCount, 1), output(kCount), target(kCount);
   std::atomic<long> longest_ms = 0;
   const auto statuses =
-      Run([&](Communicator& c, const float* send, float* receive) -> Status {
+      Run([&](Communicator& c, const float* send, float* /*receive*/) {
         fake_.fake_cuda_stick(0, 1);
-        const auto start = std::chrono::steady_clock::now();
-        Status status = AllReduce(c, send, receive, milliseconds(500));
-        const long took = std::chrono::duration_cast<milliseconds>(
-                              std::chrono::steady_clock::now() - start)
-                              .count();
-        longest_ms = std::max(longest_ms.load(), took);
-        return status;
+        return Timed(longest_ms, [&] {
+          return c.Run(c.rank() == 0 ? CallOf(input.data(), output.data())
+                                     : CallOf(send, target.data(), kShort));
+        });
       });
-  for (const Status& status : statuses) {
-    EXPECT_EQ(status.code(), StatusCode::kMemoryHeld) << status.ToString();
-  }
-  // The timeout, and a second in which the GPU may end what it was given.
-  EXPECT_LT(longest_ms, 20'000);
-  EXPECT_GT(fake_.fake_cuda_pending(), 0);
-  fake_.fake_cuda_stick(0, 0);
-  const auto device = TestDevice::Open();
-  ASSERT_TRUE(device.ok()) << device.status().ToString();
-  // Where it was given memory that is not mapped any more, this is the end of
-  // the process.
-  EXPECT_EQ((*device)->context_synchronize(), CudaDriver::kSuccess);
-  EXPECT_EQ(fake_.fake_cuda_pending(), 0);
+  EXPECT_EQ(statuses[1].code(), StatusCode::kMemoryHeld)
+      << statuses[1].ToString();
+  // As the other's call failed, without its memory.
+  EXPECT_EQ(statuses[0].code(), StatusCode::kTimeout) << statuses[0].ToString();
+  EXPECT_NE(statuses[0].message().find("rank 1"), std::string::npos)
+      << statuses[0].ToString();
+  EXPECT_LT(longest_ms, kInTimeMs);
+  ExpectTheGpuGoesOn();
 }
 
 // Rank 1 sends from a GPU of its own, and more than rank 0 has slots for, while

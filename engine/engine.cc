@@ -234,11 +234,15 @@ Status Engine::CreateExecutor() {
                                                 std::to_string(kMostSlots)};
     }
     if (slots < needed) {
+      const std::string reducer =
+          for_operands == 0
+              ? ""
+              : " and RINGPIPE_GPU_REDUCE=" + environment_.gpu_reduce;
       return {StatusCode::kInvalidArgument,
               "RINGPIPE_SLOTS=" + std::to_string(environment_.slots) + ": " +
                   std::to_string(size()) +
                   " ranks at RINGPIPE_DEPTH=" + std::to_string(depth_) +
-                  " need at least " + std::to_string(needed) +
+                  reducer + " need at least " + std::to_string(needed) +
                   " slots, or they could block each other"};
     }
   }

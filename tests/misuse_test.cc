@@ -123,6 +123,29 @@ TEST_P(CreateTest, TooFewSlotsAreRefusedAndTheNumberNeededIsNamed) {
   }
 }
 
+// Which is 4 more where operands may have to be copied: at RINGPIPE_DEPTH=4,
+// one for each sub-chunk in flight.
+TEST_P(CreateTest, WhoReducesIsNamedWhereItNeedsMoreSlots) {
+  for (const std::string reducer : {"host", "gpu"}) {
+    const auto run = [&](std::int64_t slots) {
+      return RunRanks(
+          GetParam(), 2, [](Communicator&) { return Status::Ok(); },
+          [&](int, CommunicatorOptions& options) {
+            options.environment.slots = slots;
+            options.environment.gpu_reduce = reducer;
+          });
+    };
+    for (const Status& status : run(8)) {
+      ExpectError(status, StatusCode::kInvalidArgument,
+                  {"RINGPIPE_SLOTS=8", "RINGPIPE_GPU_REDUCE=" + reducer,
+                   "at least 9 slots"});
+    }
+    for (const Status& status : run(9)) {
+      EXPECT_TRUE(status.ok()) << status.ToString();
+    }
+  }
+}
+
 TEST_P(CreateTest, MoreThanTheVariablesAdmitIsRefusedFromAProgramToo) {
   CommunicatorOptions options = RankOptions(GetParam(), 0, 1, NewJob());
   options.environment.slots = (std::int64_t{1} << 32) + 100;  // as int: 100

@@ -9,6 +9,61 @@ namespace {
 constexpr char kTensor[] = "__dlpack__";
 constexpr char kCudaArray[] = "__cuda_array_interface__";
 
+// As many as Python's buffers have: a number from memory that is no tensor may
+// be any.
+constexpr std::int32_t kMostDimensions = 64;
+
+// Whether the shape is there, and no length is below 0.
+bool CheckShape(const dlpack::Tensor& tensor) {
+  if (tensor.dimensions < 0 || tensor.dimensions > kMostDimensions) {
+    SetInvalid("its DLPack capsule has %d dimensions; ringpipe has 0 to %d",
+               static_cast<int>(tensor.dimensions),
+               static_cast<int>(kMostDimensions));
+    return false;
+  }
+  if (tensor.dimensions > 0 && tensor.shape == nullptr) {
+    SetInvalid("its DLPack capsule has %d dimensions, and its shape is null",
+               static_cast<int>(tensor.dimensions));
+    return false;
+  }
+  for (std::int32_t i = 0; i < tensor.dimensions; ++i) {
+    if (tensor.shape[i] < 0) {
+      SetInvalid(
+          "its DLPack capsule has length %lld in dimension %d, which is below "
+          "0",
+          static_cast<long long>(tensor.shape[i]), static_cast<int>(i));
+      return false;
+    }
+  }
+  return true;
+}
+
+// How many elements there are: where one length is 0, none, however large the
+// others.
+bool CountElements(const dlpack::Tensor& tensor, std::size_t item_bytes,
+                   std::size_t* count) {
+  *count = 1;
+  for (std::int32_t i = 0; i < tensor.dimensions; ++i) {
+    if (tensor.shape[i] == 0) {
+      *count = 0;
+      return true;
+    }
+  }
+  std::size_t bytes = item_bytes > 0 ? item_bytes : 1;
+  for (std::int32_t i = 0; i < tensor.dimensions; ++i) {
+    const auto length = static_cast<std::size_t>(tensor.shape[i]);
+    if (__builtin_mul_overflow(bytes, length, &bytes) || bytes > PTRDIFF_MAX) {
+      SetInvalid(
+          "the lengths of its DLPack capsule make more bytes than memory can "
+          "have");
+      return false;
+    }
+    *count *= length;
+  }
+  return true;
+}
+
+// Of a tensor that has elements, which can be counted.
 bool IsContiguous(const dlpack::Tensor& tensor) {
   if (tensor.strides == nullptr) {
     return true;
@@ -16,9 +71,6 @@ bool IsContiguous(const dlpack::Tensor& tensor) {
   std::int64_t expected = 1;
   bool contiguous = true;
   for (std::int32_t i = tensor.dimensions; i-- > 0;) {
-    if (tensor.shape[i] == 0) {
-      return true;
-    }
     contiguous =
         contiguous && (tensor.shape[i] == 1 || tensor.strides[i] == expected);
     expected *= tensor.shape[i];
@@ -133,18 +185,31 @@ bool Export::Read(const dlpack::Tensor& tensor, bool on_device) {
         static_cast<int>(tensor.device.type));
     return false;
   }
-  if (!IsContiguous(tensor)) {
+  const std::size_t bits =
+      static_cast<std::size_t>(tensor.type.bits) * tensor.type.lanes;
+  item_bytes_ = bits % 8 == 0 ? bits / 8 : 0;  // 0: none that ringpipe has
+  type_ = TypeOfTensor(tensor.type);
+  if (!CheckShape(tensor) || !CountElements(tensor, item_bytes_, &count_)) {
+    return false;
+  }
+  if (count_ > 0 && !IsContiguous(tensor)) {
     SetInvalid("its elements do not lie side by side; pass x.contiguous()");
     return false;
   }
-  data_ = static_cast<char*>(tensor.data) + tensor.byte_offset;
-  count_ = 1;
-  for (std::int32_t i = 0; i < tensor.dimensions; ++i) {
-    count_ *= static_cast<std::size_t>(tensor.shape[i]);
+  std::uintptr_t begin = 0;
+  std::uintptr_t end = 0;
+  const bool is_beyond =
+      __builtin_add_overflow(reinterpret_cast<std::uintptr_t>(tensor.data),
+                             tensor.byte_offset, &begin) ||
+      __builtin_add_overflow(begin, count_ * item_bytes_, &end);
+  if (is_beyond && count_ > 0) {
+    SetInvalid(
+        "its DLPack capsule begins %llu bytes behind address %p, and ends "
+        "beyond the last address",
+        static_cast<unsigned long long>(tensor.byte_offset), tensor.data);
+    return false;
   }
-  item_bytes_ =
-      static_cast<std::size_t>(tensor.type.bits) * tensor.type.lanes / 8;
-  type_ = TypeOfTensor(tensor.type);
+  data_ = reinterpret_cast<void*>(begin);
   return true;
 }
 

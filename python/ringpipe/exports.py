@@ -11,6 +11,9 @@ import typing
 from ringpipe.data_types import DataType
 from ringpipe.errors import InvalidArgument
 
+# Behind the last address, and behind the last length that memory can have.
+_ADDRESSES, _LENGTHS = 1 << 64, 1 << 63
+
 # The legacy default stream, as both number it.
 _LEGACY = 1
 
@@ -72,7 +75,8 @@ class _CudaArray(typing.NamedTuple):
         """Raises what it finds wrong."""
         address, read_only = described["data"]
         strides, stream = described.get("strides"), described.get("stream")
-        return cls(int(described["version"]), int(address or 0), bool(read_only),
+        return cls(operator.index(described["version"]),
+                   0 if address is None else operator.index(address), bool(read_only),
                    tuple(map(operator.index, described["shape"])), str(described["typestr"]),
                    None if strides is None else tuple(map(operator.index, strides)),
                    described.get("mask"), None if stream is None else operator.index(stream))
@@ -97,12 +101,11 @@ def cuda_array(array: typing.Any, writable: bool,
     if writable and described.read_only:
         raise InvalidArgument("it is read-only, and the call writes it; pass a copy")
     code, item_bytes = _element(described.typestr)
+    count = math.prod(described.shape)
+    _check_extent(described, count, item_bytes)
     if not _is_contiguous(described, item_bytes):
         raise InvalidArgument("its elements do not lie side by side in C order; pass a contiguous "
                               "copy")
-    count = math.prod(described.shape)
-    if described.address < 0 or min(described.shape, default=0) < 0:
-        raise InvalidArgument("its __cuda_array_interface__ has an address or a length below 0")
     return (described.address, count, item_bytes, _TYPES.get(code, 0),
             _awaited(described) if asks_stream and count else 0)
 
@@ -118,6 +121,22 @@ def _element(typestr: str) -> tuple[str, int]:
     return code, int(item_bytes)
 
 
+def _check_extent(described: _CudaArray, count: int, item_bytes: int) -> None:
+    """Raises if there is no memory where it says that its elements are."""
+    interface = "its __cuda_array_interface__ has"
+    if described.address < 0 or min(described.shape, default=0) < 0:
+        raise InvalidArgument(f"{interface} an address or a length below 0")
+    if max(count, 1) * item_bytes >= _LENGTHS:
+        raise InvalidArgument(f"{interface} a shape and a typestr that make more bytes than memory "
+                              "can have")
+    if described.address + count * item_bytes >= _ADDRESSES:
+        raise InvalidArgument(f"{interface} an address, {described.address:#x}, from which its "
+                              "elements end beyond the last one")
+    if described.strides is not None and len(described.strides) != len(described.shape):
+        raise InvalidArgument(f"{interface} {len(described.strides)} strides for "
+                              f"{len(described.shape)} dimensions")
+
+
 def _is_contiguous(described: _CudaArray, item_bytes: int) -> bool:
     if described.strides is None or 0 in described.shape:
         return True
@@ -126,9 +145,8 @@ def _is_contiguous(described: _CudaArray, item_bytes: int) -> bool:
     for length in reversed(described.shape):
         expected.append(step)
         step *= length
-    return len(described.strides) == len(described.shape) and all(
-        length == 1 or stride == contiguous for length, stride, contiguous
-        in zip(described.shape, described.strides, reversed(expected)))
+    return all(length == 1 or stride == contiguous for length, stride, contiguous
+               in zip(described.shape, described.strides, reversed(expected)))
 
 
 def _awaited(described: _CudaArray) -> int:
@@ -140,4 +158,6 @@ def _awaited(described: _CudaArray) -> int:
         raise InvalidArgument(f"its stream is {described.stream}, which __cuda_array_interface__ "
                               "does not allow (0 may be either default stream); pass the stream's "
                               "number as stream=: 1 is the legacy one, 2 the thread's")
+    if described.stream >= _LENGTHS:
+        raise InvalidArgument(f"its stream is {described.stream}, which is no stream's number")
     return described.stream

@@ -9,7 +9,7 @@ import numpy
 
 import ringpipe
 from device_memory import CUDA, LEGACY, PER_THREAD, CudaArray, Device, DlpackArray
-from tensor import IS_COPIED, READ_ONLY, Tensor
+from tensor import FLOAT, INT, IS_COPIED, READ_ONLY, Tensor
 
 ZEROS = numpy.zeros(12, "float32")
 
@@ -131,6 +131,91 @@ class RefusalsTest(unittest.TestCase):
         self.comm.allreduce(WithoutDevice(Tensor(numpy.zeros(3), 2)))
         self.refused(r"not CUDA's \(ROCm, DLPack type 10\); copy it to the host",
                      Tensor(numpy.zeros(3), 2, device=10))
+
+    def test_what_the_cuda_array_interface_says_of_its_extent(self):
+        wrong = r"not as it has to be \(TypeError"
+        more = "a shape and a typestr that make more bytes than memory can have"
+        beyond = "from which its elements end beyond the last one"
+        below = "an address or a length below 0"
+        for text, entries in (
+                (below, {"shape": (12, -1)}), (below, {"shape": (-1, 0)}),
+                (below, {"data": (-1, False)}),
+                (wrong, {"shape": (12.0,)}), (wrong, {"shape": ("12",)}),
+                (wrong, {"shape": (None,)}), (wrong, {"shape": 12}),
+                (wrong, {"data": (4096.5, False)}), (wrong, {"data": ("4096", False)}),
+                (wrong, {"version": 3.5}), (wrong, {"strides": (4.0,)}),
+                (wrong, {"strides": 4}),
+                ("is null", {"data": (None, False)}),
+                (more, {"shape": (1 << 32, 1 << 32)}), (more, {"shape": (1 << 61,)}),
+                (more, {"shape": (1 << 62, 4)}), (more, {"shape": (1 << 70,)}),
+                (more, {"shape": (1 << 70,), "strides": (4,)}),
+                (more, {"shape": (0,), "typestr": f"<f{1 << 64}"}),
+                (beyond, {"data": (1 << 64, False)}),
+                (beyond, {"data": ((1 << 64) + self.array().address, False)}),
+                (beyond, {"data": ((1 << 64) - 4, False)}),
+                ("has 0 strides for 1 dimensions", {"strides": ()}),
+                ("has 2 strides for 1 dimensions", {"strides": (48, 4)}),
+                ("has 1 strides for 2 dimensions", {"shape": (0, 4), "strides": (4,)}),
+                ("side by side in C order", {"strides": (-4,)}),
+                ("its stream is 18446744073709551616, which is no stream's number",
+                 {"stream": 1 << 64})):
+            with self.subTest(entries):
+                self.refused(text, self.array(**entries))
+
+    def test_what_dlpack_says_of_its_extent(self):
+        """The device's tensors and the host's, with versions and without."""
+        self.check_extents(self.tensor)
+        self.check_extents(lambda **keywords: self.tensor(version=(0, 8), **keywords))
+        self.check_extents(lambda **keywords: Tensor(ZEROS, FLOAT, **keywords))
+        self.check_extents(lambda **keywords: Tensor(ZEROS, FLOAT, version=(1, 0), **keywords))
+
+    def check_extents(self, new):
+        more = "the lengths of its DLPack capsule make more bytes than memory can have"
+        beyond = "and ends beyond the last address"
+        apart = "do not lie side by side"
+        for text, keywords in (
+                (more, {"lengths": (1 << 32, 1 << 32)}), (more, {"lengths": (1 << 61,)}),
+                (more, {"lengths": (1 << 62, 4)}), (more, {"lengths": ((1 << 63) - 1,)}),
+                (more, {"lengths": (1 << 62, 1 << 62), "strides": (1 << 62, 1)}),
+                (more, {"lengths": ((1 << 62) + 3, 1), "strides": (1, 1)}),
+                ("has length -1 in dimension 1, which is below 0", {"lengths": (12, -1)}),
+                ("has length -3 in dimension 0", {"lengths": (-3, -4)}),
+                ("has length -1 in dimension 0", {"lengths": (-1, 0)}),
+                (apart, {"strides": (-1,)}), (apart, {"lengths": (3, 4), "strides": (-4, 1)}),
+                (apart, {"lengths": (2, 6), "strides": (0, 1)}),
+                ("has -1 dimensions; ringpipe has 0 to 64", {"fields": {"dimensions": -1}}),
+                ("has 65 dimensions", {"lengths": (1,) * 65}),
+                ("has 2147483647 dimensions", {"fields": {"dimensions": (1 << 31) - 1}}),
+                ("has -2147483648 dimensions", {"fields": {"dimensions": -(1 << 31)}}),
+                ("has 1 dimensions, and its shape is null", {"fields": {"shape": None}}),
+                (beyond, {"fields": {"offset": (1 << 64) - 1}}),
+                (beyond, {"fields": {"offset": 47, "data": (1 << 64) - 48}}),
+                (beyond, {"fields": {"offset": 1, "data": (1 << 64) - 48}})):
+            with self.subTest(keywords):
+                tensor = new(**keywords)
+                self.refused(text, tensor)
+                exporter = getattr(tensor, "exporter", tensor)
+                self.assertEqual(exporter.releases, len(exporter.streams))
+        for keywords in ({"lengths": (1 << 62, 1 << 62, 0)},
+                         {"lengths": (0, 1 << 62, 1 << 62), "strides": (-1, -1, -1)},
+                         {"lengths": (12,) + (1,) * 63},
+                         {"lengths": (1, 12), "strides": (-5, 1)},
+                         {"lengths": (), "fields": {"shape": None}}):
+            with self.subTest(keywords):
+                self.comm.allreduce(new(**keywords))
+
+    def test_elements_that_are_no_whole_bytes(self):
+        for new in (self.tensor, lambda **keywords: Tensor(ZEROS, FLOAT, **keywords)):
+            self.refused("its elements are", new(fields={"bits": 12}))
+            self.refused("dtype is uint8, which has 1 bytes, and the array's elements have 0",
+                         new(fields={"bits": 12}), dtype="uint8")
+
+    def test_lists_that_no_memory_holds(self):
+        """Whose elements together are more than a number of them can say."""
+        quarter = {"lengths": ((1 << 62) + 4,), "fields": {"code": INT, "bits": 8}}
+        pieces = [self.tensor(**quarter) for _ in range(4)]
+        self.refused("list has more than memory can hold", pieces)
+        self.assertEqual([piece.exporter.releases for piece in pieces], [2] * 4)
 
     def test_refused_tensors_are_given_back(self):
         for keywords in ({"strides": (2,)}, {"flags": READ_ONLY}, {"version": (2, 0)},

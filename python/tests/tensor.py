@@ -42,20 +42,23 @@ class Exporter:
 
     `version` is that of capsules: (0, 8) has no versions, nor `max_version`. `says` is
     the device that `__dlpack_device__` has, if it is another than the capsule's. A
-    `deleter` of the test's own counts itself.
+    `deleter` of the test's own counts itself. `lengths` is another shape than the
+    memory's, and `fields` replace what the capsule's structure has.
     """
 
     def __init__(self, address, shape, code, bits, *, device=CPU, says=None, strides=None,
-                 version=(0, 8), flags=0, deleter=None):
+                 version=(0, 8), flags=0, deleter=None, lengths=None, fields=None):
+        shape = shape if lengths is None else lengths
         self.releases = 0
         self.streams = []  # that it was asked for
         self._says = device if says is None else says
         self._version = version
         self._shape = (ctypes.c_int64 * len(shape))(*shape)
         self._strides = None if strides is None else (ctypes.c_int64 * len(shape))(*strides)
-        self._tensor = _Tensor(
-            data=address - 64, device=(device, 0), dimensions=len(shape), code=code, bits=bits,
-            lanes=1, shape=self._shape, strides=self._strides, offset=64)
+        self._tensor = _Tensor(**{
+            "data": address - 64, "device": (device, 0), "dimensions": len(shape), "code": code,
+            "bits": bits, "lanes": 1, "shape": self._shape, "strides": self._strides,
+            "offset": 64, **(fields or {})})
         deleter = _DELETER(self._release) if deleter is None else \
             ctypes.cast(deleter, _DELETER)
         if version < (1, 0):

@@ -1,12 +1,14 @@
 #!/bin/bash
-# gpu_suite_test.sh SCRIPT COLLECTIVES BANDWIDTH: what bench/gpu_suite does with
-# the outcome of its programs, with stand-ins for them; and the programs
-# themselves, on host memory.
+# gpu_suite_test.sh SCRIPT COLLECTIVES BANDWIDTH PYTHON_TEST DRIVER: what
+# bench/gpu_suite does with the outcome of its programs, with stand-ins for them; the
+# programs themselves, on host memory; and Python's test, on the fake driver.
 set -euo pipefail
 
 script=$1
 collectives=$2
 bandwidth=$3
+python_test=$4
+driver=$5
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
@@ -20,6 +22,8 @@ new_pack() {
     cuda_accelerator_test cuda_contexts_test; do
     stand_in "$program" 'echo "[  PASSED  ] 3 tests."'
   done
+  mkdir "$work/pack/programs/python"
+  stand_in python/device_arrays_test.py 'print("OK")'
   # shellcheck disable=SC2016  # for the stand-in
   stand_in gpu_collectives '[[ $RINGPIPE_DEVICE == soft && -z ${RINGPIPE_DEPTH:-} ]] || exit 3
     if [[ $* == *--time* ]]; then echo "| $2 | 268435456 | 10 | 9 | 11 | 5 | 99 |"
@@ -66,6 +70,7 @@ has '^The fake driver is wrong about 1 of 1\.'
 has "^Measured on $(date -u +%Y)-[0-9-]+ [0-9:]+ UTC"
 has "^\| $(date -u +%Y)-[0-9-]+ \| Fake GPU 9000 \| .* \| v1.2-3 \| "
 has '^\| cuda_accelerator_test \| passed \| [0-9]+ \|$'
+has '^\| device_arrays_test \| passed \| [0-9]+ \|$'
 for ranks in 2 4 8; do
   has "^\| allreduce \| rails \| $ranks \| 360 \| right \|$"
   has "^\| $ranks \| 268435456 \| 10 "
@@ -86,6 +91,31 @@ new_pack
 stand_in cuda_accelerator_test 'echo "[  SKIPPED ] CudaDeviceTest.CopiesInWithinAndOut (0 ms)"'
 expect 1
 has '^\| cuda_accelerator_test \| FAILED, tests were skipped '
+
+echo "a test in Python that fails is a failure"
+new_pack
+stand_in python/device_arrays_test.py 'raise SystemExit(5)'
+expect 1
+has '^\| device_arrays_test \| FAILED, exit status 5 '
+
+echo "without Python or numpy the test in Python is not run, and that is no failure"
+new_pack
+stand_in python3 'echo "ModuleNotFoundError: no numpy" >&2; exit 1'
+PATH=$work/pack/programs:$PATH expect 0
+has '^\| device_arrays_test \| not run: ModuleNotFoundError: no numpy \| 0 \|$'
+stand_in python3 'exit 1'
+PATH=$work/pack/programs:$PATH expect 0
+has '^\| device_arrays_test \| not run: it needs Python 3\.11 and numpy 1\.24 '
+
+echo "the test in Python, on the fake driver"
+new_pack
+rm "$work/pack/programs/python/device_arrays_test.py"
+tar -C "$work/pack/programs/python" -xf "$python_test"
+LD_LIBRARY_PATH=$(dirname "$driver") expect 0
+has '^\| device_arrays_test \| passed '
+rm "$work/pack/programs/python/ringpipe/libringpipe.so.0"
+LD_LIBRARY_PATH=$(dirname "$driver") expect 1
+has '^\| device_arrays_test \| FAILED, '
 
 echo "a program that hangs is cut, and what there is no time for is named"
 new_pack

@@ -1,4 +1,6 @@
 // The rules of the fake driver that other tests depend on.
+#include <sys/mman.h>
+
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
@@ -243,6 +245,24 @@ TEST_F(FakeDriverTest, AWorkingCopyIsSeenHalfDone) {
   EXPECT_GT(half_done, 0);
   EXPECT_EQ(driver().host_unregister(slots.data()), 0);
   device_->Free(memory);
+}
+
+TEST_F(FakeDriverTest, ACopyToMemoryThatWasUnmappedEndsTheProcessAndSaysSo) {
+  ::testing::GTEST_FLAG(death_test_style) = "threadsafe";
+  EXPECT_DEATH(
+      {
+        void* const slots = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE,
+                                 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        void* const memory = device_->Allocate(kBytes).value();
+        driver().host_register(slots, kBytes, 0);
+        fake_.fake_cuda_stick(0, 1);
+        driver().memcpy_async(AddressOf(slots), AddressOf(memory), kBytes,
+                              NewStream());
+        munmap(slots, kBytes);
+        fake_.fake_cuda_stick(0, 0);
+        device_->context_synchronize();
+      },
+      "a copy reaches memory that the host has unmapped");
 }
 
 int QueuesOfADevice() {

@@ -1,4 +1,9 @@
 // Entry points about memory, and copies.
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 
 #include "cuda/fake_driver/driver.h"
@@ -39,11 +44,27 @@ Result Free(Address address, Kind kind) {
   return driver.memory.Free(address, kind) ? kSuccess : kInvalidValue;
 }
 
+// Ends the process where a piece of memory has been unmapped since the device
+// was given it: with a message, which a segmentation fault has not.
+void CheckMapped(const unsigned char* memory, std::size_t bytes) {
+  const auto page = static_cast<Address>(sysconf(_SC_PAGESIZE));
+  const Address begin = AddressOf(memory) / page * page;
+  if (msync(reinterpret_cast<void*>(begin), AddressOf(memory) + bytes - begin,
+            MS_ASYNC) != 0) {
+    std::fprintf(stderr,
+                 "fake CUDA: a copy reaches memory that the host has "
+                 "unmapped\n");
+    std::abort();
+  }
+}
+
 // Copies half, lets time pass, and copies the rest: whoever reads too early, or
 // writes too early, is found out.
 void CopySlowly(unsigned char* target, const unsigned char* source,
                 std::size_t bytes, const Queues::Dawdle& dawdle) {
   const std::size_t half = bytes / 2;
+  CheckMapped(target, bytes);
+  CheckMapped(source, bytes);
   std::memmove(target, source, half);
   dawdle();
   std::memmove(target + half, source + half, bytes - half);

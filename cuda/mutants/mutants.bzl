@@ -19,14 +19,20 @@ _HEADERS = [
 ]
 _PTX = "//cuda/kernels:reduce.ptx"
 
-def _test(name, noticed_by, env):
+def _test(name, unchanged, noticed_by, says, env):
     sh_test(
         name = name + "_test",
         size = "small",
         srcs = ["mutant_test.sh"],
-        args = ["$(location :%s_program)" % name, noticed_by],
+        args = [
+            "$(location :%s_program)" % name,
+            "$(location %s)" % unchanged,
+            noticed_by,
+            "'%s'" % says,
+        ],
         data = [
             ":" + name + "_program",
+            unchanged,
             "//cuda/fake_driver:libcuda.so.1",
         ],
         env = dict(
@@ -37,8 +43,11 @@ def _test(name, noticed_by, env):
         tags = ["no_sanitizer"],
     )
 
-def mutant_of(name, sources, cases, noticed_by):
-    """NAME_test passes if the test `noticed_by` fails with NAME.patch.
+def mutant_of(name, sources, cases, unchanged, noticed_by, says):
+    """NAME_test passes if the test `noticed_by` fails with NAME.patch, and not without.
+
+    A patch that does not apply, or makes what does not compile, fails the build, and so
+    NAME_test too.
 
     Args:
       name: of the patch, and of what is made of it.
@@ -46,7 +55,11 @@ def mutant_of(name, sources, cases, noticed_by):
           which `cases` depends. They are linked before these libraries, of which the
           same objects then stay out.
       cases: a library of tests.
-      noticed_by: one of these.
+      unchanged: the program of these tests without the patch.
+      noticed_by: one of the tests.
+      says: a text without a single quote that this test prints when it fails, or before
+          it hangs, by the mistake, and not when it fails otherwise. "hangs": it does not
+          end, and prints nothing.
     """
     patch = name + ".patch"
     paths = {source: source[2:].replace(":", "/") for source in sources}
@@ -74,14 +87,15 @@ def mutant_of(name, sources, cases, noticed_by):
         tags = ["no_sanitizer"],
         deps = [cases],
     )
-    _test(name, noticed_by, {})
+    _test(name, unchanged, noticed_by, says, {})
 
-def mutant(name, noticed_by, delay_us = 20):
+def mutant(name, noticed_by, says, delay_us = 20):
     """The same of CUDA's accelerator, whose headers and kernels a patch may change too.
 
     Args:
       name: of the patch, and of what is made of it.
       noticed_by: a test of //cuda:cuda_accelerator_test.
+      says: as above.
       delay_us: FAKE_CUDA_DELAY_US. Where the test and the device race, so much that
           the device is later on a busy machine too.
     """
@@ -147,4 +161,10 @@ def mutant(name, noticed_by, delay_us = 20):
             ":" + name + "_accelerator",
         ],
     )
-    _test(name, noticed_by, {"FAKE_CUDA_DELAY_US": str(delay_us)})
+    _test(
+        name,
+        "//cuda:cuda_accelerator_test",
+        noticed_by,
+        says,
+        {"FAKE_CUDA_DELAY_US": str(delay_us)},
+    )

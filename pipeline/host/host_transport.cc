@@ -116,10 +116,11 @@ MemoryHandle HostTransport::HandleOf(const SlotPool& slots) {
 }
 
 Transport::PeerSlots HostTransport::SlotsOf(int peer) {
-  if (connections_[peer] == nullptr) {
+  HostConnection* const connection = connections_[peer].get();
+  if (connection == nullptr || !connection->other().attached()) {
     return {};
   }
-  const HostPeer& other = connections_[peer]->other();
+  const HostPeer& other = connection->other();
   const std::uint64_t bytes =
       other.header().slots_bytes.load(std::memory_order_acquire);
   if (bytes == 0 || other.end().pid == getpid()) {

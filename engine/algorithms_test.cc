@@ -528,6 +528,20 @@ TEST(AlgorithmsTest, AShortAllReduceHasAnAlgorithmOfItsOwn) {
   EXPECT_EQ(AllReduceFor(4097, {}), "ring");
 }
 
+// Between hosts each message costs its latency, of which these have lg p one
+// after the other, and those of long messages p - 1.
+TEST(AlgorithmsTest, ShortMessagesBetweenHostsHaveFewSteps) {
+  const auto choose = [](Collective collective, std::uint64_t bytes) {
+    return AlgorithmChoice().For(collective, bytes, {}).name;
+  };
+  EXPECT_EQ(choose(Collective::kReduceScatter, 4096), "recursive_halving");
+  EXPECT_EQ(choose(Collective::kReduceScatter, 4097), "ring");
+  EXPECT_EQ(choose(Collective::kAllGather, 4096), "bruck");
+  EXPECT_EQ(choose(Collective::kAllGather, 4097), "ring");
+  EXPECT_EQ(choose(Collective::kBroadcast, 4096), "binomial_tree");
+  EXPECT_EQ(choose(Collective::kBroadcast, 4097), "chain");
+}
+
 TEST(AlgorithmsTest, RanksOfOneHostHaveTheirOwn) {
   EXPECT_EQ(AllReduceFor(1 << 20, {8, 8}), "all_pairs");
   EXPECT_EQ(AllReduceFor(4096, {8, 8}), "one_shot");
@@ -573,7 +587,7 @@ TEST(AlgorithmsTest, TheUsersChoiceIsTaken) {
   EXPECT_EQ(choice->For(Collective::kAllReduce, 8, {5, 5}).name,
             "rabenseifner");
   EXPECT_EQ(choice->For(Collective::kBarrier, 0).name, "dissemination");
-  EXPECT_EQ(choice->For(Collective::kBroadcast, 8).name, "chain");
+  EXPECT_EQ(choice->For(Collective::kBroadcast, 8).name, "binomial_tree");
 }
 
 // By the switch points that it has published.

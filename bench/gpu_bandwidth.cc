@@ -3,7 +3,11 @@
 // bench/gpu_suite.
 //
 //   gpu_bandwidth             rows of a markdown table: what, bytes, GB/s
-//   gpu_bandwidth --device    the GPU in a line; exit status 77 without one
+//   gpu_bandwidth --device    the GPU in a line, and if its driver is the fake
+//                             one, that in another; exit status 77 without a
+//                             GPU, 78 where the suite cannot use it (busy,
+//                             exclusive, broken, ...), with the reason
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -17,7 +21,10 @@
 #include "CLI/CLI.hpp"
 #include "base/status.h"
 #include "cuda/accelerator.h"
+#include "cuda/cuda_driver.h"
+#include "cuda/gpu_survey.h"
 #include "cuda/test_device.h"
+#include "info/gpu_report.h"
 #include "pipeline/host_accelerator.h"
 #include "tests/gpu/test_memory.h"
 
@@ -30,25 +37,104 @@ using testing::TestBuffer;
 using testing::TestMemory;
 
 constexpr int kNoGpu = 77;
-constexpr std::size_t kSizes[] = {128 << 10, 1 << 20, 16 << 20};
+constexpr int kUnusableGpu = 78;
 constexpr std::size_t kInFlight = 4;
 constexpr auto kBound = std::chrono::seconds(10);  // on one operation
+// For all questions to the driver, which compiles the kernels for one of them.
+constexpr std::chrono::seconds kSurveyPatience(40);
 
 struct Arguments {
   bool device = false;
   std::string memory = "cuda";
+  std::vector<std::size_t> sizes = {128 << 10, 1 << 20, 16 << 20};
   double seconds = 0.2;  // for each row
 };
 
-// Prints which GPU it would be.
-int PrintDevice() {
-  // Makes the context: a device that is there may yet be unusable.
-  const auto device = TestDevice::Open();
-  if (!device.ok()) {
-    std::printf("no GPU: %s\n", device.status().message().c_str());
+int Unusable(const std::string& why) {
+  std::printf("%s\n", why.c_str());
+  return kUnusableGpu;
+}
+
+std::string NameOf(const SurveyedGpu& gpu) {
+  return "cuda:" + std::to_string(gpu.ordinal) +
+         (gpu.name.empty() ? "" : " (" + gpu.name + ")");
+}
+
+// Where the driver has told of no GPU.
+int PrintNone(const info::GpuReport& report) {
+  // Without its version there is none, or one that is too old; unless it has
+  // ended the process that asked it, or has kept it waiting.
+  const bool no_driver = report.driver_version == 0 &&
+                         report.driver.code() == StatusCode::kUnavailable;
+  const Status& why = report.driver.ok() ? report.none : report.driver;
+  if (report.driver.ok() || no_driver) {
+    std::printf("no GPU: %s\n", why.message().c_str());
     return kNoGpu;
   }
+  return Unusable("the driver does not work: " + why.message());
+}
+
+// Where the first GPU cannot be used.
+int PrintObstacle(const info::GpuReport& report) {
+  const SurveyedGpu& first = report.gpus.front();
+  std::string text = NameOf(first) + " is " + GpuStateName(first.state) + ": " +
+                     first.usable.message();
+  for (const SurveyedGpu& gpu : report.gpus) {
+    if (gpu.usable.ok()) {
+      text += "; " + NameOf(gpu) +
+              " can be used: let CUDA_VISIBLE_DEVICES begin with it";
+      break;
+    }
+  }
+  return Unusable(text);
+}
+
+// Whether the first GPU lets no second process use it.
+Result<bool> IsExclusive(const CudaDriver& driver) {
+  CudaDriver::Device device = 0;
+  int mode = 0;
+  CudaDriver::Error error = driver.device_get(&device, 0);
+  if (error == CudaDriver::kSuccess) {
+    error =
+        driver.device_get_attribute(&mode, CudaDriver::kComputeMode, device);
+  }
+  if (error != CudaDriver::kSuccess) {
+    return Status(StatusCode::kDeviceError,
+                  "asking for its compute mode: " + driver.NameOf(error));
+  }
+  return mode == CudaDriver::kComputeModeExclusiveProcess;
+}
+
+// Prints which GPU it would be: the first, on which all that the suite starts
+// will run.
+int PrintDevice() {
+  const info::GpuReport report = info::AskAboutGpus(kSurveyPatience);
+  if (report.gpus.empty()) {
+    return PrintNone(report);
+  }
+  if (!report.gpus.front().usable.ok()) {
+    return PrintObstacle(report);
+  }
+  const std::string name = NameOf(report.gpus.front());
+  const auto device = TestDevice::Open();
+  if (!device.ok()) {
+    return Unusable(name + " is broken: " + device.status().message());
+  }
+  const Result<bool> exclusive = IsExclusive(device.value()->driver());
+  if (!exclusive.ok()) {
+    return Unusable(name + " is broken: " + exclusive.status().message());
+  }
+  if (*exclusive) {
+    return Unusable(name +
+                    " is exclusive: its compute mode lets one process at a "
+                    "time use it, and the suite's ranks are several; change "
+                    "that with nvidia-smi -c DEFAULT, or use another GPU");
+  }
   std::printf("%s\n", device.value()->Describe().c_str());
+  constexpr const char* kOnlyInTheFake = "fake_cuda_calls";
+  if (CudaDriver::Find(kOnlyInTheFake, kOnlyInTheFake) != nullptr) {
+    std::printf("the fake driver\n");
+  }
   return 0;
 }
 
@@ -58,9 +144,9 @@ class Bandwidth {
       : accelerator_(accelerator), arguments_(arguments) {}
 
   Status Run(TestMemory& memory) {
-    constexpr std::size_t kLargest = kSizes[std::size(kSizes) - 1];
+    const std::size_t largest = *std::ranges::max_element(arguments_.sizes);
     // Zero stays zero, however often it is added or multiplied.
-    std::vector<char> slots(2 * kInFlight * kLargest);
+    std::vector<char> slots(2 * kInFlight * largest);
     RINGPIPE_ASSIGN_OR_RETURN(const TestBuffer user,
                               TestBuffer::Create(memory, slots.size()));
     RINGPIPE_RETURN_IF_ERROR(
@@ -72,7 +158,7 @@ class Bandwidth {
     slots_ = slots.data();
     user_ = static_cast<char*>(user.data());
     Status status;
-    for (const std::size_t bytes : kSizes) {
+    for (const std::size_t bytes : arguments_.sizes) {
       status = Rows(bytes);
       if (!status.ok()) {
         break;
@@ -211,6 +297,13 @@ int Main(int argc, char** argv) {
   app.add_option("--memory", arguments.memory,
                  "cuda, or host (to try this program)")
       ->check(CLI::IsMember({"cuda", "host"}));
+  app.add_option("--sizes", arguments.sizes,
+                 "bytes of each operation, multiples of 8")
+      ->delimiter(',')
+      ->check(CLI::Range(std::size_t{8}, std::size_t{1} << 28))
+      ->check([](const std::string& text) {
+        return std::stoull(text) % 8 == 0 ? "" : text + " is no multiple of 8";
+      });
   app.add_option("--seconds", arguments.seconds, "at least, for each row")
       ->check(CLI::Range(0.0001, 10.0));
   CLI11_PARSE(app, argc, argv);

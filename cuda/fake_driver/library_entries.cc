@@ -2,8 +2,10 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdio>
 #include <cstring>
+#include <thread>
 
 #include "cuda/fake_driver/control.h"
 #include "cuda/fake_driver/driver.h"
@@ -94,6 +96,10 @@ bool IsEntryPoint(const std::string& name) {
   return FunctionOf(name) != nullptr;
 }
 
+// The real one takes a hundred ms and more. Who looks every 10 ms whether it
+// was loaded knows it before there is device memory.
+constexpr std::chrono::milliseconds kStartTime(20);
+
 FAKE_CUDA_ENTRY Result cuInit(unsigned flags) {
   FAKE_CUDA_BEGIN("cuInit", kNothing)
   Driver& driver = Driver::Get();
@@ -105,6 +111,9 @@ FAKE_CUDA_ENTRY Result cuInit(unsigned flags) {
   }
   if (driver.settings.devices == 0) {
     return kNoDevice;
+  }
+  if (!driver.initialised()) {
+    std::this_thread::sleep_for(kStartTime);
   }
   driver.process = getpid();
   // The real one keeps /dev/nvidiactl and others open, which children inherit.

@@ -210,6 +210,15 @@ TEST_F(CudaDeviceTest, ReducesIntoTwoPlacesAtOnce) {
   }
 }
 
+TEST_F(CudaDeviceTest, KnowsWhatIsASlot) {
+  EXPECT_TRUE(accelerator_->IsSlot(slot(0), slots_.size()));
+  EXPECT_TRUE(accelerator_->IsSlot(slot(1) + kBytes - 1, 1));
+  EXPECT_FALSE(accelerator_->IsSlot(slot(1), kBytes + 1));
+  EXPECT_FALSE(accelerator_->IsSlot(slots_.data() + slots_.size(), 1));
+  std::vector<std::uint8_t> other(1);
+  EXPECT_FALSE(accelerator_->IsSlot(other.data(), 1));
+}
+
 TEST_F(CudaDeviceTest, ReducesTheMostSourcesAndNoMore) {
   std::fill_n(slots_.begin(), 2 * kBytes, 1);
   const std::vector<const void*> most(Accelerator::kMostSources, slot(1));

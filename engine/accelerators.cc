@@ -1,7 +1,7 @@
 #include "engine/accelerators.h"
 
+#include <atomic>
 #include <cstddef>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
@@ -153,39 +153,54 @@ Status Accelerators::Prepare(SlotPool& pool) {
   return Status::Ok();
 }
 
-void Accelerators::ReadAtPeers(const Transports& transports) {
+void Accelerators::ReadAtPeers(const Plan& plan, const Transports& transports) {
   asked_.resize(transports.ranks());
-  for (int peer = 0; peer < transports.ranks(); ++peer) {
-    if (asked_[peer] || transports.connection(peer) == nullptr) {
+  if (of_peers_ == nullptr) {
+    of_peers_ = std::make_unique<OfPeers>();
+    of_peers_->slots.reserve(transports.ranks());  // what is pinned is not lost
+  }
+  for (const Plan::Peer& peer : plan.peers) {
+    if (!peer.receives || asked_[peer.rank]) {
       continue;
     }
-    Transport::PeerSlots slots = transports.TransportTo(peer).SlotsOf(peer);
+    Transport::PeerSlots slots =
+        transports.TransportTo(peer.rank).SlotsOf(peer.rank);
     if (slots.memory.empty()) {
       continue;
     }
-    asked_[peer] = true;
+    asked_[peer.rank] = true;
     const Status prepared =
         device_->PrepareSlots(slots.memory.data(), slots.memory.size());
     if (prepared.ok()) {
-      of_peers_.push_back(std::move(slots));
+      of_peers_->slots.push_back(std::move(slots));
     } else {
       logger_.Info("the host copies what " + device_->name() +
-                   " needs of rank " + std::to_string(peer) +
-                   "'s: " + prepared.ToString());
+                   " gets of rank " + std::to_string(peer.rank) + ": " +
+                   prepared.ToString());
     }
   }
 }
 
+// All or none: a device that does not let go of one is given up.
 void Accelerators::ReleaseOfPeers() {
-  static std::mutex mutex;
-  static auto* const kept = new std::vector<Transport::PeerSlots>;
-  for (Transport::PeerSlots& slots : of_peers_) {
-    if (!device_->ReleaseSlots(slots.memory.data())) {
-      const std::lock_guard lock(mutex);
-      kept->push_back(std::move(slots));
+  if (of_peers_ == nullptr) {
+    return;
+  }
+  bool released = true;
+  for (const Transport::PeerSlots& slots : of_peers_->slots) {
+    released &= device_->ReleaseSlots(slots.memory.data());
+  }
+  if (!released) {
+    logger_.Warning(device_->name() + " has not let go of the slots of " +
+                    std::to_string(of_peers_->slots.size()) +
+                    " other ranks: their memory stays mapped");
+    static std::atomic<OfPeers*> kept = nullptr;
+    OfPeers* const those = of_peers_.release();
+    those->next = kept.load();
+    while (!kept.compare_exchange_weak(those->next, those)) {
     }
   }
-  of_peers_.clear();
+  of_peers_.reset();
 }
 
 std::string Accelerators::Describe() const {

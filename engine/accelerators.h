@@ -13,6 +13,7 @@
 #include "memory_pool/slot_pool.h"
 #include "pipeline/abilities.h"
 #include "pipeline/piece_list.h"
+#include "pipeline/plan.h"
 #include "pipeline/transports.h"
 
 namespace ringpipe {
@@ -51,9 +52,9 @@ class Accelerators {
   // ranks may do so at another call, or never.
   Status Prepare(SlotPool& pool);
   // At each call with memory of the device, after Prepare: lets it read the
-  // slots of peers that were not there before. Where it cannot, the host takes
-  // what it needs from there.
-  void ReadAtPeers(const Transports& transports);
+  // slots of the peers of which it receives, where they were not there before.
+  // Where it cannot, the host takes what it needs from there.
+  void ReadAtPeers(const Plan& plan, const Transports& transports);
   // "cuda:0 (by copies to pinned slots)", once its memory was used; else "".
   // Any thread.
   std::string Describe() const;
@@ -75,8 +76,13 @@ class Accelerators {
   std::shared_ptr<Accelerator> device_;  // may be null
   bool has_taken_ = false;  // `device_`, which others could have, too
   std::atomic<bool> prepared_ = false;
-  std::vector<bool> asked_;                     // by rank: of its slots
-  std::vector<Transport::PeerSlots> of_peers_;  // which the device reads
+  std::vector<bool> asked_;  // by rank: of its slots
+  // Which the device reads; null: none yet.
+  struct OfPeers {
+    std::vector<Transport::PeerSlots> slots;
+    OfPeers* next = nullptr;  // of those that are kept for ever
+  };
+  std::unique_ptr<OfPeers> of_peers_;
 };
 
 }  // namespace ringpipe

@@ -645,11 +645,13 @@ Status Engine::Execute(const CheckedCall& checked, const Timing& timing) {
   }
   if (checked.device != nullptr) {
     RINGPIPE_RETURN_IF_ERROR(accelerators_.Prepare(executor_->pool()));
-    accelerators_.ReadAtPeers(executor_->transports());
     gpu_sharing_.Tell(*checked.device, executor_->transports().all());
   }
   RINGPIPE_ASSIGN_OR_RETURN(const Operation* operation,
                             planner_->Prepare(checked, then));
+  if (checked.device != nullptr) {
+    accelerators_.ReadAtPeers(*operation->plan, executor_->transports());
+  }
   RINGPIPE_RETURN_IF_ERROR(executor_->Run(*operation));
   if (checked.device != nullptr) {
     gpu_sharing_.Look(executor_->transports().all());

@@ -34,7 +34,8 @@ std::string SharedGpuWarning(int rank, const std::string& name,
          " of this host use the same GPU, which is " + name + " of rank " +
          std::to_string(rank) + ", while " + std::to_string(unused) +
          " of the " + std::to_string(visible.size()) +
-         " GPUs that this rank sees are used by no rank of this job. If that "
+         " GPUs that this rank sees are used by no rank with which it shares "
+         "memory. If that "
          "is not meant, let each rank choose its own before it allocates, by "
          "the variable LOCAL_RANK (of torchrun; OMPI_COMM_WORLD_LOCAL_RANK, "
          "MPI_LOCALRANKID or SLURM_LOCALID of others): "

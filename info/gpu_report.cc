@@ -96,11 +96,14 @@ struct Heard {
   GpuReport report;
   std::string step;  // that began last
   bool ended = false;
+  Deadline deadline = Deadline::Infinite();  // of that step
+  std::chrono::milliseconds patience{};
 
   void Line(std::string_view text) {
     const Json line = Json::parse(text);
     if (line.contains("begins")) {
       step = line["begins"].get<std::string>();
+      deadline = Deadline::After(patience);
     } else if (line.contains("version")) {
       report.driver_version = line["version"].get<int>();
     } else if (line.contains("none")) {
@@ -119,14 +122,14 @@ struct Heard {
   }
 };
 
-// Until the child says no more; false at the deadline.
-bool Listen(int fd, Deadline deadline, Heard& heard) {
+// Until the child says no more; false at the deadline of a step.
+bool Listen(int fd, Heard& heard) {
   std::string text;
   while (true) {
     pollfd readable = {fd, POLLIN, 0};
     constexpr int kMostMs = 1000;
-    const int ready = poll(&readable, 1, deadline.PollTimeoutMs(kMostMs));
-    if (ready == 0 && deadline.expired()) {
+    const int ready = poll(&readable, 1, heard.deadline.PollTimeoutMs(kMostMs));
+    if (ready == 0 && heard.deadline.expired()) {
       return false;
     }
     if (ready <= 0) {
@@ -191,7 +194,6 @@ const char* GpuReport::ObstacleTo(const GpuPath& path) const {
 }
 
 GpuReport AskAboutGpus(std::chrono::milliseconds patience) {
-  const Deadline deadline = Deadline::After(patience);
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) {
     GpuReport report;
@@ -206,12 +208,14 @@ GpuReport AskAboutGpus(std::chrono::milliseconds patience) {
   const int fork_error = errno;
   close(ends[1]);
   Heard heard;
+  heard.patience = patience;
+  heard.deadline = Deadline::After(patience);
   if (child < 0) {
     heard.report.driver =
         ErrnoStatus(StatusCode::kResourceExhausted, "fork", fork_error);
     return heard.report;
   }
-  const bool hangs = !Listen(reads.get(), deadline, heard);
+  const bool hangs = !Listen(reads.get(), heard);
   if (hangs) {
     kill(child, SIGKILL);
   }

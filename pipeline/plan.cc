@@ -160,6 +160,17 @@ class Compiler {
     });
   }
 
+  // Whether an earlier step than that has reduced what is there.
+  bool WasReduced(int index, Place place) {
+    const std::vector<Place> chunks = ChunksOf(place);
+    return std::any_of(chunks.begin(), chunks.end(), [&](Place chunk) {
+      const std::vector<int>& readers = history_[chunk].memory_readers;
+      return std::any_of(readers.begin(), readers.end(), [&](int reader) {
+        return reader != index && plan_.steps[reader].transfer.reduces();
+      });
+    });
+  }
+
   // The one step touches memory only after the earlier one.
   void WaitFor(int earlier, int index, bool write) {
     std::vector<Step::Dependent>& on_done = plan_.steps[earlier].on_done;
@@ -505,10 +516,12 @@ class Compiler {
       step.takes_slot = !step.in_memory;
     }
     // Else the device would write the slot, and read it again. Who waits for
-    // the value may be who is waited for.
+    // the value may be who is waited for; and where an earlier reduction has
+    // read what this one overwrites, they are rather done in one pass.
     step.in_both = step.transfer.reduces() && !step.in_memory &&
                    step.reducer == Owner::kDevice &&
-                   Reaches(step.reducer, range) && !WaitsForSend(range);
+                   Reaches(step.reducer, range) && !WaitsForSend(range) &&
+                   !WasReduced(index, range);
     // A local copy's slot is not kept for later readers: it would be held when
     // the schedule's slots are all needed.
     const bool in_slot =

@@ -372,6 +372,18 @@ TEST(PlanTest, ADeviceReducesIntoSlotAndOutputAtOnce) {
   EXPECT_FALSE(plan.steps[1].in_memory);
   EXPECT_TRUE(plan.steps[1].takes_slot);
   EXPECT_FALSE(plan_of(Owner::kDevice, true).steps[1].in_both);
+  // In one pass, which would have to end before it could write.
+  const Plan passes =
+      CompileOrFail({1,
+                     1,
+                     {Transfer::ReceiveReduce(Input(0), Scratch(0), 1),
+                      Transfer::ReceiveReduce(Scratch(0), Output(0), 2),
+                      Transfer::Send(Output(0), 1)}},
+                    {.in_place = true,
+                     .input_owner = Owner::kDevice,
+                     .output_owner = Owner::kDevice,
+                     .reducer = Owner::kDevice});
+  EXPECT_FALSE(passes.steps[1].in_both);
   EXPECT_FALSE(plan_of(Owner::kHost, false).steps[1].in_both);
 }
 

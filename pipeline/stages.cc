@@ -429,6 +429,15 @@ Status ReceiveStage::CheckLength(Instance instance, std::uint32_t bytes) const {
                            : WrongLength(transfer.peer, bytes, expected);
 }
 
+// The peer says where it is: at an address that is no element's, an access
+// would end the context of the device.
+bool ReceiveStage::DeviceCanRead(const std::byte* data,
+                                 std::uint32_t bytes) const {
+  const Operation& operation = *state_.operation;
+  return operation.device->IsSlot(data, bytes) &&
+         reinterpret_cast<std::uintptr_t>(data) % SizeOf(operation.type) == 0;
+}
+
 // What lies at the peer comes into the slot.
 Status ReceiveStage::Fetch(Instance instance,
                            PipelineState::Received& received) {
@@ -445,7 +454,7 @@ Status ReceiveStage::Arrived(Instance instance, const std::byte* data,
   const Step& step = state_.flow.step(instance);
   PipelineState::Received& received = state_.received[state_.Index(instance)];
   received = {data, bytes, step.arrival == Arrival::kAtPeer};
-  if (step.device_reads && !state_.operation->device->IsSlot(data, bytes)) {
+  if (step.device_reads && !DeviceCanRead(data, bytes)) {
     RINGPIPE_RETURN_IF_ERROR(Fetch(instance, received));
   }
   meter_.Add(bytes, Clock::duration::zero());

@@ -149,6 +149,7 @@ class ReceiveStage : public Stage {
 
  private:
   Status CheckLength(Instance instance, std::uint32_t bytes) const;
+  bool DeviceCanRead(const std::byte* data, std::uint32_t bytes) const;
   Status Fetch(Instance instance, PipelineState::Received& received);
 };
 

@@ -11,7 +11,16 @@
 #include <string_view>
 #include <utility>
 
+#include "base/pages.h"
+
 namespace ringpipe {
+namespace {
+
+// How many times as many slots as this rank a peer may have.
+constexpr std::uint64_t kMostOfOwnSlots = 16;
+
+}  // namespace
+
 Result<std::shared_ptr<Region>> HostTransport::CreateRegion(int rank,
                                                             int size) {
   RINGPIPE_ASSIGN_OR_RETURN(auto region,
@@ -123,11 +132,16 @@ Transport::PeerSlots HostTransport::SlotsOf(int peer) {
   const HostPeer& other = connection->other();
   const std::uint64_t bytes =
       other.header().slots_bytes.load(std::memory_order_acquire);
-  if (bytes == 0 || other.end().pid == getpid()) {
+  const std::uint64_t offset =
+      other.header().slots_offset.load(std::memory_order_relaxed);
+  const std::uint64_t own = header_.slots_bytes.load(std::memory_order_relaxed);
+  // To pin what is not there would make it: a peer is not believed to have much
+  // more than this rank.
+  if (bytes == 0 || bytes / kMostOfOwnSlots > own || offset % kPageBytes != 0 ||
+      other.end().pid == getpid()) {
     return {};
   }
-  std::byte* const data = other.region().At(
-      other.header().slots_offset.load(std::memory_order_relaxed), bytes);
+  std::byte* const data = other.region().At(offset, bytes);
   return data == nullptr ? PeerSlots{}
                          : PeerSlots{other.end().region, {data, bytes}};
 }

@@ -113,7 +113,8 @@ struct Failure {
 
 // Followed by the inboxes, by rank.
 struct alignas(64) RegionHeader {
-  static constexpr std::uint64_t kMagic = 0x72696e6770697065;  // "ringpipe"
+  // Another one where what is below changes.
+  static constexpr std::uint64_t kMagic = 0x72696e6770697032;  // "ringpip2"
 
   // Read by peers at each message.
   // Nobody may write into the owner's memory any more.

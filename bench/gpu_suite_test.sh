@@ -327,9 +327,6 @@ for name in allreduce reduce-scatter all-gather broadcast barrier; do
     grep -qE "^\| $name \| $way \| 2 \| [0-9]+ \| right \|$" "$work/log" || bad "no $name by $way"
   done
 done
-"$collectives" --ranks 3 --memory host --time 1048576 --iterations 2 >"$work/log" 2>&1 ||
-  bad "gpu_collectives --time"
-grep -qE '^\| 3 \| 1048576 \| [0-9.]+ \|' "$work/log" || bad "no time"
 echo "errors begin with the program's name"
 ! RINGPIPE_TIMEOUT_MS=abc "$collectives" --ranks 2 --memory host >"$work/log" 2>&1 ||
   bad "gpu_collectives with a bad variable: exit status 0"

@@ -1,16 +1,11 @@
 // Every collective on device and host buffers, against results that were
-// computed without ringpipe; or the time of one allreduce. What bench/gpu_suite
-// runs on a GPU.
+// computed without ringpipe. What bench/gpu_suite runs on a GPU.
 //
-//   gpu_collectives --ranks 4                       checks a few cases, in
-//   which
-//                                                   every two values meet: of
-//                                                   collective, type,
-//                                                   operation, memory of the
-//                                                   input and of the output,
-//                                                   way, in place
-//   gpu_collectives --ranks 4 --cases all           checks all of them
-//   gpu_collectives --ranks 4 --time 268435456      measures
+//   gpu_collectives --ranks 4                a few cases, in which every two
+//                                            values meet: of collective, type,
+//                                            operation, memory of the input
+//                                            and of the output, way, in place
+//   gpu_collectives --ranks 4 --cases all    all of them
 //
 // The ranks are processes on this host that share the current GPU. Rank 0
 // prints rows of a markdown table. The exit status is 0 only if everything was
@@ -18,14 +13,12 @@
 #include <sys/resource.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <map>
 #include <memory>
 #include <optional>
 #include <random>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -46,8 +39,6 @@ struct Arguments {
   std::string cases = "pairs";
   std::optional<unsigned> seed;
   std::optional<std::string> way;
-  std::size_t time_bytes = 0;
-  int iterations = 7;
 };
 
 // The same on each rank.
@@ -209,90 +200,14 @@ class Checker {
   int calls_ = 0;
 };
 
-// The slowest rank's times, in ms: of the first call, and of the others.
-struct Times {
-  double first = 0;
-  std::vector<double> sorted;
-};
-
-Result<Times> SlowestOf(Communicator& c, const std::vector<double>& mine) {
-  std::ostringstream text;
-  text.precision(9);
-  for (const double ms : mine) {
-    text << ms << ' ';
-  }
-  RINGPIPE_ASSIGN_OR_RETURN(const auto all, c.Exchange(text.str()));
-  std::vector<double> slowest(mine.size());
-  for (const std::string& blob : all) {
-    std::istringstream in(blob);
-    for (double& worst : slowest) {
-      double ms = 0;
-      in >> ms;
-      worst = std::max(worst, ms);
-    }
-  }
-  Times times;
-  times.first = slowest.front();
-  times.sorted.assign(slowest.begin() + 1, slowest.end());
-  std::sort(times.sorted.begin(), times.sorted.end());
-  return times;
-}
-
-// Times an allreduce of float32, out of place, and checks its result.
-Status Measure(Communicator& c, const Arguments& arguments) {
-  RINGPIPE_ASSIGN_OR_RETURN(
-      const auto memory,
-      TestMemory::Create(arguments.memory == "host" ? MemoryKind::kPageable
-                                                    : MemoryKind::kDevice));
-  const std::size_t count = arguments.time_bytes / sizeof(float);
-  const auto input = Inputs<float>(c.rank(), 0, count, ReduceOp::kSum);
-  RINGPIPE_ASSIGN_OR_RETURN(const TestBuffer send,
-                            TestBuffer::Create(*memory, count * sizeof(float)));
-  RINGPIPE_ASSIGN_OR_RETURN(const TestBuffer receive,
-                            TestBuffer::Create(*memory, count * sizeof(float)));
-  RINGPIPE_RETURN_IF_ERROR(
-      memory->Write(send.data(), input.data(), count * sizeof(float)));
-  std::vector<double> mine;
-  for (int call = 0; call <= arguments.iterations; ++call) {
-    RINGPIPE_RETURN_IF_ERROR(c.Barrier());
-    const auto start = std::chrono::steady_clock::now();
-    RINGPIPE_RETURN_IF_ERROR(c.AllReduce(send.data(), receive.data(), count,
-                                         DataType::kFloat32, ReduceOp::kSum));
-    mine.push_back(std::chrono::duration<double, std::milli>(
-                       std::chrono::steady_clock::now() - start)
-                       .count());
-  }
-  std::vector<float> got(count);
-  RINGPIPE_RETURN_IF_ERROR(
-      memory->Read(got.data(), receive.data(), count * sizeof(float)));
-  for (std::size_t i = 0; i < count; ++i) {
-    if (got[i] != ExpectedValue<float>(c.size(), i, ReduceOp::kSum)) {
-      return {StatusCode::kInternal,
-              "element " + std::to_string(i) + " is wrong"};
-    }
-  }
-  RINGPIPE_ASSIGN_OR_RETURN(const Times times, SlowestOf(c, mine));
-  if (c.rank() == 0) {
-    const double median = times.sorted[times.sorted.size() / 2];
-    const double bytes = 2.0 * (c.size() - 1) / c.size() *
-                         static_cast<double>(arguments.time_bytes);
-    std::printf("| %d | %zu | %.1f | %.1f | %.1f | %.2f | %.1f |\n", c.size(),
-                arguments.time_bytes, median, times.sorted.front(),
-                times.sorted.back(), bytes / median / 1e6, times.first);
-  }
-  return Status::Ok();
-}
-
 Status RunRank(const Arguments& arguments, int* rank) {
   RINGPIPE_ASSIGN_OR_RETURN(const CommunicatorOptions options,
                             CommunicatorOptions::FromProcess());
   RINGPIPE_ASSIGN_OR_RETURN(const auto communicator,
                             Communicator::Create(options));
   *rank = communicator->rank();
-  Status status = arguments.time_bytes > 0
-                      ? Measure(*communicator, arguments)
-                      : Checker(*communicator, arguments.cases != "all")
-                            .Run(CasesOf(arguments), WayNamed(*arguments.way));
+  Status status = Checker(*communicator, arguments.cases != "all")
+                      .Run(CasesOf(arguments), WayNamed(*arguments.way));
   if (!status.ok()) {
     communicator->Abort(status.ToString());
   }
@@ -353,7 +268,7 @@ int Check(const Arguments& arguments, const std::vector<std::string>& line) {
 
 int Main(int argc, char** argv) {
   Arguments arguments;
-  CLI::App app("Collectives on device buffers: right, and how fast");
+  CLI::App app("Collectives on device buffers: are they right?");
   app.add_option("--ranks", arguments.ranks, "processes on this host")
       ->check(CLI::Range(1, 64))
       ->required();
@@ -371,18 +286,10 @@ int Main(int argc, char** argv) {
                  "device)")
       ->check(CLI::IsMember({"host_memory", "rails"}))
       ->take_last();
-  app.add_option("--time", arguments.time_bytes,
-                 "measure an allreduce of that many bytes instead");
-  app.add_option("--iterations", arguments.iterations,
-                 "timed calls, after a first one")
-      ->check(CLI::Range(1, 1000));
   app.add_option("--error-fd", arguments.error_fd)->group("");
   CLI11_PARSE(app, argc, argv);
   if (arguments.error_fd < 0) {
     const std::vector<std::string> line(argv, argv + argc);
-    if (arguments.time_bytes > 0) {
-      return RunJob(arguments, line);
-    }
     arguments.seed = arguments.seed.value_or(std::random_device()());
     return Check(arguments, line);
   }

@@ -20,7 +20,8 @@ namespace {
 using std::chrono::seconds;
 
 bool HasTwoGpus() {
-  return std::string_view(std::getenv("FAKE_CUDA_DEVICES")) == "2";
+  const char* const gpus = std::getenv("FAKE_CUDA_DEVICES");
+  return gpus != nullptr && std::string_view(gpus) == "2";
 }
 
 // Makes three calls on memory of that GPU, of which the last two are alike.

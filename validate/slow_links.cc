@@ -8,6 +8,7 @@
 #include <set>
 #include <span>
 
+#include "validate/part_figures.h"
 #include "validate/partners.h"
 
 namespace ringpipe::validate {
@@ -22,8 +23,6 @@ constexpr double kMostOfThem = 0.7;
 // should: by these parts of the tolerance, the median and the upper quartile.
 constexpr double kNearly = 0.5;
 constexpr double kQuarter = 0.3;
-// From so many on, units that are slow alike, or paths, are one finding.
-constexpr std::size_t kAlike = 3;
 
 std::vector<Link> AllMeasured(const LinkClasses& classes) {
   std::vector<Link> links;
@@ -39,7 +38,10 @@ class Explainer {
   // Without `isolated` by the tolerance alone: what is worth a look.
   Explainer(const LinkClasses& classes, const IsolatedRatios* isolated,
             double tolerance)
-      : classes_(classes), isolated_(isolated), tolerance_(tolerance) {
+      : classes_(classes),
+        isolated_(isolated),
+        tolerance_(tolerance),
+        figures_(classes, isolated, tolerance) {
     contention_.kind = Kind::kContention;
     unverified_.kind = Kind::kUnverified;
     for (const Link& link : AllMeasured(classes)) {
@@ -80,12 +82,11 @@ class Explainer {
                          return key(a) < key(b);
                        });
     } else {
-      MergePathsOfUnits();
-      MergeAlike();
+      figures_.Merge(parts_);
     }
     for (SlowPart* part : {&contention_, &unverified_}) {
       if (!part->links.empty()) {
-        Fill(*part);
+        figures_.Fill(*part);
         parts_.push_back(*part);
       }
     }
@@ -337,7 +338,7 @@ class Explainer {
 
   // A part that is slow in company: a fault, contention, or maybe noise.
   void Take(SlowPart part) {
-    Fill(part);
+    figures_.Fill(part);
     if (isolated_ != nullptr) {
       const double least =
           std::min(tolerance_, std::max(kNearly * tolerance_, 1 - part.ratio));
@@ -453,7 +454,7 @@ class Explainer {
     part.slow_links = std::count_if(
         links.begin(), links.end(),
         [this](const Link& link) { return Below(link, 1 - tolerance_); });
-    Fill(part);
+    figures_.Fill(part);
     part.reference *= usual;
     Explain(links);
     parts_.push_back(std::move(part));
@@ -540,7 +541,7 @@ class Explainer {
       part.links.push_back(back);
     }
     part.slow_links = part.links.size();
-    Fill(part);
+    figures_.Fill(part);
     part.other_way_ratio = Ratio(back);
     std::vector<double> sent, received;
     for (const State& state : state_) {
@@ -597,100 +598,8 @@ class Explainer {
         singles.erase(link);
       }
       part.slow_links = part.links.size();
-      Fill(part);
+      figures_.Fill(part);
       parts_.push_back(std::move(part));
-    }
-  }
-
-  // --- What the parts have ---
-
-  // A path of a unit that is as slow as all that the unit sends, or receives,
-  // is no fault of its own.
-  void MergePathsOfUnits() {
-    for (SlowPart& unit : parts_) {
-      for (SlowPart& path : parts_) {
-        if (unit.kind <= Kind::kReceives && IsPathOf(unit, path) &&
-            AreAlike(unit, path)) {
-          Join(unit, path);
-          path.links.clear();
-        }
-      }
-    }
-    std::erase_if(parts_,
-                  [](const SlowPart& part) { return part.links.empty(); });
-  }
-
-  static bool IsPathOf(const SlowPart& unit, const SlowPart& path) {
-    return path.kind == Kind::kPair && path.level == unit.level &&
-           path.inside == unit.inside &&
-           ((unit.kind != Kind::kReceives && path.unit == unit.unit) ||
-            (unit.kind != Kind::kSends && path.peer == unit.unit));
-  }
-
-  void Join(SlowPart& part, const SlowPart& other) const {
-    part.links.insert(part.links.end(), other.links.begin(), other.links.end());
-    part.slow_links += other.slow_links;
-    Fill(part);
-  }
-
-  // Units that are slow alike: two kinds of them, or one cause.
-  void MergeAlike() {
-    for (std::size_t i = 0; i < parts_.size(); ++i) {
-      std::vector<std::size_t> alike;
-      for (std::size_t j = i; j < parts_.size(); ++j) {
-        if (parts_[j].kind == parts_[i].kind &&
-            parts_[j].level == parts_[i].level &&
-            parts_[j].inside == parts_[i].inside && parts_[j].unit >= 0 &&
-            parts_[j].kind <= Kind::kReceives &&
-            AreAlike(parts_[i], parts_[j])) {
-          alike.push_back(j);
-        }
-      }
-      if (alike.size() < kAlike) {
-        continue;
-      }
-      SlowPart& first = parts_[i];
-      for (const std::size_t j : alike) {
-        first.units.push_back(parts_[j].unit);
-        if (j != i) {
-          Join(first, parts_[j]);
-        }
-      }
-      std::sort(first.units.begin(), first.units.end());
-      for (std::size_t j = alike.size(); j-- > 1;) {
-        parts_.erase(parts_.begin() + static_cast<long>(alike[j]));
-      }
-    }
-  }
-
-  bool AreAlike(const SlowPart& a, const SlowPart& b) const {
-    const auto differ = [](double one, double other) {
-      return std::fabs(one / other - 1);
-    };
-    return differ(a.ratio, b.ratio) < tolerance_ ||
-           differ(a.isolated_ratio, b.isolated_ratio) < tolerance_;
-  }
-
-  void Fill(SlowPart& part) const {
-    std::vector<double> ratios, values, references, alone, alone_ratios;
-    for (const Link& link : part.links) {
-      ratios.push_back(Ratio(link));
-      values.push_back(classes_.Value(link.first, link.second));
-      references.push_back(ClassOf(link).reference);
-      if (isolated_ != nullptr && !std::isnan(isolated_->Value(link))) {
-        alone.push_back(isolated_->Value(link));
-        alone_ratios.push_back(isolated_->Ratio(link));
-      }
-    }
-    part.ratio = Median(ratios);
-    part.bytes_per_s = Median(values);
-    part.reference = Median(references);
-    part.isolated_bytes_per_s = Median(alone);
-    part.isolated_ratio = Median(alone_ratios);
-    if (part.kind >= Kind::kContention || part.kind == Kind::kUplink) {
-      std::stable_sort(
-          part.links.begin(), part.links.end(),
-          [this](const Link& a, const Link& b) { return Ratio(a) < Ratio(b); });
     }
   }
 
@@ -707,6 +616,7 @@ class Explainer {
   const LinkClasses& classes_;
   const IsolatedRatios* const isolated_;
   const double tolerance_;
+  const PartFigures figures_;
   std::array<std::vector<int>, 3> units_;  // by level and rank
   std::array<int, 3> counts_ = {};
   std::vector<State> state_;                     // by link

@@ -1,0 +1,108 @@
+#include "validate/part_figures.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+
+#include "validate/measurements.h"
+
+namespace ringpipe::validate {
+namespace {
+
+using Kind = SlowPart::Kind;
+
+bool IsPathOf(const SlowPart& unit, const SlowPart& path) {
+  return path.kind == Kind::kPair && path.level == unit.level &&
+         path.inside == unit.inside &&
+         ((unit.kind != Kind::kReceives && path.unit == unit.unit) ||
+          (unit.kind != Kind::kSends && path.peer == unit.unit));
+}
+
+}  // namespace
+
+void PartFigures::Fill(SlowPart& part) const {
+  std::vector<double> ratios, values, references, alone, alone_ratios;
+  for (const Link& link : part.links) {
+    ratios.push_back(Ratio(link));
+    values.push_back(classes_.Value(link.first, link.second));
+    references.push_back(classes_.Of(link.first, link.second).reference);
+    if (isolated_ != nullptr && !std::isnan(isolated_->Value(link))) {
+      alone.push_back(isolated_->Value(link));
+      alone_ratios.push_back(isolated_->Ratio(link));
+    }
+  }
+  part.ratio = Median(ratios);
+  part.bytes_per_s = Median(values);
+  part.reference = Median(references);
+  part.isolated_bytes_per_s = Median(alone);
+  part.isolated_ratio = Median(alone_ratios);
+  if (part.kind >= Kind::kContention || part.kind == Kind::kUplink) {
+    std::stable_sort(
+        part.links.begin(), part.links.end(),
+        [this](const Link& a, const Link& b) { return Ratio(a) < Ratio(b); });
+  }
+}
+
+void PartFigures::Merge(std::vector<SlowPart>& parts) const {
+  MergePathsOfUnits(parts);
+  MergeAlike(parts);
+}
+
+// A path of a unit that is as slow as all that the unit sends, or receives,
+// is no fault of its own.
+void PartFigures::MergePathsOfUnits(std::vector<SlowPart>& parts) const {
+  for (SlowPart& unit : parts) {
+    for (SlowPart& path : parts) {
+      if (unit.kind <= Kind::kReceives && IsPathOf(unit, path) &&
+          AreAlike(unit, path)) {
+        Join(unit, path);
+        path.links.clear();
+      }
+    }
+  }
+  std::erase_if(parts, [](const SlowPart& part) { return part.links.empty(); });
+}
+
+// Units that are slow alike: two kinds of them, or one cause.
+void PartFigures::MergeAlike(std::vector<SlowPart>& parts) const {
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    std::vector<std::size_t> alike;
+    for (std::size_t j = i; j < parts.size(); ++j) {
+      if (parts[j].kind == parts[i].kind && parts[j].level == parts[i].level &&
+          parts[j].inside == parts[i].inside && parts[j].unit >= 0 &&
+          parts[j].kind <= Kind::kReceives && AreAlike(parts[i], parts[j])) {
+        alike.push_back(j);
+      }
+    }
+    if (alike.size() < kAlike) {
+      continue;
+    }
+    SlowPart& first = parts[i];
+    for (const std::size_t j : alike) {
+      first.units.push_back(parts[j].unit);
+      if (j != i) {
+        Join(first, parts[j]);
+      }
+    }
+    std::sort(first.units.begin(), first.units.end());
+    for (std::size_t j = alike.size(); j-- > 1;) {
+      parts.erase(parts.begin() + static_cast<long>(alike[j]));
+    }
+  }
+}
+
+void PartFigures::Join(SlowPart& part, const SlowPart& other) const {
+  part.links.insert(part.links.end(), other.links.begin(), other.links.end());
+  part.slow_links += other.slow_links;
+  Fill(part);
+}
+
+bool PartFigures::AreAlike(const SlowPart& a, const SlowPart& b) const {
+  const auto differ = [](double one, double other) {
+    return std::fabs(one / other - 1);
+  };
+  return differ(a.ratio, b.ratio) < tolerance_ ||
+         differ(a.isolated_ratio, b.isolated_ratio) < tolerance_;
+}
+
+}  // namespace ringpipe::validate

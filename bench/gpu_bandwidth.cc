@@ -40,7 +40,7 @@ constexpr int kNoGpu = 77;
 constexpr int kUnusableGpu = 78;
 constexpr std::size_t kInFlight = 4;
 constexpr auto kBound = std::chrono::seconds(10);  // on one operation
-// For all questions to the driver, which compiles the kernels for one of them.
+// For each question to the driver, which compiles the kernels for one of them.
 constexpr std::chrono::seconds kSurveyPatience(40);
 
 struct Arguments {

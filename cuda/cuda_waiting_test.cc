@@ -228,10 +228,12 @@ struct Meeting {
   }
 };
 
+using CudaQueuesTest = CudaDeviceTest;  // skipped likewise
+
 // Streams share the device's queues, in which all that comes behind a wait
 // waits too. If a lane waited for the mark, then so would the stream that has
 // its queue, for which the marked stream waits.
-TEST_F(CudaDeviceTest, TheUsersStreamsMayWaitForEachOtherBehindTheLanes) {
+TEST_F(CudaQueuesTest, TheUsersStreamsMayWaitForEachOtherBehindTheLanes) {
   if (!fake_) {
     GTEST_SKIP() << "needs to know which streams share a queue";
   }

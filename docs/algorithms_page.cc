@@ -319,7 +319,9 @@ std::string ChoiceTable() {
          "reduce-scatter whose inputs of all ranks together have more than 32 "
          "KiB, and for a reduce-scatter of more than a sub-chunk; instead of "
          "it the last column where there are at least 4 ranks a processor, "
-         "for a reduce-scatter of any size.\n\n" +
+         "for a reduce-scatter of any size. Between hosts it holds for a "
+         "reduce-scatter, all-gather or broadcast of more than a "
+         "sub-chunk.\n\n" +
          MpichTable();
 }
 

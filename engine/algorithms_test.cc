@@ -540,6 +540,12 @@ TEST(AlgorithmsTest, ShortMessagesBetweenHostsHaveFewSteps) {
   EXPECT_EQ(choose(Collective::kAllGather, 4097), "ring");
   EXPECT_EQ(choose(Collective::kBroadcast, 4096), "binomial_tree");
   EXPECT_EQ(choose(Collective::kBroadcast, 4097), "chain");
+  // In sub-chunks, a pipeline has them all under way at once.
+  const auto choice = AlgorithmChoice::Parse("", {0, 8}, 1024);
+  ASSERT_TRUE(choice.ok()) << choice.status().ToString();
+  EXPECT_EQ(choice->For(Collective::kReduceScatter, 4096).name, "ring");
+  EXPECT_EQ(choice->For(Collective::kAllGather, 4096).name, "ring");
+  EXPECT_EQ(choice->For(Collective::kBroadcast, 4096).name, "chain");
 }
 
 TEST(AlgorithmsTest, RanksOfOneHostHaveTheirOwn) {

@@ -85,7 +85,7 @@ void GpuSharing::Warn(Transports transports) {
   if (!warning.empty()) {
     logger_.Warning(warning);
   }
-  settled_ = !warning.empty() ||
+  settled_ = !warning.empty() || ++looks_ == kLooks ||
              std::none_of(gpu_of.begin(), gpu_of.end(),
                           [](const auto& one) { return one.second == 0; });
 }

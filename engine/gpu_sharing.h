@@ -31,6 +31,7 @@ std::string SharedGpuWarning(int rank, const std::string& name,
 // told. One thread at a time.
 class GpuSharing {
  public:
+  static constexpr int kLooks = 100;
   using Transports = std::span<const std::unique_ptr<Transport>>;
 
   GpuSharing(int rank, int size, const Logger& logger)
@@ -39,8 +40,8 @@ class GpuSharing {
   // Before a call with memory of `device`, whose slots are prepared. Only the
   // first time does anything.
   void Tell(const Accelerator& device, Transports transports);
-  // After such a call that was planned anew: ranks that took part in it with
-  // device memory have told theirs. Fails nothing.
+  // After such a call: ranks that took part in it with device memory have told
+  // theirs. Those that have not after kLooks of them may never. Fails nothing.
   void Look(Transports transports) noexcept;
 
  private:
@@ -50,6 +51,7 @@ class GpuSharing {
   const int size_;
   const Logger logger_;
   bool told_ = false;
+  int looks_ = 0;
   bool settled_ = false;  // there is nothing more to find out, or to say
   std::string name_;
   Accelerator::Gpus gpus_;

@@ -25,9 +25,9 @@ struct GpuReport {
 };
 
 // SurveyGpus in a child process: this one loads no driver, and is neither hurt
-// by one that crashes nor held up by one that hangs, for longer than `patience`
-// and a second; then `driver` names what it was doing. By fork: while this
-// process has one thread.
+// by one that crashes nor held up by one that hangs: where a step of it takes
+// longer than `patience`, `driver` names that step, at most a second later. By
+// fork: while this process has one thread.
 GpuReport AskAboutGpus(std::chrono::milliseconds patience);
 
 }  // namespace ringpipe::info

@@ -203,6 +203,17 @@ std::vector<T> Poisoned(std::size_t count) {
   return std::vector<T>(count, poison);
 }
 
+// What the memory of a call in place holds beforehand: the input, and poison
+// where only the result, of `received` elements, lies.
+template <typename T>
+std::vector<T> InPlaceValues(const std::vector<T>& input, const InPlace& at,
+                             std::size_t received) {
+  auto values =
+      Poisoned<T>(std::max(at.input + input.size(), at.output + received));
+  std::copy(input.begin(), input.end(), values.data() + at.input);
+  return values;
+}
+
 // The DataType of T, and a call of `function.operator()<T>()` for a DataType.
 template <typename Function>
 auto WithType(DataType type, Function function) {

@@ -157,12 +157,8 @@ Status TestCall(Communicator& c, Call call, std::span<const How> hows = kHows) {
   for (const How& how : hows) {
     const bool in_place = how.in_place && !input.empty() && !expected.empty() &&
                           call.collective != Collective::kAllToAll;
-    std::vector<T> values = input;
-    if (in_place) {
-      values = Poisoned<T>(
-          std::max(at.input + input.size(), at.output + expected.size()));
-      std::copy(input.begin(), input.end(), values.data() + at.input);
-    }
+    std::vector<T> values =
+        in_place ? InPlaceValues(input, at, expected.size()) : input;
     if (how.in_pieces) {
       RINGPIPE_RETURN_IF_ERROR(MakeInPieces<T>(
           c, call, how, values, at, input.size(), expected, in_place));

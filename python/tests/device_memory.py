@@ -16,6 +16,14 @@ _ATTACH_GLOBAL = 1
 _HOST_FUNCTION = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
+def device_count():
+    library = ctypes.CDLL("libcuda.so.1")
+    count = ctypes.c_int()
+    if library.cuInit(ctypes.c_uint(0)) != 0 or library.cuDeviceGetCount(ctypes.byref(count)) != 0:
+        return 0
+    return count.value
+
+
 class Device:
     """A device, whose primary context is current on this thread from now on."""
 

@@ -224,7 +224,8 @@ TEST_P(GpuCallsTest, ACallFromTheHostToAStuckGpuEndsInTimeAndItsMemoryIsHeld) {
   std::array<std::vector<float>, kRanks> on_host;
   on_host.fill(std::vector<float>(kCount, 1));
   ExpectHeldByAStuckGpu([&](int rank, const float* /*send*/, float* receive) {
-    return CallOf(on_host[rank].data(), receive, kShort);
+    // The GPU has nothing to do before the other rank's message is there.
+    return CallOf(on_host[rank].data(), receive, seconds(5));
   });
 }
 

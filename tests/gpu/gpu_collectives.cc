@@ -12,7 +12,6 @@
 // right.
 #include <sys/resource.h>
 
-#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <map>
@@ -107,15 +106,12 @@ class Checker {
     const InPlace at =
         InPlaceOf(call.collective, PartOf(call, c_.rank()).first);
     const bool in_place = one.in_place && !input.empty() && !expected.empty();
-    std::vector<T> values = input;
-    if (in_place) {
-      values = Poisoned<T>(
-          std::max(at.input + input.size(), at.output + expected.size()));
-      std::copy(input.begin(), input.end(), values.begin() + at.input);
-    }
     RINGPIPE_ASSIGN_OR_RETURN(TestMemory* const from, MemoryOf(one.input));
     RINGPIPE_ASSIGN_OR_RETURN(TestMemory* const to, MemoryOf(one.output));
-    RINGPIPE_ASSIGN_OR_RETURN(const TestBuffer in, Filled(*from, values));
+    RINGPIPE_ASSIGN_OR_RETURN(
+        const TestBuffer in,
+        Filled(*from,
+               in_place ? InPlaceValues(input, at, expected.size()) : input));
     RINGPIPE_ASSIGN_OR_RETURN(
         const TestBuffer out,
         Filled(*to, Poisoned<T>(in_place ? 0 : expected.size())));

@@ -162,14 +162,11 @@ Result<std::vector<T>> ResultOf(Communicator& c, const TestDevice& device,
   const InPlace at =
       in_place ? InPlaceOf(call.collective, PartOf(call, c.rank()).first)
                : InPlace();
-  std::vector<T> values = input;
-  if (in_place) {
-    values =
-        Poisoned<T>(std::max(at.input + input.size(), at.output + received));
-    std::copy(input.begin(), input.end(), values.begin() + at.input);
-  }
-  RINGPIPE_ASSIGN_OR_RETURN(Elements<T> in,
-                            Elements<T>::Create(device, kinds.input, values));
+  RINGPIPE_ASSIGN_OR_RETURN(
+      Elements<T> in,
+      Elements<T>::Create(
+          device, kinds.input,
+          in_place ? InPlaceValues(input, at, received) : input));
   RINGPIPE_ASSIGN_OR_RETURN(
       Elements<T> out,
       Elements<T>::Create(device, kinds.output,

@@ -1,9 +1,8 @@
 // Ranks of a host that use one GPU though another one is left are told so,
 // once; others hear nothing. On the fake driver, whose FAKE_CUDA_DEVICES GPUs
 // (1 or 2) all ranks see; they are threads.
-#include <algorithm>
+#include <chrono>
 #include <cstdlib>
-#include <functional>
 #include <mutex>
 #include <string>
 #include <string_view>
@@ -24,7 +23,7 @@ bool HasTwoGpus() {
   return gpus != nullptr && std::string_view(gpus) == "2";
 }
 
-// Makes three calls on memory of that GPU, of which the last two are alike.
+// Makes three calls on memory of that GPU.
 Status MakeCalls(Communicator& communicator, int gpu) {
   constexpr std::size_t kCount = 5000;
   RINGPIPE_ASSIGN_OR_RETURN(const auto device, TestDevice::Open(gpu));

@@ -15,7 +15,8 @@ int Run(int argc, char** argv) {
   CLI::App app(
       "Prints the RDMA devices and ports of this machine, which of them a "
       "ringpipe communicator would use, and why. The exit status is 0 if it "
-      "could use one, 1 if not. Then its GPUs, which do not change that.",
+      "could use one, 1 if not, 2 if an argument is wrong. Then its GPUs, "
+      "which do not change that.",
       "ringpipe-info");
   bool json = false;
   std::string sysfs_class;
@@ -25,7 +26,8 @@ int Run(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error);
+    constexpr int kWrongArguments = 2;
+    return app.exit(error) == 0 ? 0 : kWrongArguments;
   }
   auto sources = ringpipe::info::Sources::OfThisMachine();
   if (!sysfs_class.empty()) {

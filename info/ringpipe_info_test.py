@@ -1,4 +1,5 @@
-"""What ringpipe-info prints of GPUs: on the fake driver, and without one."""
+"""What ringpipe-info prints of GPUs, on the fake driver and without one; and of wrong
+arguments."""
 
 import json
 import os
@@ -66,6 +67,12 @@ class RingpipeInfoTest(unittest.TestCase):
         self.assertEqual(broken[0], status)
         self.assertIn("GPU driver    CUDA 12.0, cannot be used: the driver is broken: it has ended "
                       "the process that asked it by signal 11", broken[1])
+
+    def test_wrong_arguments_are_named_and_no_verdict(self):
+        done = run("--jsn")
+        self.assertEqual((done.returncode, done.stdout), (2, ""))
+        self.assertIn("--jsn", done.stderr)
+        self.assertEqual(run("--help").returncode, 0)
 
 
 if __name__ == "__main__":

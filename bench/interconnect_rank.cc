@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstddef>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -35,6 +36,7 @@ constexpr int kNotMeasured = static_cast<int>(Verdict::kNotMeasured);
 // Launchers kill all ranks soon after the first has ended: the others wait this
 // long for the one that reports.
 constexpr std::chrono::milliseconds kReporterSaves(700);
+constexpr std::size_t kJobIdBytes = 256;  // RINGPIPE_JOB_ID
 
 class InterconnectJob {
  public:
@@ -70,10 +72,9 @@ class InterconnectJob {
     RINGPIPE_ASSIGN_OR_RETURN(CommunicatorOptions options,
                               CommunicatorOptions::FromProcess());
     if (place_) {
-      options.rank = place_->first;
-      options.size = place_->second;
-      // Other names than those of the jobs that failed.
-      options.job_id = "without-" + std::to_string(lost_.size());
+      options.rank = place_->rank;
+      options.size = place_->size;
+      options.job_id = place_->job_id;
     }
     if (!rail.empty()) {
       options.environment.device = "=" + rail;
@@ -170,12 +171,17 @@ class InterconnectJob {
     return Status::Ok();
   }
 
-  // Whether a host is lost that is neither this one nor that of rank 0, where
-  // all meet.
+  // Whether a host is lost without which the others can go on, and do: where
+  // they could not meet, there is no communicator.
   bool CanGoOn() {
     const std::lock_guard<std::mutex> lock(mutex_);
-    const int lost = measured_.ending ? measured_.ending->lost_rank : -1;
-    return lost >= 0 && !interrupted_ && lost < measured_.size() &&
+    return communicator_ != nullptr && !interrupted_ && measured_.ending &&
+           CanDoWithout(measured_.ending->lost_rank);
+  }
+
+  // Not without this host, nor that of rank 0, where all meet.
+  bool CanDoWithout(int lost) const {
+    return lost >= 0 && lost < measured_.size() &&
            measured_.ranks[lost].host != measured_.ranks.front().host &&
            measured_.ranks[lost].host != measured_.ranks[rank_].host;
   }
@@ -183,39 +189,74 @@ class InterconnectJob {
   // Without the host that is lost: what had not been measured; or `failure`
   // where the others cannot meet.
   Status GoOn(const Status& failure, validate::MeasureOptions options) {
-    const validate::Ending ending = *measured_.ending;
-    const std::string host = measured_.ranks[ending.lost_rank].host;
-    std::vector<int> left;  // ranks
-    for (int rank = 0; rank < measured_.size(); ++rank) {
-      if (measured_.ranks[rank].host != host) {
-        left.push_back(rank);
-      }
-    }
-    lost_.push_back({host, ending.phase, ending.message});
-    if (rank_ == 0) {
-      Announce("host " + host + " is lost; going on without it");
-    }
-    const int own = static_cast<int>(
-        std::find(left.begin(), left.end(), rank_) - left.begin());
-    place_ = {own, static_cast<int>(left.size())};
-    Leave();
-    if (!Join("").ok()) {
+    const auto lost_before = static_cast<std::ptrdiff_t>(lost_.size());
+    Lose(measured_.ending->lost_rank, measured_.ending->message);
+    const std::vector<int> left = Meet();
+    if (left.empty()) {
+      measured_.lost = lost_;
+      // The first of them is measured_.ending's.
+      measured_.lost.erase(measured_.lost.begin() + lost_before);
       return failure;
     }
-    rank_ = own;
     const bool has_all = measured_.HasAllLinks() && measured_.CommonRails() < 2;
     Measurements without;
     options.run.links = !has_all;
     options.run.latency = !has_all;
     Status status = validate::Measure(*communicator_, options, &without);
     without.NameHostsLike(measured_, left);
-    if (has_all) {
+    if (has_all || without.ranks.empty()) {
       measured_.TakeStress(without, left);
     } else {
       measured_ = std::move(without);
+      rank_ = place_->rank;
     }
     measured_.lost = lost_;
     return status;
+  }
+
+  bool IsLost(const std::string& host) const {
+    return std::any_of(
+        lost_.begin(), lost_.end(),
+        [&](const validate::Lost& lost) { return lost.host == host; });
+  }
+
+  void Lose(int rank, const std::string& why) {
+    const std::string& host = measured_.ranks[rank].host;
+    lost_.push_back({host, measured_.ending->phase, why});
+    if (rank_ == 0) {
+      Announce("host " + host + " is lost; going on without it");
+    }
+  }
+
+  // Joins the ranks of all hosts that are not lost, and returns these. One that
+  // does not come is lost, too. None: they cannot meet.
+  std::vector<int> Meet() {
+    while (true) {
+      // Who takes another host for lost has another job.
+      std::string job_id = "without " + std::to_string(lost_.size());
+      std::vector<int> left;
+      for (int rank = 0; rank < measured_.size(); ++rank) {
+        if (IsLost(measured_.ranks[rank].host)) {
+          job_id += "," + std::to_string(rank);
+        } else {
+          left.push_back(rank);
+        }
+      }
+      const auto own = std::find(left.begin(), left.end(), rank_);
+      place_ = {static_cast<int>(own - left.begin()),
+                static_cast<int>(left.size()), job_id.substr(0, kJobIdBytes)};
+      Leave();
+      const Status joined = Join("");
+      if (joined.ok()) {
+        return left;
+      }
+      const int missing = validate::LostRank(joined);
+      if (missing < 0 || missing >= place_->size ||
+          !CanDoWithout(left[missing])) {
+        return {};
+      }
+      Lose(left[missing], joined.message());
+    }
   }
 
   Status MeasureRail(int rail, const validate::MeasureOptions& options) {
@@ -259,7 +300,8 @@ class InterconnectJob {
         return Judge();
       }
       std::this_thread::sleep_for(kReporterSaves);
-      return static_cast<int>(Verdict::kFaulty);
+      const bool lost = measured_.ending && measured_.ending->lost_rank >= 0;
+      return static_cast<int>(lost ? Verdict::kFaulty : Verdict::kNotMeasured);
     }
     // All exit alike, as rank 0 judges.
     std::string verdict;
@@ -330,9 +372,14 @@ class InterconnectJob {
 
   const InterconnectOptions& options_;
   SignalWatch& signals_;
-  int rank_ = 0;
-  // Rank and size, once hosts are lost.
-  std::optional<std::pair<int, int>> place_;
+  int rank_ = 0;  // in measured_
+  // In the communicator, once hosts are lost.
+  struct Place {
+    int rank;
+    int size;
+    std::string job_id;
+  };
+  std::optional<Place> place_;
   std::vector<validate::Lost> lost_;
   std::optional<ProgressBar> bar_;
   Measurements measured_;

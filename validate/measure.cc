@@ -78,6 +78,10 @@ Status RunPhases(MeasureRun& run) {
   }
   if (run.plan.stress_seconds > 0) {
     run.Enter(Phase::kStress);
+    constexpr double kLongSeconds = 10;
+    if (run.options.announce && run.plan.stress_seconds >= kLongSeconds) {
+      run.options.announce("the stress test begins");
+    }
     RINGPIPE_RETURN_IF_ERROR(RunStress(run));
   }
   return ShareCountersAfter(run);

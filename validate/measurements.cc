@@ -501,7 +501,9 @@ void Measurements::TakeStress(const Measurements& later,
                               const std::vector<int>& ranks_of) {
   stress = later.stress;
   ending = later.ending;
-  networks = later.networks;
+  if (!later.networks.empty()) {
+    networks = later.networks;
+  }
   for (Stress::Wrong& wrong :
        stress ? stress->wrong : std::vector<Stress::Wrong>()) {
     wrong.from = ranks_of[wrong.from];

@@ -10,6 +10,7 @@ cases there are besides.
 import collections
 import json
 import os
+import re
 import signal
 import sys
 import tempfile
@@ -25,6 +26,8 @@ PORT = 29519
 RATE, HALF = "80mbit", "40mbit"
 # Without what has tests of its own, to be short.
 SHORT = ["--duration", "0"]
+# With those who do not come: they are named after so long.
+SHORT_PATIENCE = {"RINGPIPE_JOIN_TIMEOUT_MS": "10000"}
 
 
 class Checks(unittest.TestCase):
@@ -154,6 +157,16 @@ class Matrix(Checks):
             hosts.throttle_receiving(Matrix.SLOW, f"{rate * 0.85}mbit")),
         "1 % loss": lambda hosts, rate: hosts.lose(Matrix.SLOW, one_in=100),
     }
+    # What a line of the report says of it, after the slow host's name.
+    WORDS = {
+        "none": "",
+        "host halved": "(sends|receives)( and receives)? at",
+        "uplink halved": "sends at",
+        "downlink halved": "receives at",
+        "pair halved": "is slow",
+        "15 % less": "(sends|receives)( and receives)? at",
+        "1 % loss": "(TCP sent|sends at)",
+    }
     # By rank, its host.
     PLACEMENTS = {
         "1": lambda count: list(range(count)),
@@ -220,7 +233,8 @@ class Matrix(Checks):
                 faults and fault == "none"):
             return "wrong"
         if faults:
-            return "named"
+            words = re.escape(self.name(self.SLOW)) + ".*" + self.WORDS[fault]
+            return "named" if any(re.search(words, line) for line in faults) else "wrong"
         return {0: "healthy", 1: "wrong", 2: "uncertain"}[statuses.pop()]
 
     @staticmethod
@@ -307,36 +321,84 @@ class FourHosts(Checks):
             saved = json.load(file)
         self.assertEqual(len(saved["ranks"]), 4)
 
-    def check_goes_on_without(self, hosts, lose):
-        """Without host 2, which is lost early: the others are measured."""
-        job = self.start(hosts, ["--duration", "1"])
+    def check_goes_on_without(self, hosts, lost, lose, extra=None):
+        """Without these hosts, which are lost early: the others are measured."""
+        job = self.start(hosts, ["--duration", "1"], extra)
         job.ranks[0].wait_for("interconnect: about", "stderr")
         lose(job)
         start = time.monotonic()
         job.ranks[0].wait_for("going on without it", "stderr")
-        self.assertLess(time.monotonic() - start, liveness_bound_s(4),
+        self.assertLess(time.monotonic() - start, liveness_bound_s(hosts.count),
                         job.text())
-        for rank in (0, 1, 3):
+        left = [rank for rank in range(hosts.count) if rank not in lost]
+        for rank in left:
             job.ranks[rank].finish()
         text = job.text()
-        statuses = job.exit_statuses()
-        self.assertEqual([statuses[0], statuses[1], statuses[3]], [1] * 3, text)
+        self.assertEqual([job.exit_statuses()[rank] for rank in left],
+                         [1] * len(left), text)
         report = job.ranks[0].stdout
         faults = [line for line in report.splitlines() if " fault  " in line]
-        self.assertEqual(len(faults), 1, text)
-        self.assertIn(f"host {self.name(2)} was lost while", faults[0])
-        self.assertIn(f"{self.name(3)} ", report)  # by its own name still
-        self.assertIn("3 ranks on 3 hosts", report)
+        self.assertEqual(len(faults), len(lost), text)
+        for host in lost:
+            self.assertTrue(any(f"host {self.name(host)} was lost while" in line
+                                for line in faults), text)
+        self.assertIn(f"{self.name(left[-1])} ", report)  # by its own name still
+        self.assertIn(f"{len(left)} ranks on {len(left)} hosts", report)
         return job
 
     def test_a_host_that_dies_is_named_and_the_others_are_measured(self):
         hosts = self.network(4)
+        self.check_goes_on_without(hosts, [2], lambda job: job.ranks[2].kill())
+
+    def test_two_hosts_that_die_at_once_are_named(self):
+        hosts = self.network(5)
         self.check_goes_on_without(
-            hosts, lambda job: job.ranks[2].kill())
+            hosts, [1, 3], lambda job: (job.ranks[1].kill(), job.ranks[3].kill()),
+            SHORT_PATIENCE)
 
     def test_a_link_that_goes_down_is_named_and_the_others_are_measured(self):
         hosts = self.network(4)
-        self.check_goes_on_without(hosts, lambda job: hosts.cut(2))
+        job = self.check_goes_on_without(hosts, [2], lambda job: hosts.cut(2))
+        # Also the host behind that link comes to an end.
+        job.ranks[2].finish()
+        self.assertIn(job.ranks[2].returncode, (1, 2), job.text())
+
+    def test_hosts_that_die_in_the_stress_test_one_after_the_other(self):
+        hosts = self.network(5)
+        job = self.start(hosts, ["--duration", "20"], SHORT_PATIENCE)
+        begins = "the stress test begins"
+        job.ranks[0].wait_for(begins, "stderr")
+        job.ranks[1].kill()
+        job.ranks[0].wait_for(f"(?s){begins}.*{begins}", "stderr")
+        job.ranks[3].kill()
+        job.finish()
+        text = job.text()
+        self.assertEqual([job.exit_statuses()[rank] for rank in (0, 2, 4)], [1] * 3, text)
+        for host in (1, 3):
+            self.assertIn(f"host {self.name(host)} was lost while", job.ranks[0].stdout, text)
+
+    def test_who_pauses_or_is_away_for_a_moment_is_not_lost(self):
+        def pause(job):
+            os.kill(job.ranks[2].pid, signal.SIGSTOP)
+            time.sleep(3)
+            os.kill(job.ranks[2].pid, signal.SIGCONT)
+
+        def unplug(_):
+            hosts.cut(2)
+            time.sleep(0.5)
+            hosts.restore(2)
+
+        hosts = self.network(4)
+        for disturb in (pause, unplug):
+            with self.subTest(disturb.__name__):
+                job = self.start(hosts, SHORT)
+                job.ranks[0].wait_for("interconnect: about", "stderr")
+                disturb(job)
+                job.finish()
+                text = job.text()
+                self.assertLessEqual(set(job.exit_statuses()), {0, 2}, text)
+                self.assertNotIn("was lost", job.ranks[0].stdout, text)
+                job.close()
 
     def test_interrupted_it_says_what_it_has_measured(self):
         hosts = self.network(4)

@@ -27,7 +27,7 @@ RATE, HALF = "80mbit", "40mbit"
 # Without what has tests of its own, to be short.
 SHORT = ["--duration", "0"]
 # With those who do not come: they are named after so long.
-SHORT_PATIENCE = {"RINGPIPE_JOIN_TIMEOUT_MS": "10000"}
+SHORT_PATIENCE = {"RINGPIPE_JOIN_TIMEOUT_MS": "5000"}
 
 
 class Checks(unittest.TestCase):
@@ -365,7 +365,7 @@ class FourHosts(Checks):
 
     def test_hosts_that_die_in_the_stress_test_one_after_the_other(self):
         hosts = self.network(5)
-        job = self.start(hosts, ["--duration", "20"], SHORT_PATIENCE)
+        job = self.start(hosts, ["--duration", "12"], SHORT_PATIENCE)
         begins = "the stress test begins"
         job.ranks[0].wait_for(begins, "stderr")
         job.ranks[1].kill()

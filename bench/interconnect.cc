@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <cstdlib>
-#include <fstream>
 #include <string>
 #include <vector>
 
@@ -15,6 +14,7 @@
 #include "bench/interconnect_rank.h"
 #include "bench/interconnect_report.h"
 #include "bench/local_ranks.h"
+#include "bench/memory_kills.h"
 #include "bench/rank_limits.h"
 #include "bench/text_output.h"
 #include "engine/communicator.h"
@@ -50,38 +50,6 @@ Status CheckBeforeStart(const InterconnectOptions& options) {
   RINGPIPE_RETURN_IF_ERROR(Environment::FromProcess().status());
   RINGPIPE_RETURN_IF_ERROR(CheckMemoryOf(options));
   return CheckFiles(options);
-}
-
-// How often the kernel has killed processes of this one's cgroup, because they
-// had reached its limit of memory; 0 where it does not say.
-std::uint64_t MemoryKills() {
-  const std::string root = "/sys/fs/cgroup";
-  std::ifstream groups("/proc/self/cgroup");
-  for (std::string line; std::getline(groups, line);) {
-    // "0::/path" (version 2), "4:memory:/path" (version 1). A container may
-    // have its own cgroup at the root, whatever the path says.
-    const bool is_v2 = line.starts_with("0::");
-    const std::size_t at = line.find(":memory:/");
-    if (!is_v2 && at == std::string::npos) {
-      continue;
-    }
-    const std::string path =
-        line.substr(line.find(':', line.find(':') + 1) + 1);
-    for (const std::string& folder :
-         is_v2 ? std::vector<std::string>{root + path, root}
-               : std::vector<std::string>{root + "/memory" + path,
-                                          root + "/memory"}) {
-      std::ifstream events(folder +
-                           (is_v2 ? "/memory.events" : "/memory.oom_control"));
-      std::string name;
-      for (std::uint64_t count = 0; events >> name >> count;) {
-        if (name == "oom_kill") {
-          return count;
-        }
-      }
-    }
-  }
-  return 0;
 }
 
 Result<int> StartRanks(const InterconnectOptions& options,

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <iterator>
 #include <optional>
+#include <set>
+#include <tuple>
 #include <utility>
 
 #include "validate/analysis_parts.h"
@@ -13,36 +15,6 @@ namespace ringpipe::validate {
 namespace {
 
 using Kind = Finding::Kind;
-
-// Of a test that did not come to its end.
-std::optional<Finding> FindEnding(const Measurements& measured) {
-  if (!measured.ending || measured.ending->message.empty()) {
-    return std::nullopt;
-  }
-  const Ending& ending = *measured.ending;
-  const bool known = ending.lost_rank >= 0;
-  Finding finding = MakeFinding(
-      known ? Kind::kLost : Kind::kOther, true,
-      (known ? "host " + measured.NameOf(ending.lost_rank) +
-                   " was lost while " + ending.phase + " was measured: "
-             : "the test ended while " + ending.phase + " was measured: ") +
-          ending.message);
-  finding.host = known ? measured.ranks[ending.lost_rank].host : "";
-  return finding;
-}
-
-// Of hosts without which it went on.
-std::vector<Finding> FindLost(const Measurements& measured) {
-  std::vector<Finding> findings;
-  for (const Lost& lost : measured.lost) {
-    findings.push_back(MakeFinding(
-        Kind::kLost, true,
-        "host " + lost.host + " was lost while " + lost.phase +
-            " was measured, which went on without it: " + lost.message));
-    findings.back().host = lost.host;
-  }
-  return findings;
-}
 
 std::vector<Finding> FindWrongBytes(const Measurements& measured) {
   std::vector<Finding> findings;
@@ -114,16 +86,61 @@ bool Has(const Analysis& analysis, Kind kind) {
       [kind](const Finding& finding) { return finding.kind == kind; });
 }
 
+// Whether links that are in doubt were not measured alone. On a busy host it
+// would be of no use.
+bool WouldIsolating(const Measurements& measured, const Analysis& analysis) {
+  std::set<std::tuple<int, int, int>> alone;
+  for (const Isolated& link : measured.isolated) {
+    alone.emplace(link.plane, link.from, link.to);
+  }
+  const auto any_is_left = [&](int plane, const std::vector<Link>& links) {
+    return !measured.IsOtherWay(plane) &&
+           std::any_of(links.begin(), links.end(), [&](const Link& link) {
+             return !alone.contains({plane, link.first, link.second});
+           });
+  };
+  if (Has(analysis, Kind::kBusy)) {
+    return false;
+  }
+  if (Has(analysis, Kind::kUnverified)) {
+    return std::any_of(analysis.findings.begin(), analysis.findings.end(),
+                       [&](const Finding& finding) {
+                         return finding.kind == Kind::kUnverified &&
+                                any_is_left(finding.plane, finding.links);
+                       });
+  }
+  const std::vector<LinkClass>& classes = analysis.planes.front().classes;
+  return std::any_of(
+      classes.begin(), classes.end(),
+      [&](const LinkClass& members) { return any_is_left(0, members.links); });
+}
+
 // What would make it certain.
-std::string WhyUncertain(const Analysis& analysis) {
+std::string WhyUncertain(const Measurements& measured,
+                         const Analysis& analysis) {
   return (Has(analysis, Kind::kUnverified)
               ? std::string("some links are slow, and noise may be why")
           : Has(analysis, Kind::kBusy)
               ? std::string("hosts are busy with other work")
               : "noise hides a link that loses up to " +
                     FormatPercent(analysis.could_tell)) +
-         "; run it again while the hosts and the network are idle, or with "
-         "--isolated";
+         "; run it again while the hosts and the network are idle" +
+         (WouldIsolating(measured, analysis) ? ", or with --isolated" : "");
+}
+
+// Whether noise may hide what is wrong. Memory is never quiet, and a slow pair
+// of one host no fault: there it takes a whole rank that may be slow, for
+// another reason than that ranks share cores.
+bool IsUncertain(const Measurements& measured, const Analysis& analysis) {
+  return measured.OnOneHost()
+             ? !measured.IsOversubscribed(0) &&
+                   std::any_of(analysis.findings.begin(),
+                               analysis.findings.end(),
+                               [](const Finding& finding) {
+                                 return finding.kind == Kind::kUnverified &&
+                                        !finding.host.empty();
+                               })
+             : analysis.could_tell > kMostCouldTell * analysis.tolerance;
 }
 
 void Conclude(const Measurements& measured, Analysis& analysis) {
@@ -131,15 +148,9 @@ void Conclude(const Measurements& measured, Analysis& analysis) {
       std::count_if(analysis.findings.begin(), analysis.findings.end(),
                     [](const Finding& finding) { return finding.fault; });
   std::size_t links = 0;
-  analysis.could_tell = analysis.tolerance;
-  for (std::size_t i = 0; i < analysis.planes.size(); ++i) {
-    for (const LinkClass& members : analysis.planes[i].classes) {
-      if (measured.IsOtherWay(static_cast<int>(i))) {
-        continue;
-      }
-      links += i == 0 ? members.links.size() : 0;
-      analysis.could_tell =
-          std::max(analysis.could_tell, members.Resolution(analysis.tolerance));
+  if (!analysis.planes.empty()) {
+    for (const LinkClass& members : analysis.planes.front().classes) {
+      links += members.links.size();
     }
   }
   if (Has(analysis, Kind::kUnverified) || Has(analysis, Kind::kBusy)) {
@@ -156,14 +167,19 @@ void Conclude(const Measurements& measured, Analysis& analysis) {
   } else if (measured.ending) {
     analysis.verdict = Verdict::kUncertain;
     analysis.summary = "it ended early, while " + measured.ending->phase +
-                       " was measured: nothing wrong was seen until then";
+                       " was measured: " +
+                       (Has(analysis, Kind::kUnverified)
+                            ? "what is slow was not verified"
+                            : "nothing wrong was seen until then") +
+                       "; run it again to its end";
   } else if (Has(analysis, Kind::kUnmatched)) {
     analysis.verdict = Verdict::kUncertain;
-    analysis.summary = "not all was compared with the baseline";
-  } else if (analysis.could_tell > kMostCouldTell * analysis.tolerance &&
-             !measured.OnOneHost()) {
+    analysis.summary =
+        "not all was compared with the baseline; give a baseline of these "
+        "hosts";
+  } else if (IsUncertain(measured, analysis)) {
     analysis.verdict = Verdict::kUncertain;
-    analysis.summary = WhyUncertain(analysis);
+    analysis.summary = WhyUncertain(measured, analysis);
   } else {
     analysis.verdict = Verdict::kHealthy;
     analysis.summary = "all " + Count(links, "link") + " do what they should";
@@ -181,6 +197,7 @@ class Analyzer {
 
   Analysis Run() {
     analysis_.tolerance = options_.tolerance;
+    analysis_.could_tell = options_.tolerance;
     Add(FindEnding(measured_));
     Add(FindLost(measured_));
     Add(FindWrongBytes(measured_));
@@ -255,6 +272,14 @@ class Analyzer {
                                   options_.tolerance);
     Add(FindSlowLinks(measured_, plane, classes, isolated, busy_,
                       options_.tolerance));
+    for (const LinkClass& members : classes.classes()) {
+      if (!measured_.IsOtherWay(plane)) {
+        analysis_.could_tell = std::max(
+            analysis_.could_tell,
+            std::min(members.Resolution(options_.tolerance),
+                     isolated.Resolution(members.links, options_.tolerance)));
+      }
+    }
     AddRanked(plane, classes, isolated, analysis_.slowest);
     analysis_.planes.push_back(
         {measured_.planes[plane].name, classes.classes()});

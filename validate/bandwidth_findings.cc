@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <set>
 #include <string>
@@ -115,18 +116,63 @@ bool HaveUnlikePorts(const std::vector<RailRate>& rails) {
          !std::all_of(rails.begin(), rails.end(), is_like_the_first);
 }
 
+bool IsSingle(const SlowPart& part) {
+  return part.kind == SlowPart::Kind::kLink ||
+         part.kind == SlowPart::Kind::kLinkBoth;
+}
+
+// Whether the test ended before all that was to be verified of the plane was.
+bool WasCutShort(const Measurements& measured, int plane) {
+  const bool is_rail = measured.planes[plane].rail >= 0;
+  const bool went_on = !measured.patterns.empty() || measured.stress;
+  return measured.ending && plane + 1 == std::ssize(measured.planes) &&
+         (is_rail || !went_on);
+}
+
+// Whether what was measured alone can tell the part from noise, and the test
+// did not end before it was all measured.
+bool IsVerified(const SlowPart& part, const IsolatedRatios& isolated,
+                bool cut_short) {
+  const std::size_t links = IsSingle(part) ? 1 : 2;
+  return cut_short
+             ? isolated.HasControls() && isolated.CountOf(part.links) >= links
+             : isolated.count() > 0;
+}
+
 // Where there is something that it may be instead, it is no fault.
-void Doubt(const Measurements& measured, const std::set<std::string>& busy,
+void Doubt(bool cut_short, const std::set<std::string>& busy,
            Finding& finding) {
   const bool is_busy =
       finding.host.empty() ? !busy.empty() : busy.contains(finding.host);
-  if (measured.ending || is_busy) {
+  if (cut_short || is_busy) {
     finding.fault = false;
     finding.kind = Kind::kUnverified;
-    finding.text += measured.ending
-                        ? "; the test ended before this was verified"
-                        : "; other work on the host may be why";
+    finding.text += cut_short ? "; the test ended before this was verified"
+                              : "; other work on the host may be why";
   }
+}
+
+// A host that is slow one way is slow both ways, and with short messages.
+void DropOtherWays(const Measurements& measured,
+                   std::vector<Finding>& findings) {
+  const std::vector<Finding> all = findings;
+  const auto concerns = [&](const Finding& other, const std::string& host) {
+    return host.empty() || other.host == host ||
+           (other.host.empty() &&
+            std::any_of(other.links.begin(), other.links.end(),
+                        [&](const Link& link) {
+                          return measured.ranks[link.first].host == host ||
+                                 measured.ranks[link.second].host == host;
+                        }));
+  };
+  std::erase_if(findings, [&](const Finding& finding) {
+    return finding.plane >= 0 && measured.IsOtherWay(finding.plane) &&
+           std::any_of(all.begin(), all.end(), [&](const Finding& other) {
+             return other.fault && other.plane >= 0 &&
+                    other.plane < finding.plane &&
+                    concerns(other, finding.host);
+           });
+  });
 }
 
 }  // namespace
@@ -174,22 +220,22 @@ std::vector<Finding> FindSlowLinks(const Measurements& measured, int plane,
                                    double tolerance) {
   std::vector<Finding> findings;
   std::size_t singles = 0;
+  const bool cut_short = WasCutShort(measured, plane);
   for (const SlowPart& part : ExplainSlowLinks(classes, isolated, tolerance)) {
     // Where none was measured alone, hosts as a whole are all that counts.
     if (measured.IsOtherWay(plane) &&
         (part.kind > SlowPart::Kind::kReceives || part.inside)) {
       continue;
     }
-    const bool single = part.kind == SlowPart::Kind::kLink ||
-                        part.kind == SlowPart::Kind::kLinkBoth;
-    if (!single || ++singles <= kMostSingles) {
-      findings.push_back(DescribePart(measured, plane, part));
-      findings.back().links = part.links;
+    if (IsSingle(part) && ++singles > kMostSingles) {
+      continue;
     }
-    // No link was measured alone, which would have told noise from faults.
-    if (isolated.count() == 0 && findings.back().fault) {
-      Doubt(measured, busy, findings.back());
+    Finding finding = DescribePart(measured, plane, part, tolerance);
+    finding.links = part.links;
+    if (finding.fault && !IsVerified(part, isolated, cut_short)) {
+      Doubt(cut_short, busy, finding);
     }
+    findings.push_back(std::move(finding));
   }
   if (singles > kMostSingles) {
     findings.push_back(
@@ -293,15 +339,7 @@ void DropConsequences(const Measurements& measured, double tolerance,
            });
   };
   std::erase_if(findings, is_consequence);
-  // A host that is slow one way is slow both ways, and with short messages.
-  const std::vector<Finding> left = findings;
-  std::erase_if(findings, [&](const Finding& finding) {
-    return finding.plane >= 0 && measured.IsOtherWay(finding.plane) &&
-           std::any_of(left.begin(), left.end(), [&](const Finding& other) {
-             return other.fault && other.plane != finding.plane &&
-                    other.plane >= 0 && other.plane < finding.plane;
-           });
-  });
+  DropOtherWays(measured, findings);
 }
 
 }  // namespace ringpipe::validate

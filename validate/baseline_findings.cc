@@ -63,7 +63,10 @@ class Comparison {
   std::vector<Finding> Run() {
     for (std::size_t plane = 0; plane < now_.planes.size(); ++plane) {
       for (const Plane& then : then_.planes) {
-        if (then.name == now_.planes[plane].name) {
+        // A host that is slow another way is in the first plane, too, or is
+        // found without a baseline.
+        if (then.name == now_.planes[plane].name &&
+            !now_.IsOtherWay(static_cast<int>(plane))) {
           ComparePlane(static_cast<int>(plane), then);
         }
       }
@@ -124,7 +127,7 @@ class Comparison {
         rate_now.push_back(rates_now.Value(from, to));
         rate_then.push_back(rates_then.Value(from, to));
       }
-      Finding finding = DescribePart(now_, plane, part);
+      Finding finding = DescribePart(now_, plane, part, tolerance_);
       finding.links = part.links;
       finding.text = PartSubject(now_, plane, part) + " is down to " +
                      FormatRate(Median(rate_now)) + " from " +
@@ -139,6 +142,12 @@ class Comparison {
           now_.ports.begin(), now_.ports.end(), [&then](const Port& port) {
             return port.host == then.host && port.Name() == then.Name();
           });
+      const bool takes_part = std::any_of(
+          now_.ranks.begin(), now_.ranks.end(),
+          [&then](const Rank& rank) { return rank.host == then.host; });
+      if (!takes_part) {
+        continue;
+      }
       const bool gone = now == now_.ports.end();
       if (!gone && now->rate == then.rate && now->state == then.state) {
         continue;

@@ -130,34 +130,53 @@ IsolatedRatios::IsolatedRatios(const Measurements& measurements, int plane,
     spread_ = std::max(kDeviationOfMad * Median(distances), Median(errors));
   }
   if (plane < static_cast<int>(measurements.planes.size())) {
-    FindNoise(measurements.planes[plane], classes, tolerance);
+    FindNoise(measurements, plane, classes, tolerance);
   }
 }
 
-void IsolatedRatios::FindNoise(const Plane& plane, const LinkClasses& classes,
-                               double tolerance) {
+void IsolatedRatios::FindNoise(const Measurements& measurements, int plane,
+                               const LinkClasses& classes, double tolerance) {
   hosts_ = classes.hosts();
   passes_.resize(hosts_.size());
+  const bool all_alone =
+      std::all_of(classes.classes().begin(), classes.classes().end(),
+                  [this](const LinkClass& members) {
+                    return CountOf(members.links) == members.links.size();
+                  });
+  // Contention is none then.
+  for (const Isolated& link : measurements.isolated) {
+    const Alone& alone = Of({link.from, link.to});
+    if (all_alone && link.plane == plane && alone.ratio > 1 - tolerance) {
+      CountPasses(alone.link, link.bytes_per_s, alone.value / alone.ratio,
+                  tolerance);
+    }
+  }
   for (const LinkClass& members : classes.classes()) {
-    const double disturbed = (1 - tolerance) * members.reference;
-    for (const auto& [from, to] : members.links) {
-      const double alone = Ratio({from, to});
-      if (classes.Ratio(from, to) < 1 - tolerance && !(alone > 1 - tolerance)) {
-        continue;
+    for (const Link& link : members.links) {
+      const double alone = Ratio(link);
+      if (!all_alone &&
+          !(classes.Ratio(link.first, link.second) < 1 - tolerance &&
+            !(alone > 1 - tolerance))) {
+        CountPasses(link,
+                    measurements.planes[plane].bytes_per_s.SamplesOf(
+                        link.first, link.second),
+                    members.reference, tolerance);
       }
-      const std::vector<double> samples = plane.bytes_per_s.SamplesOf(from, to);
-      for (std::size_t i = 0; i + kPassMessages <= samples.size();
-           i += kPassMessages) {
-        const auto first = samples.begin() + static_cast<long>(i);
-        const auto end = first + kPassMessages;
-        const double rate = RateOf({first, end});
-        for (const int rank : {from, to}) {
-          Passes& passes = passes_[hosts_[rank]];
-          passes.disturbed += rate < disturbed ? 1 : 0;
-          passes.fastest.push_back(*std::max_element(first, end) /
-                                   members.reference);
-        }
-      }
+    }
+  }
+}
+
+void IsolatedRatios::CountPasses(Link link, const std::vector<double>& samples,
+                                 double reference, double tolerance) {
+  for (std::size_t i = 0; i + kPassMessages <= samples.size();
+       i += kPassMessages) {
+    const auto first = samples.begin() + static_cast<long>(i);
+    const auto end = first + kPassMessages;
+    const double rate = RateOf({first, end});
+    for (const int rank : {link.first, link.second}) {
+      Passes& passes = passes_[hosts_[rank]];
+      passes.disturbed += rate < (1 - tolerance) * reference ? 1 : 0;
+      passes.fastest.push_back(*std::max_element(first, end) / reference);
     }
   }
 }
@@ -183,6 +202,29 @@ std::size_t IsolatedRatios::CountOf(const std::vector<Link>& links) const {
   return std::count_if(links.begin(), links.end(), [this](const Link& link) {
     return !std::isnan(Ratio(link));
   });
+}
+
+bool IsolatedRatios::HasControls() const {
+  return std::any_of(links_.begin(), links_.end(),
+                     [](const Alone& alone) { return alone.control; });
+}
+
+double IsolatedRatios::Resolution(const std::vector<Link>& links,
+                                  double tolerance) const {
+  return CountOf(links) < links.size() || !HasControls()
+             ? 1
+             : std::min(1.0, std::max(tolerance, WorstOf(count()) * spread_));
+}
+
+bool IsolatedRatios::IsHidden(Link link, const LinkClasses& classes,
+                              double tolerance) const {
+  const Alone& alone = Of(link);
+  const double least = 1 - tolerance;
+  return alone.ratio < least &&
+         classes.Ratio(link.first, link.second) >= least &&
+         classes.Value(link.first, link.second) <
+             least * alone.value / alone.ratio &&
+         IsSlow(link, tolerance);
 }
 
 bool IsolatedRatios::IsSlow(Link link, double least) const {
@@ -234,7 +276,7 @@ const IsolatedRatios::Alone& IsolatedRatios::Of(Link link) const {
 }
 
 ToIsolate ChooseToIsolate(const Measurements& measurements, int plane,
-                          double tolerance, std::size_t most) {
+                          double tolerance, std::size_t most, bool all) {
   const LinkClasses classes(measurements, measurements.planes[plane]);
   ToIsolate chosen;
   if (classes.classes().empty()) {
@@ -244,11 +286,11 @@ ToIsolate ChooseToIsolate(const Measurements& measurements, int plane,
     ChooseOf(part, most, chosen.suspects);
   }
   for (const bool between : {true, false}) {
-    if (std::any_of(chosen.suspects.begin(), chosen.suspects.end(),
-                    [&](const Link& link) {
-                      return classes.Between(link.first, link.second) ==
-                             between;
-                    })) {
+    if (all || std::any_of(chosen.suspects.begin(), chosen.suspects.end(),
+                           [&](const Link& link) {
+                             return classes.Between(link.first, link.second) ==
+                                    between;
+                           })) {
       ChooseControls(classes, between, tolerance, chosen.suspects,
                      chosen.controls);
     }

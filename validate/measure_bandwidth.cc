@@ -149,8 +149,9 @@ Result<std::vector<Isolated>> ChooseAlone(MeasureRun& run, int plane) {
   std::vector<float> list;
   if (run.rank == 0) {
     const RunOptions& wanted = run.options.run;
-    const ToIsolate chosen = ChooseToIsolate(run.into, plane, wanted.tolerance,
-                                             run.plan.most_suspects);
+    const ToIsolate chosen =
+        ChooseToIsolate(run.into, plane, wanted.tolerance,
+                        run.plan.most_suspects, wanted.isolate_all);
     list.push_back(wanted.isolate_all ? 1 : 0);
     for (const bool control : {false, true}) {
       for (const Link& link : control ? chosen.controls : chosen.suspects) {

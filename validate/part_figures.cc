@@ -24,8 +24,12 @@ void PartFigures::Fill(SlowPart& part) const {
   std::vector<double> ratios, values, references, alone, alone_ratios;
   for (const Link& link : part.links) {
     ratios.push_back(Ratio(link));
-    values.push_back(classes_.Value(link.first, link.second));
-    references.push_back(classes_.Of(link.first, link.second).reference);
+    const bool hidden = IsHidden(link);
+    values.push_back(hidden ? isolated_->Value(link)
+                            : classes_.Value(link.first, link.second));
+    references.push_back(hidden
+                             ? isolated_->Value(link) / isolated_->Ratio(link)
+                             : classes_.Of(link.first, link.second).reference);
     if (isolated_ != nullptr && !std::isnan(isolated_->Value(link))) {
       alone.push_back(isolated_->Value(link));
       alone_ratios.push_back(isolated_->Ratio(link));

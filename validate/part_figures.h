@@ -27,9 +27,17 @@ class PartFigures {
   // slow alike are one part.
   void Merge(std::vector<SlowPart>& parts) const;
 
- private:
+  // What a link carries in company, as a part of its class's reference; or
+  // alone, where contention hides that it is slow.
   double Ratio(Link link) const {
-    return classes_.Ratio(link.first, link.second);
+    return IsHidden(link) ? isolated_->Ratio(link)
+                          : classes_.Ratio(link.first, link.second);
+  }
+
+ private:
+  bool IsHidden(Link link) const {
+    return isolated_ != nullptr &&
+           isolated_->IsHidden(link, classes_, tolerance_);
   }
   void MergePathsOfUnits(std::vector<SlowPart>& parts) const;
   void MergeAlike(std::vector<SlowPart>& parts) const;

@@ -16,13 +16,15 @@ using Kind = SlowPart::Kind;
 using Level = SlowPart::Level;
 
 constexpr std::size_t kNamedUnits = 8;
-// Of what others carry: nothing is said against it.
-constexpr double kFine = 0.9;
 
 class Sentence {
  public:
-  Sentence(const Measurements& measurements, int plane, const SlowPart& part)
-      : measurements_(measurements), plane_(plane), part_(part) {}
+  Sentence(const Measurements& measurements, int plane, const SlowPart& part,
+           double tolerance = 0)
+      : measurements_(measurements),
+        plane_(plane),
+        part_(part),
+        fine_(1 - tolerance) {}
 
   std::string RailPrefix() const {
     return plane_ == 0 ? "" : measurements_.planes[plane_].name + ": ";
@@ -227,7 +229,7 @@ class Sentence {
     if (!part_.units.empty()) {
       return text + Alone() + ": " + Units();
     }
-    if (!both && part_.other_way_ratio > kFine) {
+    if (!both && part_.other_way_ratio > fine_) {
       text += sends ? ", receiving is fine" : ", sending is fine";
     }
     return text + Alone() + SharedCores() + PortText();
@@ -257,7 +259,7 @@ class Sentence {
   }
 
   std::string SwitchText() const {
-    const bool alone_too = part_.isolated_ratio < kFine;
+    const bool alone_too = part_.isolated_ratio < fine_;
     return UnitName() + ": its links to other switches carry " +
            FormatRate(part_.bytes_per_s) + " while others are in use, where " +
            "those of other switches carry " + FormatRate(part_.reference) +
@@ -281,8 +283,8 @@ class Sentence {
              "end or the path between them" +
              Alone();
     }
-    const bool other_way = part_.other_way_ratio > kFine;
-    const bool others = part_.others_ratio > kFine;
+    const bool other_way = part_.other_way_ratio > fine_;
+    const bool others = part_.others_ratio > fine_;
     text += part_.kind == Kind::kLinkBoth
                 ? std::string(", both ways") +
                       (others ? ", and both are fine with others" : "")
@@ -355,6 +357,7 @@ class Sentence {
   const Measurements& measurements_;
   const int plane_;
   const SlowPart& part_;
+  const double fine_;  // of what others carry: nothing is said against it
 };
 
 }  // namespace
@@ -366,8 +369,8 @@ std::string PartSubject(const Measurements& measurements, int plane,
 }
 
 Finding DescribePart(const Measurements& measurements, int plane,
-                     const SlowPart& part) {
-  return Sentence(measurements, plane, part).Make();
+                     const SlowPart& part, double tolerance) {
+  return Sentence(measurements, plane, part, tolerance).Make();
 }
 
 }  // namespace ringpipe::validate

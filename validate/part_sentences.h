@@ -12,7 +12,7 @@ namespace ringpipe::validate {
 
 // Of the measurements' plane with that number.
 Finding DescribePart(const Measurements& measurements, int plane,
-                     const SlowPart& part);
+                     const SlowPart& part, double tolerance);
 
 // "what host c17 sends", "c03 → c09".
 std::string PartSubject(const Measurements& measurements, int plane,

@@ -124,9 +124,7 @@ class Explainer {
     return numbers;
   }
 
-  double Ratio(Link link) const {
-    return classes_.Ratio(link.first, link.second);
-  }
+  double Ratio(Link link) const { return figures_.Ratio(link); }
   bool Below(Link link, double ratio) const { return Ratio(link) < ratio; }
   const LinkClass& ClassOf(Link link) const {
     return classes_.Of(link.first, link.second);
@@ -352,6 +350,11 @@ class Explainer {
         return TakeContention(part.links);
       }
       if (no_fault != nullptr) {
+        // On one host this is more than a slow pair, which would be no fault.
+        if (CountOf(Level::kHost) == 1) {
+          no_fault->level = part.level;
+          no_fault->unit = part.unit;
+        }
         AddTo(*no_fault, part.links);
         return Explain(part.links);
       }

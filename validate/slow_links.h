@@ -28,17 +28,26 @@ class IsolatedRatios {
   double Ratio(Link link) const { return Of(link).ratio; }
   std::size_t count() const { return links_.size(); }
   std::size_t CountOf(const std::vector<Link>& links) const;
+  bool HasControls() const;
+  // The part that a single one of these must lack to be told from chance; 1
+  // where not all of them were measured, or no controls.
+  double Resolution(const std::vector<Link>& links, double tolerance) const;
 
   // Whether the link lacks more than `least`, beyond chance.
   bool IsSlow(Link link, double least) const;
+  // Whether it is, by more than the tolerance, and contention hides it: no link
+  // of its class carries more in company. What a link has carried there it can
+  // carry.
+  bool IsHidden(Link link, const LinkClasses& classes, double tolerance) const;
   // Whether links that have one cause do; nullopt: fewer than two of them were
   // measured.
   std::optional<bool> AreSlow(const std::vector<Link>& links,
                               double least) const;
   // Whether noise alone may have made these slow in each pass: by how often
   // those of their hosts are disturbed on links that are not slow, or not even
-  // one message of a pass is faster than the fastest of the link's. A pass in
-  // which a rank waited for a core is no evidence.
+  // one message of a pass is faster than the fastest of the link's: alone where
+  // all were measured so, else in company. A pass in which a rank waited for a
+  // core is no evidence.
   bool MayBeNoise(const std::vector<Link>& links) const;
 
  private:
@@ -57,8 +66,10 @@ class IsolatedRatios {
     std::vector<double> fastest;  // of each: of its messages
   };
   const Alone& Of(Link link) const;
-  void FindNoise(const Plane& plane, const LinkClasses& classes,
-                 double tolerance);
+  void FindNoise(const Measurements& measurements, int plane,
+                 const LinkClasses& classes, double tolerance);
+  void CountPasses(Link link, const std::vector<double>& samples,
+                   double reference, double tolerance);
   double Noise(const Alone& alone) const;
 
   std::vector<Alone> links_;  // sorted by link
@@ -74,7 +85,7 @@ class IsolatedRatios {
 // Links of one plane to be measured alone: of all that looks slow in company,
 // the tolerance alone decides, a few links; then single ones, the slowest
 // first. And healthy ones to compare these with: of each kind those nearest to
-// the reference.
+// the reference; of every kind where `all` links are measured.
 struct ToIsolate {
   std::vector<Link> suspects;
   std::vector<Link> controls;
@@ -82,7 +93,8 @@ struct ToIsolate {
 inline constexpr std::size_t kMostSuspects = 64;
 inline constexpr std::size_t kMostControls = 6;
 ToIsolate ChooseToIsolate(const Measurements& measurements, int plane,
-                          double tolerance, std::size_t most = kMostSuspects);
+                          double tolerance, std::size_t most = kMostSuspects,
+                          bool all = false);
 
 // Whether noise hides so much that all links are to be measured once more.
 inline constexpr int kMostPasses = 4;
@@ -115,7 +127,9 @@ struct SlowPart {
   Kind kind = Kind::kLink;
   Level level = Level::kRank;  // of `unit` and `peer`
   bool inside = false;         // links inside a host
-  int unit = -1;               // of the first five; of kPair the sender
+  // Of the first five; of kPair the sender; of kUnverified, on one host, a rank
+  // that may be slow.
+  int unit = -1;
   int peer = -1;               // of kPair the receiver
   std::vector<int> units;      // all that are so, where they are several
   std::vector<Link> links;     // of single ones the slowest first

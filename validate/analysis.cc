@@ -272,17 +272,19 @@ class Analyzer {
                                   options_.tolerance);
     Add(FindSlowLinks(measured_, plane, classes, isolated, busy_,
                       options_.tolerance));
+    AddRanked(plane, classes, isolated, analysis_.slowest);
+    PlaneClasses of_plane = {
+        measured_.planes[plane].name, classes.classes(), {}};
     for (const LinkClass& members : classes.classes()) {
+      of_plane.could_tell.push_back(
+          std::min(members.Resolution(options_.tolerance),
+                   isolated.Resolution(members.links, options_.tolerance)));
       if (!measured_.IsOtherWay(plane)) {
-        analysis_.could_tell = std::max(
-            analysis_.could_tell,
-            std::min(members.Resolution(options_.tolerance),
-                     isolated.Resolution(members.links, options_.tolerance)));
+        analysis_.could_tell =
+            std::max(analysis_.could_tell, of_plane.could_tell.back());
       }
     }
-    AddRanked(plane, classes, isolated, analysis_.slowest);
-    analysis_.planes.push_back(
-        {measured_.planes[plane].name, classes.classes()});
+    analysis_.planes.push_back(std::move(of_plane));
   }
 
   const Measurements& measured_;

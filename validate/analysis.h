@@ -43,6 +43,8 @@ struct RankedLink {
 struct PlaneClasses {
   std::string plane;
   std::vector<LinkClass> classes;
+  // Of each: the part that a single link must lose to be told from the others.
+  std::vector<double> could_tell;
 };
 
 struct Analysis {

@@ -219,12 +219,12 @@ double IsolatedRatios::Resolution(const std::vector<Link>& links,
 bool IsolatedRatios::IsHidden(Link link, const LinkClasses& classes,
                               double tolerance) const {
   const Alone& alone = Of(link);
+  const auto [from, to] = link;
   const double least = 1 - tolerance;
-  return alone.ratio < least &&
-         classes.Ratio(link.first, link.second) >= least &&
-         classes.Value(link.first, link.second) <
-             least * alone.value / alone.ratio &&
-         IsSlow(link, tolerance);
+  const double enough = least * alone.value / alone.ratio;
+  return alone.ratio < least && classes.Ratio(from, to) >= least &&
+         classes.Value(from, to) < enough &&
+         classes.Of(from, to).reference < enough && IsSlow(link, tolerance);
 }
 
 bool IsolatedRatios::IsSlow(Link link, double least) const {

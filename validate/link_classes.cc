@@ -11,7 +11,7 @@ namespace ringpipe::validate {
 namespace {
 
 // The fastest links of a class may be a few by chance, but not a twentieth; and
-// are at least that many where three hosts of four are slow.
+// are at least that many where three hosts of four are slow, of 16 or more.
 constexpr std::size_t kFastest = 20;
 // As fast as the fastest: by this part, or so many standard errors.
 constexpr double kAlike = 0.1;

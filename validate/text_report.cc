@@ -144,10 +144,10 @@ class Report {
 
   // --- Bandwidths ---
 
-  const std::vector<LinkClass>* ClassesOf(const std::string& plane) const {
+  const PlaneClasses* ClassesOf(const std::string& plane) const {
     for (const PlaneClasses& classes : analysis_.planes) {
       if (classes.plane == plane) {
-        return &classes.classes;
+        return &classes;
       }
     }
     return nullptr;
@@ -155,7 +155,7 @@ class Report {
 
   void AddPlane(int number) {
     const Plane& plane = measured_.planes[number];
-    const std::vector<LinkClass>* const classes = ClassesOf(plane.name);
+    const PlaneClasses* const classes = ClassesOf(plane.name);
     if (classes == nullptr) {
       return;
     }
@@ -166,7 +166,7 @@ class Report {
     Line("  " + Pad("class", 28) + PadLeft("links", 8) +
          PadLeft("slowest", 11) + PadLeft("median", 11) +
          PadLeft("fastest", 11) + PadLeft("spread", 9));
-    for (const LinkClass& members : *classes) {
+    for (const LinkClass& members : classes->classes) {
       Line("  " + Pad(Cut(members.name, 28), 28) +
            PadLeft(WithCommas(members.links.size()), 8) +
            PadLeft(FormatRate(members.min), 11) +
@@ -180,10 +180,10 @@ class Report {
   }
 
   // What could not have been seen.
-  void AddResolution(const std::vector<LinkClass>& classes) {
-    for (const LinkClass& members : classes) {
-      Line(Wrap("  A single link " + members.name + " that loses " +
-                    FormatPercent(members.Resolution(analysis_.tolerance)) +
+  void AddResolution(const PlaneClasses& of_plane) {
+    for (std::size_t i = 0; i < of_plane.classes.size(); ++i) {
+      Line(Wrap("  A single link " + of_plane.classes[i].name + " that loses " +
+                    FormatPercent(of_plane.could_tell[i]) +
                     " can be told from the others.",
                 options_.columns, 2));
     }

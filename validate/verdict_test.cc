@@ -414,6 +414,10 @@ TEST(EachLinkAloneTest, MakesCertainWhatNoiseHides) {
   const Analysis alone = Analyze(measured, {});
   EXPECT_EQ(alone.verdict, Verdict::kHealthy) << Texts(alone);
   EXPECT_EQ(alone.could_tell, 0.1);
+  // In words too.
+  EXPECT_EQ(alone.planes[0].could_tell, std::vector<double>({0.1}));
+  EXPECT_EQ(noisy.planes[0].could_tell,
+            std::vector<double>({noisy.could_tell}));
 }
 
 // What noise makes of three messages: it disturbs one, or all of them.

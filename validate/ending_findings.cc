@@ -115,7 +115,7 @@ std::optional<Finding> FindEnding(const Measurements& measured) {
   if (ending.lost_rank >= 0) {
     host = measured.ranks[ending.lost_rank].host;
     name = measured.NameOf(ending.lost_rank);
-  } else if (hosts.size() == 1) {
+  } else if (hosts.size() == 1 && !measured.OnOneHost()) {
     host = name = *hosts.begin();
   }
   const std::string during = " while " + ending.phase + " was measured: " + why;

@@ -322,6 +322,11 @@ TEST(EndingTest, RanksOfSeveralHostsAreNamedByThese) {
   EXPECT_EQ(Faults(one)[0].host, "c01");
   EXPECT_TRUE(Says(one, "host c01 was lost while latencies was measured"))
       << Texts(one);
+  // Unless there is no other.
+  for (Rank& rank : measured.ranks) {
+    rank.host = "c00";
+  }
+  EXPECT_EQ(Analyze(measured, {}).verdict, Verdict::kUncertain);
 }
 
 // What a message says of ranks that there are not is left as it is.

@@ -15,6 +15,9 @@ constexpr std::size_t kSuspectsOfAPart = 3;
 // measured again.
 constexpr double kQuiet = 0.01;
 
+// Fewer passes of a rank alone say little of how often it is disturbed.
+constexpr int kEnoughPasses = 24;
+
 // A fault may be chance in so many runs.
 constexpr double kChance = 2e-3;
 
@@ -138,7 +141,8 @@ void IsolatedRatios::FindNoise(const Measurements& measurements, int plane,
                                const LinkClasses& classes, double tolerance) {
   hosts_ = classes.hosts();
   passes_.resize(hosts_.size());
-  const bool all_alone =
+  all_alone_ =
+      2 * kAlonePasses * (classes.ranks() - 1) >= kEnoughPasses &&
       std::all_of(classes.classes().begin(), classes.classes().end(),
                   [this](const LinkClass& members) {
                     return CountOf(members.links) == members.links.size();
@@ -146,7 +150,7 @@ void IsolatedRatios::FindNoise(const Measurements& measurements, int plane,
   // Contention is none then.
   for (const Isolated& link : measurements.isolated) {
     const Alone& alone = Of({link.from, link.to});
-    if (all_alone && link.plane == plane && alone.ratio > 1 - tolerance) {
+    if (all_alone_ && link.plane == plane && alone.ratio > 1 - tolerance) {
       CountPasses(alone.link, link.bytes_per_s, alone.value / alone.ratio,
                   tolerance);
     }
@@ -154,7 +158,7 @@ void IsolatedRatios::FindNoise(const Measurements& measurements, int plane,
   for (const LinkClass& members : classes.classes()) {
     for (const Link& link : members.links) {
       const double alone = Ratio(link);
-      if (!all_alone &&
+      if (!all_alone_ &&
           !(classes.Ratio(link.first, link.second) < 1 - tolerance &&
             !(alone > 1 - tolerance))) {
         CountPasses(link,
@@ -222,8 +226,8 @@ bool IsolatedRatios::IsHidden(Link link, const LinkClasses& classes,
   const auto [from, to] = link;
   const double least = 1 - tolerance;
   const double enough = least * alone.value / alone.ratio;
-  return alone.ratio < least && classes.Ratio(from, to) >= least &&
-         classes.Value(from, to) < enough &&
+  return all_alone_ && alone.ratio < least &&
+         classes.Ratio(from, to) >= least && classes.Value(from, to) < enough &&
          classes.Of(from, to).reference < enough && IsSlow(link, tolerance);
 }
 

@@ -35,9 +35,9 @@ class IsolatedRatios {
 
   // Whether the link lacks more than `least`, beyond chance.
   bool IsSlow(Link link, double least) const;
-  // Whether it is, by more than the tolerance, and contention hides it: no link
-  // of its class carries more in company. What a link has carried there it can
-  // carry.
+  // Where all were measured: whether it is, by more than the tolerance, and
+  // contention hides it: no link of its class carries more in company. What a
+  // link has carried there it can carry.
   bool IsHidden(Link link, const LinkClasses& classes, double tolerance) const;
   // Whether links that have one cause do; nullopt: fewer than two of them were
   // measured.
@@ -76,6 +76,7 @@ class IsolatedRatios {
   // The standard deviation of healthy ones, as a part: by how much the controls
   // differ.
   double spread_ = 0;
+  bool all_alone_ = false;  // all links, by enough passes of each rank
   std::vector<int> hosts_;
   std::vector<Passes> passes_;  // by host
 };

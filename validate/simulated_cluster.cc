@@ -1,7 +1,9 @@
 #include "validate/simulated_cluster.h"
 
 #include <algorithm>
+#include <map>
 #include <random>
+#include <tuple>
 
 #include "validate/link_classes.h"
 #include "validate/partners.h"
@@ -20,8 +22,10 @@ class Cluster {
         loads_(hosts_),
         leaf_loads_(PartsOf(
             (options.leaf_hosts == 0 ? options.hosts : options.leaf_hosts) *
-            options.ranks_per_host)) {
+            options.ranks_per_host)),
+        busy_(options.hosts) {
     Cable();
+    CountPairs();
   }
 
   Measurements Measure(double tolerance) {
@@ -78,10 +82,12 @@ class Cluster {
     for (int pass = 0; !turn.empty() && pass < kMostAlonePasses; ++pass) {
       for (const std::size_t i : turn) {
         Isolated& link = measured.isolated[i];
-        const bool busy = IsBusy(link.from, link.to);
+        NextStep();
         for (int repeat = 0; repeat < kPassMessages; ++repeat) {
           link.bytes_per_s.push_back(
-              Sample(Carries(link.from, link.to, rail), busy));
+              Sample(link.from, link.to, Carries(link.from, link.to, rail),
+                     options_.alone_noise.value_or(options_.noise),
+                     options_.alone_disturbed.value_or(options_.disturbed)));
         }
       }
       if (pass + 1 >= kAlonePasses) {
@@ -91,24 +97,30 @@ class Cluster {
   }
 
   void AddPass(int rail, LinkSamples& samples) {
-    const int first = samples.repeats();
     samples.AddRepeats(kPassMessages);
-    for (int from = 0; from < ranks_; ++from) {
-      for (int to = 0; to < ranks_; ++to) {
-        if (from == to) {
-          continue;
-        }
-        // The slowest on its way.
-        const double rate =
-            std::min(Carries(from, to, rail),
-                     Unhindered(from, to, rail) * PartInCompany(from, to)) /
-            LoadOf(loads_, from, to);
-        const bool busy = IsBusy(from, to);
-        for (int repeat = 0; repeat < kPassMessages; ++repeat) {
-          samples.at(from, to, first + repeat) =
-              static_cast<float>(Sample(rate, busy));
+    for (int distance = 1; distance < ranks_; ++distance) {
+      for (int step = 0; step < ShiftSteps(ranks_, distance); ++step) {
+        NextStep();
+        for (int from = 0; from < ranks_; ++from) {
+          const int to = (from + distance) % ranks_;
+          if (StepOfLink(ranks_, from, to) == step) {
+            AddSamples(from, to, rail, samples);
+          }
         }
       }
+    }
+  }
+
+  void AddSamples(int from, int to, int rail, LinkSamples& samples) {
+    // The slowest on its way.
+    const double rate =
+        std::min(Carries(from, to, rail),
+                 Unhindered(from, to, rail) * PartInCompany(from, to)) /
+        LoadOf(loads_, from, to);
+    for (int repeat = samples.repeats() - kPassMessages;
+         repeat < samples.repeats(); ++repeat) {
+      samples.at(from, to, repeat) = static_cast<float>(
+          Sample(from, to, rate, options_.noise, options_.disturbed));
     }
   }
 
@@ -120,6 +132,29 @@ class Cluster {
     for (std::size_t link = 0; link < unlike_.size(); ++link) {
       unlike_[link] = unlike(random_);
       collides_[link] = Happens(options_.collisions);
+    }
+  }
+
+  // How many links from one group to another are in use in the same step.
+  void CountPairs() {
+    if (options_.pair_cables == 0) {
+      return;
+    }
+    pair_loads_.resize(unlike_.size());
+    for (int distance = 1; distance < ranks_; ++distance) {
+      std::map<std::tuple<int, int, int>, int> counts;
+      const auto pair_of = [&](int from) {
+        const int to = (from + distance) % ranks_;
+        return std::tuple(Leaf(hosts_[from]), Leaf(hosts_[to]),
+                          StepOfLink(ranks_, from, to));
+      };
+      for (int from = 0; from < ranks_; ++from) {
+        ++counts[pair_of(from)];
+      }
+      for (int from = 0; from < ranks_; ++from) {
+        pair_loads_[static_cast<std::size_t>(from) * ranks_ +
+                    (from + distance) % ranks_] = counts[pair_of(from)];
+      }
     }
   }
 
@@ -200,44 +235,57 @@ class Cluster {
     return false;
   }
 
-  // Of what a link carries alone. A switch has uplinks for so many links.
+  // Of what a link carries alone.
   double PartInCompany(int from, int to) const {
+    const std::size_t link = static_cast<std::size_t>(from) * ranks_ + to;
     const int a = hosts_[from], b = hosts_[to];
-    const bool across = Leaf(a) != Leaf(b);
-    double part =
-        a != b && collides_[static_cast<std::size_t>(from) * ranks_ + to] ? 0.5
-                                                                          : 1;
-    double uplinks = options_.leaf_hosts / options_.oversubscribed;
+    double part = a != b && collides_[link] ? 0.5 : 1;
+    // Of the cables that both switches have for others, or for each other.
+    double cables = 1;
     for (const Fault& fault : options_.faults) {
       const int half = options_.hosts / 2;
       const bool contends = fault.kind == Fault::Kind::kContention &&
                             a < half && b >= half && (a + b) % 3 == 0;
       const int leaf = Leaf(fault.a);
-      const bool by_leaf = fault.kind == Fault::Kind::kLeaf && across &&
-                           (Leaf(a) == leaf || Leaf(b) == leaf);
+      const bool lacks = fault.kind == Fault::Kind::kLeaf
+                             ? Leaf(a) == leaf || Leaf(b) == leaf
+                             : fault.kind == Fault::Kind::kGroups &&
+                                   options_.pair_cables > 0 &&
+                                   Hits(fault, a, b);
       part *= contends ? 1 - fault.loss : 1;
-      uplinks *= by_leaf ? 1 - fault.loss : 1;
+      cables *= lacks ? 1 - fault.loss : 1;
     }
-    return across ? std::min(part, uplinks / leaf_loads_.Of(from, to)) : part;
+    if (Leaf(a) == Leaf(b)) {
+      return part;
+    }
+    return std::min(
+        part, cables * (options_.pair_cables > 0
+                            ? options_.pair_cables / pair_loads_[link]
+                            : options_.leaf_hosts / options_.oversubscribed /
+                                  leaf_loads_.Of(from, to)));
   }
 
   bool Happens(double probability) {
     return std::bernoulli_distribution(probability)(random_);
   }
 
-  bool IsBusy(int from, int to) {
-    bool busy = false;
-    for (const int rank : {from, to}) {
-      busy |= Happens(hosts_[rank] < options_.busy_hosts ? 0.4 : options_.busy);
+  // Who is busy, for a spell.
+  void NextStep() {
+    if (steps_++ % options_.spell != 0) {
+      return;
     }
-    return busy;
+    const bool all = Happens(options_.shared_busy);
+    for (int host = 0; host < options_.hosts; ++host) {
+      busy_[host] = Happens(host < options_.busy_hosts ? 0.4 : options_.busy);
+      busy_[host] = busy_[host] || all;
+    }
   }
 
-  double Sample(double rate, bool busy) {
+  double Sample(int from, int to, double rate, double noise, double disturbed) {
     const double noisy =
-        rate * std::normal_distribution<double>(1, options_.noise)(random_);
+        rate * std::normal_distribution<double>(1, noise)(random_);
     return noisy *
-           (busy || Happens(options_.disturbed)
+           (busy_[hosts_[from]] || busy_[hosts_[to]] || Happens(disturbed)
                 ? std::uniform_real_distribution<double>(0.1, 0.6)(random_)
                 : 1);
   }
@@ -249,6 +297,9 @@ class Cluster {
   const LinkLoads loads_, leaf_loads_;
   std::vector<double> unlike_;
   std::vector<bool> collides_;
+  std::vector<int> pair_loads_;  // by link; of a dragonfly
+  std::vector<bool> busy_;       // by host
+  int steps_ = 0;
 };
 
 }  // namespace

@@ -3,6 +3,7 @@
 #define RINGPIPE_VALIDATE_SIMULATED_CLUSTER_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,7 +23,8 @@ struct Fault {
     kHosts,       // both directions of hosts 0 to `a` - 1: a kind of NIC
     kLeaf,        // uplinks of the switch of host `a`: in company alone
     kUplink,      // one path in four from that switch to others
-    kGroups,      // from the switch of host `a` to the one of host `b`
+    kGroups,      // from the switch of host `a` to the one of host `b`: each
+                  // path, and in company what that pair has
   };
   Kind kind = Kind::kHost;
   int a = 0;
@@ -41,14 +43,23 @@ struct ClusterOptions {
   double unlike = 0.005;
   // How many samples are disturbed: halved or worse.
   double disturbed = 0.005;
-  // How often a host is busy for as long as a link is measured once: all its
-  // samples are disturbed then. The first `busy_hosts` are busy 40 % of it.
+  // The same of links alone; nullopt: as in company.
+  std::optional<double> alone_noise = {};
+  std::optional<double> alone_disturbed = {};
+  // How often a host is busy, for a spell of so many steps (alone: links) on
+  // end: all samples of all its links are disturbed then. The first
+  // `busy_hosts` are busy 40 % of it. And how often a spell disturbs all hosts
+  // at once: what they share is busy.
   double busy = 0;
   int busy_hosts = 0;
+  double shared_busy = 0;
+  int spell = 1;
   // So many hosts on one switch, of which latencies tell; 0: all are on one.
-  // It has uplinks for 1 / `oversubscribed` of them.
+  // It has uplinks for 1 / `oversubscribed` of them; or, in a dragonfly, each
+  // pair of groups has cables for so many hosts. 0: it is a tree.
   int leaf_hosts = 0;
   double oversubscribed = 1;
+  double pair_cables = 0;
   // How many paths share a cable with another one in company, by their hashes.
   double collisions = 0;
   std::uint64_t seed = 1;

@@ -7,6 +7,7 @@
 
 #include "validate/analysis_parts.h"
 #include "validate/format.h"
+#include "validate/partners.h"
 
 namespace ringpipe::validate {
 namespace {
@@ -40,9 +41,25 @@ constexpr double kMegabitsOfTcp = 10'000;
 
 struct Passes {
   int disturbed = 0;
+  int spells = 0;  // of disturbed ones, one after another
   int all = 0;
+  bool last = false;  // is disturbed
+
   double part() const {
     return all == 0 ? 0 : static_cast<double>(disturbed) / all;
+  }
+  void Add(bool is_disturbed) {
+    ++all;
+    disturbed += is_disturbed ? 1 : 0;
+    spells += is_disturbed && !last ? 1 : 0;
+    last = is_disturbed;
+  }
+  // How many passes that do not depend on each other say as much: what a host
+  // is busy with disturbs several on end. (Of a series whose neighbours
+  // correlate by r: (1 - r) / (1 + r) of them.)
+  double Independent() const {
+    const double alone = std::min(1.0, spells / (disturbed * (1 - part())));
+    return all * alone / (2 - alone);
   }
 };
 
@@ -50,31 +67,41 @@ struct Passes {
 // chance of one.
 double LogChance(const Passes& passes, double usual) {
   const double part = std::min(passes.part(), 1 - 1e-9);
-  return -passes.all * (part * std::log(part / usual) +
-                        (1 - part) * std::log((1 - part) / (1 - usual)));
+  return -passes.Independent() *
+         (part * std::log(part / usual) +
+          (1 - part) * std::log((1 - part) / (1 - usual)));
 }
 
 std::map<std::string, Passes> CountDisturbed(const Measurements& measured,
                                              const Plane& plane) {
-  std::map<std::string, Passes> of_host;
-  for (int from = 0; from < measured.size(); ++from) {
-    for (int to = 0; to < measured.size(); ++to) {
-      const std::vector<double> samples = plane.bytes_per_s.SamplesOf(from, to);
-      const double slow = kDisturbed * RateOf(samples);
+  // By host: when, in the order of the measurement, and whether disturbed.
+  std::map<std::string, std::vector<std::pair<int, bool>>> seen;
+  const int size = measured.size();
+  for (int from = 0; from < size; ++from) {
+    for (int to = 0; to < size; ++to) {
       if (measured.ranks[from].host == measured.ranks[to].host) {
         continue;
       }
+      const std::vector<double> samples = plane.bytes_per_s.SamplesOf(from, to);
+      const double slow = kDisturbed * RateOf(samples);
+      int step = (to + size - from) % size * 3 + StepOfLink(size, from, to);
       for (std::size_t i = 0; i + kPassMessages <= samples.size();
-           i += kPassMessages) {
+           i += kPassMessages, step += 3 * size) {
         const auto first = samples.begin() + static_cast<long>(i);
+        const bool disturbed =
+            std::any_of(first, first + kPassMessages,
+                        [slow](double sample) { return sample < slow; });
         for (const int rank : {from, to}) {
-          Passes& passes = of_host[measured.ranks[rank].host];
-          ++passes.all;
-          passes.disturbed +=
-              std::any_of(first, first + kPassMessages,
-                          [slow](double sample) { return sample < slow; });
+          seen[measured.ranks[rank].host].emplace_back(step, disturbed);
         }
       }
+    }
+  }
+  std::map<std::string, Passes> of_host;
+  for (auto& [host, passes] : seen) {
+    std::sort(passes.begin(), passes.end());
+    for (const auto& [step, disturbed] : passes) {
+      of_host[host].Add(disturbed);
     }
   }
   return of_host;

@@ -592,6 +592,21 @@ TEST(HostTest, ALinkThatComesAndGoesIsFoundThoughMostSamplesAreFast) {
   EXPECT_EQ(analysis.findings[0].host, "c02") << Texts(analysis);
 }
 
+// Half of its passes, but one after another: it was busy once.
+TEST(HostTest, OneThatWasBusyForAWhileIsNoFault) {
+  Measurements measured = MeasureCluster(Quiet(8));
+  for (int from = 0; from < 8; ++from) {
+    for (int to = 0; to < 8; ++to) {
+      const int distance = (to + 8 - from) % 8;
+      if ((from == 2 || to == 2) && distance >= 2 && distance <= 5) {
+        measured.planes[0].bytes_per_s.at(from, to, 1) *= 0.3F;
+      }
+    }
+  }
+  const Analysis analysis = Analyze(measured, {});
+  EXPECT_EQ(Faults(analysis).size(), 0U) << Texts(analysis);
+}
+
 TEST(HostTest, OneWhoseSegmentsAreLostIsNamed) {
   Measurements measured = MeasureCluster(Quiet(6));
   for (int host = 0; host < 6; ++host) {

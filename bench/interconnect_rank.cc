@@ -299,9 +299,11 @@ class InterconnectJob {
       if (rank_ == Reporter()) {
         return Judge();
       }
+      // As the reporter judges, as far as this rank knows the same.
+      const int exit_status = ExitStatus(
+          Analyze(measured_, options_.analysis, Baseline()).verdict);
       std::this_thread::sleep_for(kReporterSaves);
-      const bool lost = measured_.ending && measured_.ending->lost_rank >= 0;
-      return static_cast<int>(lost ? Verdict::kFaulty : Verdict::kNotMeasured);
+      return exit_status;
     }
     // All exit alike, as rank 0 judges.
     std::string verdict;

@@ -335,10 +335,21 @@ std::vector<std::size_t> ChooseAgain(const Measurements& measurements,
       }
     }
   }
+  // Beside controls that were disturbed, nothing would be slow.
+  std::size_t disturbed = 0, controls = 0;
+  for (const Isolated& link : measurements.isolated) {
+    if (link.plane == plane && link.control) {
+      ++controls;
+      disturbed += ratios.Value({link.from, link.to}) <
+                           (1 - tolerance) * classes.Value(link.from, link.to)
+                       ? 1
+                       : 0;
+    }
+  }
   std::vector<std::size_t> again;
   const bool quiet =
       static_cast<double>(slow) <= kQuiet * static_cast<double>(all);
-  bool any = false;
+  bool any = disturbed > 0 && 2 * disturbed >= controls;
   for (std::size_t i = 0; i < measurements.isolated.size(); ++i) {
     const Isolated& link = measurements.isolated[i];
     if (link.plane != plane ||

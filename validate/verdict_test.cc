@@ -537,6 +537,24 @@ TEST(VerdictTest, ABusyHostIsNotBlamedForWhatItDoesBothWaysAtOnceEither) {
   }
 }
 
+// What all of them share was busy meanwhile, so that beside them nothing would
+// be slow.
+TEST(VerdictTest, ControlsThatCarryLessAloneThanInCompanyAreMeasuredAgain) {
+  Measurements measured =
+      MeasureCluster(Quiet(8, {{Fault::Kind::kHost, 3, 0, 0.5}}));
+  EXPECT_TRUE(ChooseAgain(measured, 0, 0.10).empty());
+  std::vector<std::size_t> controls;
+  for (std::size_t i = 0; i < measured.isolated.size(); ++i) {
+    if (measured.isolated[i].control) {
+      controls.push_back(i);
+      for (double& rate : measured.isolated[i].bytes_per_s) {
+        rate *= 0.4;
+      }
+    }
+  }
+  EXPECT_EQ(ChooseAgain(measured, 0, 0.10), controls);
+}
+
 // --- What is one host's ---
 
 TEST(HostTest, OneWhoseMessagesTakeLongOnceInAHundredIsNamed) {

@@ -1,11 +1,18 @@
 // Over thousands of random clusters, few of them kind: what is planted is
 // found and named, nothing else is, and no cluster is called healthy because
 // its noise hides what is wrong.
+//
+// A fault is *due* if its loss is at least twice what the report could tell
+// (Analysis::could_tell). Where the report says that noise may be why links are
+// slow, or that hosts are busy, it could tell nothing: no fault is due then,
+// though the report still prints what a single link of each class would have to
+// lose. Such a run counts as found or uncertain.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <random>
 #include <string>
+#include <utility>
 
 #include "gtest/gtest.h"
 #include "validate/analysis.h"
@@ -25,34 +32,66 @@ struct Shape {
   const char* name;
   int cases;
   ClusterOptions options;
-  bool switches = false;  // faults of switches too
+  // Where it is known to fall short, as docs/interconnect.md says: the part of
+  // what is due that is hidden, so that it is not found and may even be called
+  // healthy; and of all runs those with a false alarm.
+  double hidden = 0;
+  double alarms = 0.01;
 };
 
 const Shape kShapes[] = {
-    {"quiet 4", 120, {.hosts = 4}},
-    {"quiet 8", 120, {.hosts = 8}},
+    {"quiet 4", 600, {.hosts = 4}},
+    {"quiet 8", 600, {.hosts = 8}},
     {"quiet 64", 60, {.hosts = 64}},
     {"quiet 256", 8, {.hosts = 256}},
     {"16 hosts of 4 ranks", 24, {.hosts = 16, .ranks_per_host = 4}},
-    {"8 hosts of 2 rails", 60, {.hosts = 8, .rails = 2}},
+    {"8 hosts of 2 rails", 300, {.hosts = 8, .rails = 2}},
     {"16 hosts of 2 ranks and 4 rails",
      24,
      {.hosts = 16, .ranks_per_host = 2, .rails = 4}},
-    {"10 % disturbed, 4", 120, {.hosts = 4, .disturbed = 0.1}},
-    {"30 % disturbed, 4", 120, {.hosts = 4, .disturbed = 0.3}},
-    {"30 % disturbed, 16", 120, {.hosts = 16, .disturbed = 0.3}},
+    {"10 % disturbed, 4", 600, {.hosts = 4, .disturbed = 0.1}, 0.01},
+    {"30 % disturbed, 4", 600, {.hosts = 4, .disturbed = 0.3}, 0.02},
+    {"30 % disturbed, 16", 600, {.hosts = 16, .disturbed = 0.3}},
     {"30 % disturbed, 64", 40, {.hosts = 64, .disturbed = 0.3}},
-    {"all hosts busy 5 %, 8", 120, {.hosts = 8, .busy = 0.05}},
-    {"all hosts busy 15 %, 16", 60, {.hosts = 16, .busy = 0.15}},
-    {"2 hosts of 16 busy 40 %", 60, {.hosts = 16, .busy_hosts = 2}},
+    {"30 % disturbed, alone 2 %, 16",
+     600,
+     {.hosts = 16, .disturbed = 0.3, .alone_disturbed = 0.02}},
+    {"quiet, alone 30 % disturbed, 16",
+     600,
+     {.hosts = 16, .alone_disturbed = 0.3}},
+    {"all hosts busy 5 %, 8",
+     600,
+     {.hosts = 8, .busy = 0.05, .spell = 8},
+     0.01},
+    {"all hosts busy 15 %, 16",
+     600,
+     {.hosts = 16, .busy = 0.15, .spell = 8},
+     0.01,
+     0.02},
+    {"2 hosts of 16 busy 40 %",
+     600,
+     {.hosts = 16, .busy_hosts = 2, .spell = 8},
+     0.03,
+     0.02},
+    {"all at once busy 15 %, 16",
+     600,
+     {.hosts = 16, .shared_busy = 0.15, .spell = 8},
+     0.01},
+    {"16 hosts of 2 ranks and 2 rails, 10 % disturbed",
+     24,
+     {.hosts = 16, .ranks_per_host = 2, .rails = 2, .disturbed = 0.1}},
     {"fat tree 2:1, 4 leaves",
      120,
      {.hosts = 64, .leaf_hosts = 16, .oversubscribed = 2},
-     true},
+     0.01},
+    {"fat tree 2:1, 10 % disturbed",
+     120,
+     {.hosts = 64, .disturbed = 0.1, .leaf_hosts = 16, .oversubscribed = 2},
+     0.02},
     {"dragonfly, 8 groups",
      120,
-     {.hosts = 64, .leaf_hosts = 8, .oversubscribed = 1.3},
-     true},
+     {.hosts = 64, .leaf_hosts = 8, .pair_cables = 4},
+     0.02},
     {"ECMP collisions, 32", 60, {.hosts = 32, .collisions = 0.02}},
 };
 
@@ -75,27 +114,41 @@ struct Tally {
   int healthy = 0;  // though something is wrong
   int due = 0;      // the loss is twice what the report could tell
   int due_found = 0;
+  int due_healthy = 0;
   int false_alarms = 0;  // runs with a fault that was not planted
 };
+
+// "the switch of c16 … c31 (16 hosts)", as findings name that of `host`.
+std::string SwitchName(const ClusterOptions& options, int host) {
+  const int first = host - host % options.leaf_hosts;
+  return "the switch of " + HostName(first) + " … " +
+         HostName(first + options.leaf_hosts - 1) + " (" +
+         std::to_string(options.leaf_hosts) + " hosts)";
+}
+
+bool NamesSwitch(const Finding& finding, const Fault& fault,
+                 const ClusterOptions& options) {
+  const std::string name = SwitchName(options, fault.a);
+  switch (fault.kind) {
+    case Kind::kLeaf:
+      return finding.subject == "what " + name + " sends and receives";
+    case Kind::kUplink:
+      return finding.subject.ends_with(" paths from " + name);
+    default:
+      return finding.subject == name + " → " + SwitchName(options, fault.b);
+  }
+}
 
 // Whether the finding is what was planted.
 bool Names(const Finding& finding, const Fault& fault,
            const ClusterOptions& options, const Measurements& measured) {
-  const auto says = [&finding](const std::string& words) {
-    return finding.text.find(words) != std::string::npos;
-  };
-  const auto host_of = [&measured](int rank) {
-    return rank < 0 ? std::string() : measured.ranks[rank].host;
-  };
   const std::string a = HostName(fault.a), b = HostName(fault.b);
-  const bool link = (host_of(finding.from) == a && host_of(finding.to) == b) ||
-                    says(a + " → " + b);
-  const bool back = (host_of(finding.from) == b && host_of(finding.to) == a) ||
-                    says(b + " → " + a);
+  const auto is_from = [&](const std::string& from, const std::string& to) {
+    return finding.subject == from + " → " + to ||
+           (finding.from >= 0 && measured.ranks[finding.from].host == from &&
+            measured.ranks[finding.to].host == to);
+  };
   const int rail = finding.plane < 0 ? -1 : measured.planes[finding.plane].rail;
-  const int leaf = options.leaf_hosts == 0
-                       ? 0
-                       : fault.a / options.leaf_hosts * options.leaf_hosts;
   if (rail != fault.rail) {
     return false;
   }
@@ -109,9 +162,9 @@ bool Names(const Finding& finding, const Fault& fault,
     case Kind::kPath:
       return (finding.kind == Finding::Kind::kSlowPath ||
               finding.kind == Finding::Kind::kSlowDirection) &&
-             (link || back);
+             (is_from(a, b) || is_from(b, a));
     case Kind::kDirection:
-      return finding.kind == Finding::Kind::kSlowDirection && link;
+      return finding.kind == Finding::Kind::kSlowDirection && is_from(a, b);
     case Kind::kRail:
       return finding.kind == Finding::Kind::kSlowRail;
     case Kind::kHosts:
@@ -121,13 +174,13 @@ bool Names(const Finding& finding, const Fault& fault,
           return finding.kind == Finding::Kind::kSlowHost;
         }
       }
-      return finding.kind == Finding::Kind::kSlowHost &&
-             says(std::to_string(fault.a) + " of " +
-                  std::to_string(options.hosts) + " hosts");
+      return finding.subject == "what " + std::to_string(fault.a) + " of " +
+                                    std::to_string(options.hosts) +
+                                    " hosts sends and receives";
     case Kind::kLeaf:
     case Kind::kUplink:
     case Kind::kGroups:
-      return says("switch of " + HostName(leaf));
+      return NamesSwitch(finding, fault, options);
     case Kind::kContention:
       return finding.kind == Finding::Kind::kContention;
   }
@@ -144,6 +197,30 @@ bool IsOfBusyHost(const Finding& finding, const ClusterOptions& options) {
   return false;
 }
 
+// This part of so many runs; of fewer than a hundred one, if any.
+double AtMost(double part, int runs) {
+  return runs < 100 && part > 0 ? std::max(1.0, part * runs) : part * runs;
+}
+
+// One of several hosts that were slowed down alike, or some of them.
+bool IsOfSlowHosts(const Finding& finding, const Fault& fault,
+                   const Measurements& measured) {
+  const auto is_slow = [&](int rank) {
+    for (int host = 0; host < fault.a; ++host) {
+      if (measured.ranks[rank].host == HostName(host)) {
+        return true;
+      }
+    }
+    return false;
+  };
+  return fault.kind == Kind::kHosts &&
+         finding.kind == Finding::Kind::kSlowHost &&
+         std::all_of(finding.links.begin(), finding.links.end(),
+                     [&](const std::pair<int, int>& link) {
+                       return is_slow(link.first) || is_slow(link.second);
+                     });
+}
+
 class RecallTest : public ::testing::TestWithParam<Shape> {
  protected:
   void Run(const ClusterOptions& options, Tally& tally) {
@@ -157,7 +234,8 @@ class RecallTest : public ::testing::TestWithParam<Shape> {
       const bool planted =
           fault != nullptr && Names(finding, *fault, options, measured);
       found |= planted && finding.fault;
-      alarm |= finding.fault && !planted && !IsOfBusyHost(finding, options);
+      alarm |= finding.fault && !planted && !IsOfBusyHost(finding, options) &&
+               (fault == nullptr || !IsOfSlowHosts(finding, *fault, measured));
       texts.resize(std::min<std::size_t>(texts.size(), 2000));
       texts += (finding.fault ? "  fault: " : "  note: ") + finding.text + "\n";
     }
@@ -170,6 +248,7 @@ class RecallTest : public ::testing::TestWithParam<Shape> {
     tally.healthy += healthy ? 1 : 0;
     const bool due = fault != nullptr && fault->loss >= 2 * analysis.could_tell;
     tally.due += due ? 1 : 0;
+    tally.due_healthy += due && healthy ? 1 : 0;
     tally.due_found += due && found ? 1 : 0;
     if ((alarm || (due && !found)) && shown_++ < 4) {
       std::printf("seed %llu, noise %.3f%s: %s",
@@ -195,7 +274,7 @@ Fault RandomFault(const Shape& shape, int turn, std::mt19937_64& random) {
   if (turn % 6 == 5) {
     fault.kind = shape.options.rails > 1 ? Kind::kRail : Kind::kHosts;
   }
-  if (shape.switches && turn % 2 == 0) {
+  if (shape.options.leaf_hosts > 0 && turn % 2 == 0) {
     fault.kind = kFaults[6 + turn / 2 % 3].first;
   }
   fault.a = static_cast<int>(random() % hosts);
@@ -215,7 +294,9 @@ Fault RandomFault(const Shape& shape, int turn, std::mt19937_64& random) {
 
 TEST_P(RecallTest, PlantedFaultsAreFoundAndNothingElseIs) {
   const Shape& shape = GetParam();
-  std::mt19937_64 random(20'261'127);
+  const std::string name = shape.name;
+  std::seed_seq seed(name.begin(), name.end());
+  std::mt19937_64 random(seed);
   // So many times as many in //tests:long.
   const char* const more = std::getenv("TEST_RUNS");
   const int cases = shape.cases * (more == nullptr ? 1 : std::atoi(more));
@@ -223,7 +304,9 @@ TEST_P(RecallTest, PlantedFaultsAreFoundAndNothingElseIs) {
   for (int number = 0; number < cases; ++number) {
     ClusterOptions options = shape.options;
     options.seed = random();
-    options.noise = std::uniform_real_distribution<double>(0.005, 0.04)(random);
+    std::uniform_real_distribution<double> noise(0.005, 0.04);
+    options.noise = noise(random);
+    options.alone_noise = noise(random);
     // A third of the runs are without a fault.
     if (number % 3 == 0) {
       Run(options, without);
@@ -232,13 +315,16 @@ TEST_P(RecallTest, PlantedFaultsAreFoundAndNothingElseIs) {
       Run(options, with);
     }
   }
-  std::printf("| %s | %d | %d | %d | %d | %d of %d | %d | %d | %d |\n",
+  std::printf("| %s | %d | %d | %d | %d | %d | %d of %d | %d | %d | %d |\n",
               shape.name, without.cases, without.false_alarms,
-              without.uncertain, with.cases, with.due_found, with.due,
-              with.uncertain, with.healthy, with.false_alarms);
+              without.uncertain, with.cases, with.found, with.due_found,
+              with.due, with.uncertain, with.healthy, with.false_alarms);
   const int alarms = without.false_alarms + with.false_alarms;
-  EXPECT_LE(alarms, std::max(1.0, 0.01 * cases));
-  EXPECT_GE(with.due_found, std::min(with.due - 1.0, 0.99 * with.due));
+  EXPECT_LE(alarms, AtMost(shape.alarms, cases));
+  EXPECT_LE(with.due - with.due_found,
+            AtMost(std::max(0.01, shape.hidden), with.due));
+  EXPECT_LE(with.due_healthy, AtMost(shape.hidden, with.due));
+  EXPECT_LE(with.healthy, AtMost(0.03, with.cases));
 }
 
 INSTANTIATE_TEST_SUITE_P(Clusters, RecallTest, ::testing::ValuesIn(kShapes),

@@ -268,7 +268,6 @@ class RecallTest : public ::testing::TestWithParam<Shape> {
 
 Fault RandomFault(const Shape& shape, int turn, std::mt19937_64& random) {
   const int hosts = shape.options.hosts;
-  std::vector<std::pair<Kind, const char*>> kinds(kFaults, kFaults + 5);
   Fault fault;
   fault.kind = kFaults[turn % 5].first;
   if (turn % 6 == 5) {

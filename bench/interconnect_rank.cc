@@ -300,16 +300,14 @@ class InterconnectJob {
         return Judge();
       }
       // As the reporter judges, as far as this rank knows the same.
-      const int exit_status = ExitStatus(
-          Analyze(measured_, options_.analysis, Baseline()).verdict);
+      const int exit_status = OwnExitStatus();
       std::this_thread::sleep_for(kReporterSaves);
       return exit_status;
     }
     // All exit alike, as rank 0 judges.
     std::string verdict;
     if (rank_ == 0) {
-      verdict = std::to_string(ExitStatus(
-          Analyze(measured_, options_.analysis, Baseline()).verdict));
+      verdict = std::to_string(OwnExitStatus());
     }
     const auto all = communicator_->Exchange(verdict);
     const bool agreed = all.ok() && !all->front().empty();
@@ -321,6 +319,12 @@ class InterconnectJob {
     // first has ended; and they do not wait for a reader for ever.
     static_cast<void>(communicator_->Exchange(""));
     return exit_status;
+  }
+
+  // By what this rank knows.
+  int OwnExitStatus() {
+    return ExitStatus(
+        Analyze(measured_, options_.analysis, Baseline()).verdict);
   }
 
   // Reports. The exit status.

@@ -10,6 +10,7 @@
 #include "validate/identity.h"
 #include "validate/port_findings.h"
 #include "validate/simulated_cluster.h"
+#include "validate/test_analysis.h"
 
 namespace ringpipe::validate {
 namespace {
@@ -17,26 +18,11 @@ namespace {
 using testing::ClusterOptions;
 using testing::Fault;
 using testing::MeasureCluster;
-
-ClusterOptions Hosts(int hosts, std::vector<Fault> faults = {}) {
-  ClusterOptions options;
-  options.hosts = hosts;
-  options.noise = 0.01;
-  options.disturbed = 0;
-  options.faults = std::move(faults);
-  return options;
-}
+using testing::Quiet;
+using testing::Texts;
 
 Analysis Judge(const ClusterOptions& options) {
   return Analyze(MeasureCluster(options), {});
-}
-
-std::string Texts(const Analysis& analysis) {
-  std::string texts = analysis.summary + "\n";
-  for (const Finding& finding : analysis.findings) {
-    texts += std::string(KindName(finding.kind)) + ": " + finding.text + "\n";
-  }
-  return texts;
 }
 
 class SmallClusterTest : public ::testing::TestWithParam<int> {};
@@ -44,7 +30,7 @@ INSTANTIATE_TEST_SUITE_P(Hosts, SmallClusterTest, ::testing::Values(3, 4, 8));
 
 TEST_P(SmallClusterTest, WithoutFaultsIsHealthy) {
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
-    ClusterOptions options = Hosts(GetParam());
+    ClusterOptions options = Quiet(GetParam());
     options.seed = seed;
     const Analysis analysis = Judge(options);
     EXPECT_EQ(analysis.verdict, Verdict::kHealthy) << Texts(analysis);
@@ -60,7 +46,7 @@ TEST_P(SmallClusterTest, EachSortOfFaultIsToldFromTheOthers) {
       {Fault::Kind::kPath, Kind::kSlowPath},
       {Fault::Kind::kDirection, Kind::kSlowDirection}};
   for (const auto& [planted, found] : kSorts) {
-    const Analysis analysis = Judge(Hosts(GetParam(), {{planted, 1, 2, 0.5}}));
+    const Analysis analysis = Judge(Quiet(GetParam(), {{planted, 1, 2, 0.5}}));
     EXPECT_EQ(analysis.verdict, Verdict::kFaulty);
     ASSERT_EQ(analysis.findings.size(), 1U) << Texts(analysis);
     EXPECT_EQ(analysis.findings[0].kind, found) << Texts(analysis);
@@ -69,7 +55,7 @@ TEST_P(SmallClusterTest, EachSortOfFaultIsToldFromTheOthers) {
 
 TEST(AnalysisTest, ASlowSenderIsASentenceWithItsHostAndFigures) {
   const Analysis analysis =
-      Judge(Hosts(8, {{Fault::Kind::kSender, 3, 0, 0.5}}));
+      Judge(Quiet(8, {{Fault::Kind::kSender, 3, 0, 0.5}}));
   ASSERT_EQ(analysis.findings.size(), 1U) << Texts(analysis);
   const std::string& text = analysis.findings[0].text;
   EXPECT_TRUE(text.starts_with("host c03 sends at ")) << text;
@@ -83,7 +69,7 @@ TEST(AnalysisTest, ASlowSenderIsASentenceWithItsHostAndFigures) {
 
 TEST(AnalysisTest, ASlowHostAndItsPortAreOneThingThatIsWrong) {
   Measurements measured =
-      MeasureCluster(Hosts(4, {{Fault::Kind::kHost, 2, 0, 0.7}}));
+      MeasureCluster(Quiet(4, {{Fault::Kind::kHost, 2, 0, 0.7}}));
   for (int host = 0; host < 4; ++host) {
     Port port;
     port.host = testing::HostName(host);
@@ -142,7 +128,7 @@ TEST(AnalysisTest, WhatIsOfAnotherPortOfASlowHostIsAnotherThing) {
 
 TEST(AnalysisTest, LinksThatAreSlowOnlyInCompanyAreNoFault) {
   const Analysis analysis =
-      Judge(Hosts(12, {{Fault::Kind::kContention, 0, 0, 0.5}}));
+      Judge(Quiet(12, {{Fault::Kind::kContention, 0, 0, 0.5}}));
   EXPECT_EQ(analysis.verdict, Verdict::kHealthy) << Texts(analysis);
   ASSERT_EQ(analysis.findings.size(), 1U) << Texts(analysis);
   EXPECT_EQ(analysis.findings[0].kind, Finding::Kind::kContention);
@@ -151,7 +137,7 @@ TEST(AnalysisTest, LinksThatAreSlowOnlyInCompanyAreNoFault) {
 }
 
 TEST(AnalysisTest, TwoFaultsAreTwoFindings) {
-  const Analysis analysis = Judge(Hosts(
+  const Analysis analysis = Judge(Quiet(
       8, {{Fault::Kind::kSender, 3, 0, 0.5}, {Fault::Kind::kPath, 5, 6, 0.4}}));
   ASSERT_EQ(analysis.findings.size(), 2U) << Texts(analysis);
   EXPECT_EQ(analysis.findings[0].kind, Finding::Kind::kSlowSender);
@@ -159,7 +145,7 @@ TEST(AnalysisTest, TwoFaultsAreTwoFindings) {
 }
 
 TEST(AnalysisTest, TwoSlowHostsOfEightAreBothNamed) {
-  const Analysis analysis = Judge(Hosts(
+  const Analysis analysis = Judge(Quiet(
       8, {{Fault::Kind::kHost, 1, 0, 0.5}, {Fault::Kind::kHost, 6, 0, 0.3}}));
   ASSERT_EQ(analysis.findings.size(), 2U) << Texts(analysis);
   EXPECT_EQ(analysis.findings[0].host, "c01");
@@ -167,16 +153,16 @@ TEST(AnalysisTest, TwoSlowHostsOfEightAreBothNamed) {
 }
 
 TEST(AnalysisTest, TwoHostsAreOnlyComparedWithEachOtherAndSaySo) {
-  const Analysis healthy = Judge(Hosts(2));
+  const Analysis healthy = Judge(Quiet(2));
   EXPECT_EQ(healthy.verdict, Verdict::kHealthy) << Texts(healthy);
   ASSERT_EQ(healthy.findings.size(), 1U);
   EXPECT_EQ(healthy.findings[0].kind, Finding::Kind::kFewLinks);
-  const Analysis slow = Judge(Hosts(2, {{Fault::Kind::kDirection, 0, 1, 0.5}}));
+  const Analysis slow = Judge(Quiet(2, {{Fault::Kind::kDirection, 0, 1, 0.5}}));
   EXPECT_EQ(slow.verdict, Verdict::kFaulty) << Texts(slow);
 }
 
 TEST(AnalysisTest, WhatIsExpectedOfTheLinksIsHeldAgainstThem) {
-  const Measurements measured = MeasureCluster(Hosts(2));
+  const Measurements measured = MeasureCluster(Quiet(2));
   EXPECT_EQ(Analyze(measured, {.expect_bytes_per_s = 12e9}).verdict,
             Verdict::kHealthy);
   const Analysis analysis = Analyze(measured, {.expect_bytes_per_s = 24e9});
@@ -187,15 +173,15 @@ TEST(AnalysisTest, WhatIsExpectedOfTheLinksIsHeldAgainstThem) {
 
 // Rails of different speed on one host, and on all.
 TEST(AnalysisTest, ASlowRailIsToldFromASlowHost) {
-  Measurements measured = MeasureCluster(Hosts(8));
+  Measurements measured = MeasureCluster(Quiet(8));
   for (Rank& rank : measured.ranks) {
     rank.rails = {"mlx5_0:1", "mlx5_1:1"};
   }
-  const Plane good = MeasureCluster(Hosts(8)).planes[0];
+  const Plane good = MeasureCluster(Quiet(8)).planes[0];
   Plane bad =
-      MeasureCluster(Hosts(8, {{Fault::Kind::kHost, 5, 0, 0.5}})).planes[0];
+      MeasureCluster(Quiet(8, {{Fault::Kind::kHost, 5, 0, 0.5}})).planes[0];
   Plane all =
-      MeasureCluster(Hosts(8, {{Fault::Kind::kHost, 5, 0, 0.25}})).planes[0];
+      MeasureCluster(Quiet(8, {{Fault::Kind::kHost, 5, 0, 0.25}})).planes[0];
   measured.planes = {all, good, bad};
   measured.isolated.clear();
   measured.planes[1].name = "rail 0";
@@ -207,7 +193,7 @@ TEST(AnalysisTest, ASlowRailIsToldFromASlowHost) {
   EXPECT_TRUE(analysis.findings[0].text.starts_with("rail 1: host c05 "))
       << Texts(analysis);
 
-  ClusterOptions slower = Hosts(8);
+  ClusterOptions slower = Quiet(8);
   slower.bytes_per_s = 6e9;
   measured.planes[0] = good;
   measured.planes[0].rail = -1;
@@ -221,13 +207,13 @@ TEST(AnalysisTest, ASlowRailIsToldFromASlowHost) {
 // not say), and which carry so much.
 Measurements TwoRails(std::array<double, 2> gigabits_per_s,
                       std::array<double, 2> bytes_per_s) {
-  Measurements measured = MeasureCluster(Hosts(8));
+  Measurements measured = MeasureCluster(Quiet(8));
   measured.isolated.clear();
   for (Rank& rank : measured.ranks) {
     rank.rails = {"mlx5_0:1", "mlx5_1:1"};
   }
   for (int rail = 0; rail < 2; ++rail) {
-    ClusterOptions options = Hosts(8);
+    ClusterOptions options = Quiet(8);
     options.bytes_per_s = bytes_per_s[rail];
     measured.planes.push_back(MeasureCluster(options).planes[0]);
     measured.planes.back().name = "rail " + std::to_string(rail);
@@ -314,7 +300,7 @@ TEST(SlowRailTest, WithoutANominalRateOfAllPortsItIsTheSame) {
 }
 
 TEST(AnalysisTest, AHostWithFewerRailsThanOthersIsNamed) {
-  Measurements measured = MeasureCluster(Hosts(4));
+  Measurements measured = MeasureCluster(Quiet(4));
   for (Rank& rank : measured.ranks) {
     rank.rails = {"mlx5_0:1", "mlx5_1:1"};
   }
@@ -339,8 +325,8 @@ std::size_t BelowExpected(const Measurements& measured, double bytes_per_s) {
 }
 
 TEST(ExpectationTest, IsOfAllRailsTogether) {
-  Measurements measured = MeasureCluster(Hosts(4));  // 12 GB/s
-  ClusterOptions half = Hosts(4);
+  Measurements measured = MeasureCluster(Quiet(4));  // 12 GB/s
+  ClusterOptions half = Quiet(4);
   half.bytes_per_s = 6e9;
   const Plane rail = MeasureCluster(half).planes[0];
   measured.isolated.clear();
@@ -356,7 +342,7 @@ TEST(ExpectationTest, IsOfAllRailsTogether) {
 }
 
 TEST(ExpectationTest, IsOfLinksThatShareACableTogether) {
-  ClusterOptions options = Hosts(2);
+  ClusterOptions options = Quiet(2);
   options.ranks_per_host = 8;
   Measurements measured = MeasureCluster(options);
   // As if ranks went round robin, so that no step uses a cable for one link.
@@ -369,7 +355,7 @@ TEST(ExpectationTest, IsOfLinksThatShareACableTogether) {
 // Where each rank has a port of its own, a link carries the same beside others,
 // and it takes all of a host's ranks to fill the host.
 TEST(ExpectationTest, IsOfAllRanksOfAHostTogether) {
-  ClusterOptions options = Hosts(2);
+  ClusterOptions options = Quiet(2);
   options.ranks_per_host = 2;
   Measurements measured = MeasureCluster(options);
   measured.isolated.clear();
@@ -394,7 +380,7 @@ TEST(ExpectationTest, IsOfAllRanksOfAHostTogether) {
 }
 
 TEST(ExpectationTest, IsOfEachLinkWhereThereAreFew) {
-  Measurements measured = MeasureCluster(Hosts(2));  // 12 GB/s
+  Measurements measured = MeasureCluster(Quiet(2));  // 12 GB/s
   EXPECT_EQ(BelowExpected(measured, 12.5e9), 0U);
   LinkSamples& samples = measured.planes[0].bytes_per_s;
   for (int repeat = 0; repeat < samples.repeats(); ++repeat) {
@@ -409,7 +395,7 @@ TEST(ExpectationTest, IsOfEachLinkWhereThereAreFew) {
 // which it may run.
 Measurements ASlowRankAmong(
     const std::vector<std::vector<std::uint8_t>>& processors) {
-  ClusterOptions options = Hosts(1);
+  ClusterOptions options = Quiet(1);
   options.ranks_per_host = 8;
   Measurements measured = MeasureCluster(options);
   measured.isolated.clear();
@@ -486,7 +472,7 @@ TEST(RanksOfAHostTest, OneThatMayBeSlowIsUncertainUnlessTheyShareCores) {
 }
 
 TEST(AnalysisTest, ALostRankIsAFindingWithItsName) {
-  Measurements measured = MeasureCluster(Hosts(4));
+  Measurements measured = MeasureCluster(Quiet(4));
   measured.ending = Ending{"bandwidth", "rank 2 (pid 7) has died", 2, ""};
   const Analysis analysis = Analyze(measured, {});
   EXPECT_EQ(analysis.verdict, Verdict::kFaulty);
@@ -496,7 +482,7 @@ TEST(AnalysisTest, ALostRankIsAFindingWithItsName) {
 
 TEST(AnalysisTest, WrongBytesAreWorseThanSlowLinks) {
   Measurements measured =
-      MeasureCluster(Hosts(8, {{Fault::Kind::kHost, 1, 0, 0.5}}));
+      MeasureCluster(Quiet(8, {{Fault::Kind::kHost, 1, 0, 0.5}}));
   measured.stress = Stress{10, 100, 1000, {{3, 4, 2, 17}}};
   const Analysis analysis = Analyze(measured, {});
   ASSERT_EQ(analysis.findings.size(), 2U) << Texts(analysis);
@@ -506,7 +492,7 @@ TEST(AnalysisTest, WrongBytesAreWorseThanSlowLinks) {
 }
 
 TEST(AnalysisTest, AHostThatAnswersLateIsNotedAndNoFault) {
-  Measurements measured = MeasureCluster(Hosts(8));
+  Measurements measured = MeasureCluster(Quiet(8));
   measured.latencies = Latencies{LinkSamples(8, 1), LinkSamples(8, 1)};
   for (int a = 0; a < 8; ++a) {
     for (int b = 0; b < 8; ++b) {
@@ -527,7 +513,7 @@ TEST(AnalysisTest, AHostThatAnswersLateIsNotedAndNoFault) {
 // What many ranks do at once is worth a note where it is much less than the
 // links promise; and only between hosts.
 TEST(AnalysisTest, PatternsFarBelowTheirLinksAreNotedAndNoFault) {
-  Measurements measured = MeasureCluster(Hosts(8));
+  Measurements measured = MeasureCluster(Quiet(8));
   measured.patterns = {{"ring", "natural", 90e9, 96e9},
                        {"bisection", "even and odd ranks", 48e9, 96e9},
                        {"bisection", "lower and upper half", 24e9, 96e9}};
@@ -553,9 +539,9 @@ TEST(AnalysisTest, PatternsFarBelowTheirLinksAreNotedAndNoFault) {
 }
 
 TEST(AnalysisTest, OneRankOrNothingMeasuredIsNoVerdict) {
-  Measurements one = MeasureCluster(Hosts(1));
+  Measurements one = MeasureCluster(Quiet(1));
   EXPECT_EQ(Analyze(one, {}).verdict, Verdict::kNotMeasured);
-  Measurements half = MeasureCluster(Hosts(4));
+  Measurements half = MeasureCluster(Quiet(4));
   half.planes[0].bytes_per_s.at(2, 3, 0) = NAN;
   half.planes[0].bytes_per_s.at(2, 3, 1) = NAN;
   half.planes[0].bytes_per_s.at(2, 3, 2) = NAN;
@@ -565,7 +551,7 @@ TEST(AnalysisTest, OneRankOrNothingMeasuredIsNoVerdict) {
 // --- The file ---
 
 TEST(MeasurementsTest, AFileHasAllThatWasMeasured) {
-  ClusterOptions options = Hosts(5, {{Fault::Kind::kSender, 2, 0, 0.5}});
+  ClusterOptions options = Quiet(5, {{Fault::Kind::kSender, 2, 0, 0.5}});
   Measurements measured = MeasureCluster(options);
   measured.planes[0].bytes_per_s.at(1, 2, 2) = NAN;
   measured.latencies = Latencies{LinkSamples(5, 1), LinkSamples(5, 1)};
@@ -590,7 +576,7 @@ TEST(MeasurementsTest, AFileHasAllThatWasMeasured) {
 
 TEST(MeasurementsTest, AFileThatIsDamagedIsRefusedWithTheReason) {
   const std::string text =
-      ToJson(MeasureCluster(Hosts(3, {{Fault::Kind::kSender, 1, 0, 0.5}})));
+      ToJson(MeasureCluster(Quiet(3, {{Fault::Kind::kSender, 1, 0, 0.5}})));
   EXPECT_FALSE(FromJson("").ok());
   EXPECT_FALSE(FromJson("[]").ok());
   EXPECT_FALSE(FromJson("{}").ok());
@@ -610,7 +596,7 @@ TEST(MeasurementsTest, AFileThatIsDamagedIsRefusedWithTheReason) {
 
 // A file may come from anybody.
 TEST(MeasurementsTest, AFileCannotMakeTheReportReadWhatIsNotThere) {
-  const std::string text = ToJson(MeasureCluster(Hosts(3)));
+  const std::string text = ToJson(MeasureCluster(Quiet(3)));
   const auto with = [&text](const std::string& from, const std::string& to) {
     std::string changed = text;
     changed.replace(changed.find(from), from.size(), to);

@@ -1,43 +1,21 @@
 // What has changed since an earlier run, host by host and port by port.
-#include <cmath>
 #include <string>
-#include <vector>
 
 #include "gtest/gtest.h"
 #include "validate/analysis.h"
 #include "validate/simulated_cluster.h"
+#include "validate/test_analysis.h"
 
 namespace ringpipe::validate {
 namespace {
 
 using testing::ClusterOptions;
 using testing::Fault;
+using testing::Faults;
 using testing::MeasureCluster;
-
-ClusterOptions Quiet(int hosts, std::vector<Fault> faults = {}) {
-  return {.hosts = hosts,
-          .noise = 0.01,
-          .disturbed = 0,
-          .faults = std::move(faults)};
-}
-
-std::string Texts(const Analysis& analysis) {
-  std::string texts = analysis.summary + "\n";
-  for (const Finding& finding : analysis.findings) {
-    texts += std::string(KindName(finding.kind)) + ": " + finding.text + "\n";
-  }
-  return texts;
-}
-
-bool Says(const Analysis& analysis, const std::string& words) {
-  return Texts(analysis).find(words) != std::string::npos;
-}
-
-std::vector<Finding> Faults(const Analysis& analysis) {
-  std::vector<Finding> faults = analysis.findings;
-  std::erase_if(faults, [](const Finding& finding) { return !finding.fault; });
-  return faults;
-}
+using testing::Quiet;
+using testing::Says;
+using testing::Texts;
 
 TEST(BaselineTest, WhatHasChangedSinceTheBaselineIsFoundWithTwoHostsToo) {
   const Measurements then = MeasureCluster(Quiet(2));

@@ -23,15 +23,16 @@ bool IsPathOf(const SlowPart& unit, const SlowPart& path) {
 void PartFigures::Fill(SlowPart& part) const {
   std::vector<double> ratios, values, references, alone, alone_ratios;
   for (const Link& link : part.links) {
-    ratios.push_back(Ratio(link));
+    const double ratio = Ratio(link);
+    const double value = isolated_ == nullptr ? NAN : isolated_->Value(link);
     const bool hidden = IsHidden(link);
-    values.push_back(hidden ? isolated_->Value(link)
-                            : classes_.Value(link.first, link.second));
+    ratios.push_back(ratio);
+    values.push_back(hidden ? value : classes_.Value(link.first, link.second));
     references.push_back(hidden
-                             ? isolated_->Value(link) / isolated_->Ratio(link)
+                             ? value / ratio
                              : classes_.Of(link.first, link.second).reference);
-    if (isolated_ != nullptr && !std::isnan(isolated_->Value(link))) {
-      alone.push_back(isolated_->Value(link));
+    if (isolated_ != nullptr && !std::isnan(value)) {
+      alone.push_back(value);
       alone_ratios.push_back(isolated_->Ratio(link));
     }
   }

@@ -317,17 +317,16 @@ bool NeedsAnotherPass(const Measurements& measurements, int plane,
                      });
 }
 
-std::vector<std::size_t> ChooseAgain(const Measurements& measurements,
-                                     int plane, double tolerance) {
-  const LinkClasses classes(measurements, measurements.planes[plane]);
-  const IsolatedRatios ratios(measurements, plane, classes, tolerance);
-  const Plane& company = measurements.planes[plane];
-  // How often links that are not slow are disturbed.
+namespace {
+
+// Whether links that are not slow are hardly ever disturbed in company.
+bool IsQuiet(const Plane& company, const LinkClasses& classes,
+             const IsolatedRatios& alone, double tolerance) {
   std::size_t slow = 0, all = 0;
   for (const LinkClass& members : classes.classes()) {
     for (const auto& [from, to] : members.links) {
-      const double alone = ratios.Ratio({from, to});
-      if (classes.Ratio(from, to) > 1 - tolerance || alone > 1 - tolerance) {
+      if (classes.Ratio(from, to) > 1 - tolerance ||
+          alone.Ratio({from, to}) > 1 - tolerance) {
         for (const double sample : company.bytes_per_s.SamplesOf(from, to)) {
           ++all;
           slow += sample < (1 - 2 * tolerance) * members.reference ? 1 : 0;
@@ -335,28 +334,42 @@ std::vector<std::size_t> ChooseAgain(const Measurements& measurements,
       }
     }
   }
-  // Beside controls that were disturbed, nothing would be slow.
+  return static_cast<double>(slow) <= kQuiet * static_cast<double>(all);
+}
+
+// Beside controls that were disturbed alone, nothing would be slow.
+bool AreControlsDisturbed(const std::vector<Isolated>& isolated, int plane,
+                          const LinkClasses& classes,
+                          const IsolatedRatios& alone, double tolerance) {
   std::size_t disturbed = 0, controls = 0;
-  for (const Isolated& link : measurements.isolated) {
+  for (const Isolated& link : isolated) {
     if (link.plane == plane && link.control) {
+      const double least = (1 - tolerance) * classes.Value(link.from, link.to);
       ++controls;
-      disturbed += ratios.Value({link.from, link.to}) <
-                           (1 - tolerance) * classes.Value(link.from, link.to)
-                       ? 1
-                       : 0;
+      disturbed += alone.Value({link.from, link.to}) < least ? 1 : 0;
     }
   }
-  std::vector<std::size_t> again;
+  return disturbed > 0 && 2 * disturbed >= controls;
+}
+
+}  // namespace
+
+std::vector<std::size_t> ChooseAgain(const Measurements& measurements,
+                                     int plane, double tolerance) {
+  const LinkClasses classes(measurements, measurements.planes[plane]);
+  const IsolatedRatios alone(measurements, plane, classes, tolerance);
   const bool quiet =
-      static_cast<double>(slow) <= kQuiet * static_cast<double>(all);
-  bool any = disturbed > 0 && 2 * disturbed >= controls;
+      IsQuiet(measurements.planes[plane], classes, alone, tolerance);
+  bool any = AreControlsDisturbed(measurements.isolated, plane, classes, alone,
+                                  tolerance);
+  std::vector<std::size_t> again;
   for (std::size_t i = 0; i < measurements.isolated.size(); ++i) {
     const Isolated& link = measurements.isolated[i];
     if (link.plane != plane ||
         link.bytes_per_s.size() >= kMostAlonePasses * kPassMessages) {
       continue;
     }
-    const double ratio = ratios.Ratio({link.from, link.to});
+    const double ratio = alone.Ratio({link.from, link.to});
     if (link.control || (!quiet && ratio < 1 - tolerance)) {
       any |= !link.control;
       again.push_back(i);

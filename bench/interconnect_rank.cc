@@ -9,6 +9,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
 #include <utility>
@@ -23,6 +24,7 @@
 #include "engine/communicator.h"
 #include "validate/identity.h"
 #include "validate/measure.h"
+#include "validate/named_ranks.h"
 #include "validate/port_findings.h"
 #include "validate/ports.h"
 
@@ -71,6 +73,10 @@ class InterconnectJob {
   Status Join(const std::string& rail) {
     RINGPIPE_ASSIGN_OR_RETURN(CommunicatorOptions options,
                               CommunicatorOptions::FromProcess());
+    options.while_waiting = [this] {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      return interrupted_.has_value();
+    };
     if (place_) {
       options.rank = place_->rank;
       options.size = place_->size;
@@ -198,13 +204,21 @@ class InterconnectJob {
       measured_.lost.erase(measured_.lost.begin() + lost_before);
       return failure;
     }
-    const bool has_all = measured_.HasAllLinks() && measured_.CommonRails() < 2;
+    // Some may have one more pattern: rank 0 decides.
+    const auto said = communicator_->Exchange(
+        measured_.HasAllLinks() && measured_.CommonRails() < 2 ? "all" : "");
+    const bool has_all = said.ok() && !said->front().empty();
     Measurements without;
     options.run.links = !has_all;
     options.run.latency = !has_all;
     Status status = validate::Measure(*communicator_, options, &without);
     without.NameHostsLike(measured_, left);
-    if (has_all || without.ranks.empty()) {
+    const bool has_begun = !without.ranks.empty();
+    if (!has_begun && without.ending) {
+      without.ranks = OnlyWith(left).ranks;
+      without.EndBy(status, without.ending->phase, validate::LostRank(status));
+    }
+    if (has_all || !has_begun) {
       measured_.TakeStress(without, left);
     } else {
       measured_ = std::move(without);
@@ -212,6 +226,14 @@ class InterconnectJob {
     }
     measured_.lost = lost_;
     return status;
+  }
+
+  Measurements OnlyWith(const std::vector<int>& ranks) const {
+    Measurements some;
+    for (const int rank : ranks) {
+      some.ranks.push_back(measured_.ranks[rank]);
+    }
+    return some;
   }
 
   bool IsLost(const std::string& host) const {
@@ -222,14 +244,17 @@ class InterconnectJob {
 
   void Lose(int rank, const std::string& why) {
     const std::string& host = measured_.ranks[rank].host;
+    if (IsLost(host)) {
+      return;
+    }
     lost_.push_back({host, measured_.ending->phase, why});
     if (rank_ == 0) {
       Announce("host " + host + " is lost; going on without it");
     }
   }
 
-  // Joins the ranks of all hosts that are not lost, and returns these. One that
-  // does not come is lost, too. None: they cannot meet.
+  // Joins the ranks of all hosts that are not lost, and returns these. Those
+  // that do not come are lost, too. None: they cannot meet.
   std::vector<int> Meet() {
     while (true) {
       // Who takes another host for lost has another job.
@@ -250,12 +275,17 @@ class InterconnectJob {
       if (joined.ok()) {
         return left;
       }
-      const int missing = validate::LostRank(joined);
-      if (missing < 0 || missing >= place_->size ||
-          !CanDoWithout(left[missing])) {
+      const Measurements these = OnlyWith(left);
+      const std::set<int> missing =
+          validate::ListedRanks(joined.message(), these.size());
+      if (joined.code() != StatusCode::kTimeout || missing.empty() ||
+          !std::all_of(missing.begin(), missing.end(),
+                       [&](int rank) { return CanDoWithout(left[rank]); })) {
         return {};
       }
-      Lose(left[missing], joined.message());
+      for (const int rank : missing) {
+        Lose(left[rank], validate::WithHosts(these, joined.message()));
+      }
     }
   }
 
@@ -286,7 +316,8 @@ class InterconnectJob {
       return 0;
     }
     for (int rank = 0; rank < measured_.size(); ++rank) {
-      if (measured_.ranks[rank].host != measured_.ranks[lost].host) {
+      const std::string& host = measured_.ranks[rank].host;
+      if (host != measured_.ranks[lost].host && !IsLost(host)) {
         return rank;
       }
     }
@@ -365,6 +396,7 @@ class InterconnectJob {
       const std::string phase =
           measured_.ending ? measured_.ending->phase : std::string();
       measured_.ending = validate::Ending{phase, "", -1, SignalName(signal)};
+      measured_.lost = lost_;
       const auto verdict = Report(options_, measured_, Baseline());
       if (!verdict.ok()) {
         ReportError(-1, -1, verdict.status());

@@ -16,6 +16,36 @@ namespace {
 
 using Kind = Finding::Kind;
 
+// Of a test that did not come to its end: a fault where one host is to blame.
+std::optional<Finding> FindEnding(const Measurements& measured) {
+  if (!measured.ending || measured.ending->message.empty()) {
+    return std::nullopt;
+  }
+  const Ending& ending = *measured.ending;
+  const bool known = ending.lost_rank >= 0;
+  const std::string host =
+      known ? measured.ranks[ending.lost_rank].host : std::string();
+  Finding finding = MakeFinding(
+      known ? Kind::kLost : Kind::kOther, known,
+      (known ? "host " + host + " was lost" : "the test ended") + " while " +
+          ending.phase + " was measured: " + ending.message);
+  finding.host = host;
+  return finding;
+}
+
+// Of hosts without which it went on.
+std::vector<Finding> FindLost(const Measurements& measured) {
+  std::vector<Finding> findings;
+  for (const Lost& lost : measured.lost) {
+    findings.push_back(MakeFinding(
+        Kind::kLost, true,
+        "host " + lost.host + " was lost while " + lost.phase +
+            " was measured, which went on without it: " + lost.message));
+    findings.back().host = lost.host;
+  }
+  return findings;
+}
+
 std::vector<Finding> FindWrongBytes(const Measurements& measured) {
   std::vector<Finding> findings;
   if (!measured.stress) {

@@ -11,13 +11,6 @@
 
 namespace ringpipe::validate {
 
-// --- What was lost (ending_findings.cc) ---
-
-// Of a test that did not come to its end: a fault where one host is to blame.
-std::optional<Finding> FindEnding(const Measurements& measured);
-// Of hosts without which it went on.
-std::vector<Finding> FindLost(const Measurements& measured);
-
 // --- The bandwidths of a plane (bandwidth_findings.cc) ---
 
 // Against what options.expect_bytes_per_s says; and whether the first plane has

@@ -197,7 +197,7 @@ class Page {
              "height is the logarithm of their number; below " +
              Marked() +
              " (dashed) in orange.</figcaption></figure></div></div>\n";
-    AddClasses(classes);
+    AddClasses(plane.name);
     if (ranks_ <= kMostOfATable) {
       AddMatrixTable(classes);
     }
@@ -207,13 +207,20 @@ class Page {
   // "90 %"
   std::string Marked() const { return FormatPercent(1 - analysis_.tolerance); }
 
-  void AddClasses(const LinkClasses& classes) {
+  void AddClasses(const std::string& plane) {
+    const auto analysed = std::find_if(
+        analysis_.planes.begin(), analysis_.planes.end(),
+        [&plane](const PlaneClasses& one) { return one.plane == plane; });
+    if (analysed == analysis_.planes.end()) {
+      return;
+    }
     Table table("Classes of links that should be equal",
                 {"class", "links", "slowest", "median", "fastest", "healthy",
                  "spread", "a single link stands out below"},
                 1);
-    for (const LinkClass& members : classes.classes()) {
-      const double seen = members.Resolution(analysis_.tolerance);
+    for (std::size_t i = 0; i < analysed->classes.size(); ++i) {
+      const LinkClass& members = analysed->classes[i];
+      const double seen = analysed->could_tell[i];
       table.Add({Escape(members.name), WithCommas(members.links.size()),
                  FormatRate(members.min), FormatRate(members.median),
                  FormatRate(members.max), FormatRate(members.reference),

@@ -215,7 +215,7 @@ bool IsolatedRatios::HasControls() const {
 
 double IsolatedRatios::Resolution(const std::vector<Link>& links,
                                   double tolerance) const {
-  return CountOf(links) < links.size() || !HasControls()
+  return !all_alone_ || CountOf(links) < links.size() || !HasControls()
              ? 1
              : std::min(1.0, std::max(tolerance, WorstOf(count()) * spread_));
 }

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "nlohmann/json.hpp"
+#include "validate/named_ranks.h"
 
 namespace ringpipe::validate {
 namespace {
@@ -374,8 +375,12 @@ int Measurements::CommonRails() const {
 
 void Measurements::EndBy(const Status& failure, const std::string& phase,
                          int lost_rank) {
-  ending =
-      Ending{phase, failure.message(), lost_rank < size() ? lost_rank : -1, ""};
+  const std::set<int> listed = ListedRanks(failure.message(), size());
+  if (lost_rank < 0 && HostsOf(*this, listed).size() == 1 && !OnOneHost()) {
+    lost_rank = *listed.begin();
+  }
+  ending = Ending{phase, WithHosts(*this, failure.message()),
+                  lost_rank < size() ? lost_rank : -1, ""};
 }
 
 double Median(std::vector<double> values) {
@@ -499,16 +504,27 @@ void Measurements::NameHostsLike(const Measurements& earlier,
 
 void Measurements::TakeStress(const Measurements& later,
                               const std::vector<int>& ranks_of) {
-  stress = later.stress;
-  ending = later.ending;
+  const std::vector<Stress::Wrong> before =
+      stress ? stress->wrong : std::vector<Stress::Wrong>();
+  if (later.stress) {
+    stress = later.stress;
+    for (Stress::Wrong& wrong : stress->wrong) {
+      wrong.from = ranks_of[wrong.from];
+      wrong.to = ranks_of[wrong.to];
+    }
+    stress->wrong.insert(stress->wrong.end(), before.begin(), before.end());
+  }
+  for (Port& port : ports) {
+    for (const Port& now : later.ports) {
+      if (now.host == port.host && now.Name() == port.Name()) {
+        port.after = now.after;
+      }
+    }
+  }
   if (!later.networks.empty()) {
     networks = later.networks;
   }
-  for (Stress::Wrong& wrong :
-       stress ? stress->wrong : std::vector<Stress::Wrong>()) {
-    wrong.from = ranks_of[wrong.from];
-    wrong.to = ranks_of[wrong.to];
-  }
+  ending = later.ending;
   if (ending && ending->lost_rank >= 0) {
     ending->lost_rank = ranks_of[ending->lost_rank];
   }

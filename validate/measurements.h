@@ -219,9 +219,11 @@ struct Measurements {
   // where hosts have one name, their numbers depend on who takes part.
   void NameHostsLike(const Measurements& earlier,
                      const std::vector<int>& ranks);
-  // From a later run with fewer ranks: `ranks`, by their numbers here.
+  // From a later run with fewer ranks: `ranks`, by their numbers here. What was
+  // wrong before stays.
   void TakeStress(const Measurements& later, const std::vector<int>& ranks);
-  // Sets `ending`. lost_rank: -1 where none is lost.
+  // Sets `ending`, with the hosts' names. lost_rank: -1 where none is known to
+  // be lost; but if all that the failure waited for are of one host, it is.
   void EndBy(const Status& failure, const std::string& phase, int lost_rank);
 };
 

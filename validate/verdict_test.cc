@@ -285,16 +285,18 @@ TEST(EndingTest, RanksOfSeveralHostsAreNamedByThese) {
   ClusterOptions options = Quiet(4);
   options.ranks_per_host = 2;
   Measurements measured = MeasureCluster(options);
-  measured.ending =
-      Ending{"latencies", "rank(s) 0, 2 to 3, 7 of 8 did not call the barrier",
-             -1, ""};
-  const Analysis several = Analyze(measured, {});
+  const auto end_by = [&measured](const std::string& message) {
+    measured.EndBy({StatusCode::kTimeout, message}, "latencies", -1);
+    return Analyze(measured, {});
+  };
+  const Analysis several =
+      end_by("rank(s) 0, 2 to 3, 7 of 8 did not call the barrier");
   EXPECT_EQ(several.verdict, Verdict::kUncertain) << Texts(several);
   EXPECT_TRUE(Says(several, "rank(s) 0, 2 to 3, 7 (c00, c01, c03) of 8 did"))
       << Texts(several);
   // All of one host: it is that one.
-  measured.ending->message = "rank(s) 2, 3 of 8 did not call the barrier";
-  const Analysis one = Analyze(measured, {});
+  const std::string of_one = "rank(s) 2, 3 of 8 did not call the barrier";
+  const Analysis one = end_by(of_one);
   EXPECT_EQ(one.verdict, Verdict::kFaulty) << Texts(one);
   ASSERT_EQ(Faults(one).size(), 1U);
   EXPECT_EQ(Faults(one)[0].host, "c01");
@@ -304,7 +306,7 @@ TEST(EndingTest, RanksOfSeveralHostsAreNamedByThese) {
   for (Rank& rank : measured.ranks) {
     rank.host = "c00";
   }
-  EXPECT_EQ(Analyze(measured, {}).verdict, Verdict::kUncertain);
+  EXPECT_EQ(end_by(of_one).verdict, Verdict::kUncertain);
 }
 
 // What a message says of ranks that there are not is left as it is.
@@ -313,9 +315,37 @@ TEST(EndingTest, AMessageMayNameAnyRank) {
   for (const char* const message :
        {"rank 4: x", "rank 99999999999: x", "rank(s) 7 of 9", "rank(s) ",
         "rank ", "rank(s) 1 to 999999999", "rank(s) 3 to 1, 2, of 9"}) {
-    measured.ending = Ending{"stress", message, -1, ""};
+    measured.EndBy({StatusCode::kTimeout, message}, "stress", -1);
     EXPECT_TRUE(Says(Analyze(measured, {}), message));
   }
+}
+
+// Which has numbers of its own.
+TEST(EndingTest, OfTheStressWithoutAHostNamesTheHostsThatItMeans) {
+  ClusterOptions options = Quiet(4);
+  options.ranks_per_host = 2;
+  Measurements measured = MeasureCluster(options);
+  measured.stress = Stress{};
+  measured.stress->wrong = {{7, 0, 1, 100}};
+  const std::vector<int> left = {0, 1, 4, 5, 6, 7};  // without c01
+  Measurements later;
+  for (const int rank : left) {
+    later.ranks.push_back(measured.ranks[rank]);
+  }
+  later.stress = Stress{};
+  later.stress->wrong = {{2, 3, 1, 100}};
+  later.EndBy({StatusCode::kTimeout, "rank(s) 4, 5 of 6 did not call"},
+              "the stress test", -1);
+  measured.TakeStress(later, left);
+  const Analysis analysis = Analyze(measured, {});
+  EXPECT_TRUE(Says(analysis, "host c03 was lost while the stress test"))
+      << Texts(analysis);
+  EXPECT_TRUE(Says(analysis, "rank(s) 4, 5 (c03) of 6")) << Texts(analysis);
+  // And what was wrong before the loss stays so.
+  EXPECT_TRUE(Says(analysis, "c02 rank 4 → c02 rank 5: 1 message"))
+      << Texts(analysis);
+  EXPECT_TRUE(Says(analysis, "c03 rank 7 → c00 rank 0: 1 message"))
+      << Texts(analysis);
 }
 
 // --- Each link alone ---

@@ -1,16 +1,13 @@
-#include <algorithm>
-#include <charconv>
-#include <string_view>
-#include <system_error>
-#include <utility>
+#include "validate/named_ranks.h"
 
-#include "validate/analysis_parts.h"
+#include <charconv>
+#include <cstddef>
+#include <system_error>
 
 namespace ringpipe::validate {
 namespace {
 
-using Kind = Finding::Kind;
-
+constexpr std::string_view kList = "rank(s) ";
 constexpr std::size_t kMostNamed = 8;
 
 // Takes a rank's number from the beginning of `text`; -1: there is none.
@@ -49,15 +46,6 @@ std::set<int> TakeRanks(std::string_view& text, int size) {
   return ranks;
 }
 
-std::set<std::string> HostsOf(const Measurements& measured,
-                              const std::set<int>& ranks) {
-  std::set<std::string> hosts;
-  for (const int rank : ranks) {
-    hosts.insert(measured.ranks[rank].host);
-  }
-  return hosts;
-}
-
 // "c00, c01 and 3 more"
 std::string Names(const std::set<std::string>& hosts) {
   std::string names;
@@ -72,19 +60,27 @@ std::string Names(const std::set<std::string>& hosts) {
                       : std::string());
 }
 
-// A communicator's message, which names ranks alone, with their hosts. `listed`
-// gets the ranks of a list in it: those that were waited for.
-std::string WithHosts(const Measurements& measured, std::string_view message,
-                      std::set<int>* listed) {
+}  // namespace
+
+std::set<int> ListedRanks(std::string_view message, int size) {
+  std::set<int> listed;
+  for (std::size_t at = message.find(kList); at != message.npos;
+       at = message.find(kList, at + 1)) {
+    std::string_view list = message.substr(at + kList.size());
+    listed.merge(TakeRanks(list, size));
+  }
+  return listed;
+}
+
+std::string WithHosts(const Measurements& measured, std::string_view message) {
   std::string text;
   while (!message.empty()) {
     std::string_view rest = message;
-    if (TakeWord(rest, "rank(s) ")) {
+    if (TakeWord(rest, kList)) {
       const std::set<int> ranks = TakeRanks(rest, measured.size());
       if (!ranks.empty()) {
         text += message.substr(0, message.size() - rest.size());
         text += " (" + Names(HostsOf(measured, ranks)) + ")";
-        listed->insert(ranks.begin(), ranks.end());
         message = rest;
         continue;
       }
@@ -101,42 +97,13 @@ std::string WithHosts(const Measurements& measured, std::string_view message,
   return text;
 }
 
-}  // namespace
-
-std::optional<Finding> FindEnding(const Measurements& measured) {
-  if (!measured.ending || measured.ending->message.empty()) {
-    return std::nullopt;
+std::set<std::string> HostsOf(const Measurements& measured,
+                              const std::set<int>& ranks) {
+  std::set<std::string> hosts;
+  for (const int rank : ranks) {
+    hosts.insert(measured.ranks[rank].host);
   }
-  const Ending& ending = *measured.ending;
-  std::set<int> listed;
-  const std::string why = WithHosts(measured, ending.message, &listed);
-  const std::set<std::string> hosts = HostsOf(measured, listed);
-  std::string host, name;
-  if (ending.lost_rank >= 0) {
-    host = measured.ranks[ending.lost_rank].host;
-    name = measured.NameOf(ending.lost_rank);
-  } else if (hosts.size() == 1 && !measured.OnOneHost()) {
-    host = name = *hosts.begin();
-  }
-  const std::string during = " while " + ending.phase + " was measured: " + why;
-  Finding finding =
-      host.empty() ? MakeFinding(Kind::kOther, false, "the test ended" + during)
-                   : MakeFinding(Kind::kLost, true,
-                                 "host " + name + " was lost" + during);
-  finding.host = host;
-  return finding;
-}
-
-std::vector<Finding> FindLost(const Measurements& measured) {
-  std::vector<Finding> findings;
-  for (const Lost& lost : measured.lost) {
-    findings.push_back(MakeFinding(
-        Kind::kLost, true,
-        "host " + lost.host + " was lost while " + lost.phase +
-            " was measured, which went on without it: " + lost.message));
-    findings.back().host = lost.host;
-  }
-  return findings;
+  return hosts;
 }
 
 }  // namespace ringpipe::validate

@@ -37,6 +37,8 @@ struct Shape {
   // healthy; and of all runs those with a false alarm.
   double hidden = 0;
   double alarms = 0.01;
+  // Of all runs, whether with a fault or not, how many may be uncertain.
+  double uncertain = 0.05;
 };
 
 const Shape kShapes[] = {
@@ -67,7 +69,8 @@ const Shape kShapes[] = {
      600,
      {.hosts = 16, .busy = 0.15, .spell = 8},
      0.01,
-     0.02},
+     0.02,
+     0.35},
     {"2 hosts of 16 busy 40 %",
      600,
      {.hosts = 16, .busy_hosts = 2, .spell = 8},
@@ -76,7 +79,9 @@ const Shape kShapes[] = {
     {"all at once busy 15 %, 16",
      600,
      {.hosts = 16, .shared_busy = 0.15, .spell = 8},
-     0.01},
+     0.01,
+     0.01,
+     0.12},
     {"16 hosts of 2 ranks and 2 rails, 10 % disturbed",
      24,
      {.hosts = 16, .ranks_per_host = 2, .rails = 2, .disturbed = 0.1}},
@@ -87,11 +92,15 @@ const Shape kShapes[] = {
     {"fat tree 2:1, 10 % disturbed",
      120,
      {.hosts = 64, .disturbed = 0.1, .leaf_hosts = 16, .oversubscribed = 2},
-     0.02},
+     0.02,
+     0.01,
+     0.35},
     {"dragonfly, 8 groups",
      120,
      {.hosts = 64, .leaf_hosts = 8, .pair_cables = 4},
-     0.02},
+     0.02,
+     0.01,
+     0.15},
     {"ECMP collisions, 32", 60, {.hosts = 32, .collisions = 0.02}},
 };
 
@@ -324,6 +333,7 @@ TEST_P(RecallTest, PlantedFaultsAreFoundAndNothingElseIs) {
             AtMost(std::max(0.01, shape.hidden), with.due));
   EXPECT_LE(with.due_healthy, AtMost(shape.hidden, with.due));
   EXPECT_LE(with.healthy, AtMost(0.03, with.cases));
+  EXPECT_LE(without.uncertain + with.uncertain, AtMost(shape.uncertain, cases));
 }
 
 INSTANTIATE_TEST_SUITE_P(Clusters, RecallTest, ::testing::ValuesIn(kShapes),

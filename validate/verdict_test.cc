@@ -267,7 +267,9 @@ TEST(VerdictTest, OfAnEndAmongLinksAloneWhatWasMeasuredAloneIsAFault) {
 TEST(EndingTest, WhoseCulpritIsNotKnownIsNoFaultAndSaysWhy) {
   for (const bool whole : {true, false}) {
     Measurements measured = MeasureCluster(Quiet(4));
-    measured.ending = Ending{"stress", "rank 3: no memory for 4 MiB", -1, ""};
+    measured.EndBy(
+        {StatusCode::kResourceExhausted, "rank 3: no memory for 4 MiB"},
+        "stress", -1);
     for (int repeat = 0; repeat < 3 && !whole; ++repeat) {
       measured.planes[0].bytes_per_s.at(2, 3, repeat) = NAN;
     }
@@ -431,6 +433,17 @@ TEST(EachLinkAloneTest, MakesCertainWhatNoiseHides) {
   EXPECT_EQ(alone.planes[0].could_tell, std::vector<double>({0.1}));
   EXPECT_EQ(noisy.planes[0].could_tell,
             std::vector<double>({noisy.could_tell}));
+}
+
+// Of whom what is slow only alone is not called slow.
+TEST(EachLinkAloneTest, OfFewRanksDoesNot) {
+  ClusterOptions options = Quiet(6);
+  options.noise = 0.12;
+  Measurements measured = MeasureCluster(options);
+  IsolateAll(measured, [](int, int) { return 12e9; });
+  const Analysis alone = Analyze(measured, {});
+  EXPECT_EQ(alone.verdict, Verdict::kUncertain) << Texts(alone);
+  EXPECT_GT(alone.could_tell, 0.15);
 }
 
 // What noise makes of three messages: it disturbs one, or all of them.

@@ -214,8 +214,10 @@ class InterconnectJob {
     Status status = validate::Measure(*communicator_, options, &without);
     without.NameHostsLike(measured_, left);
     const bool has_begun = !without.ranks.empty();
-    if (!has_begun && without.ending) {
+    if (!has_begun) {
       without.ranks = OnlyWith(left).ranks;
+    }
+    if (without.ending) {  // by the names that hosts have here
       without.EndBy(status, without.ending->phase, validate::LostRank(status));
     }
     if (has_all || !has_begun) {
@@ -226,6 +228,22 @@ class InterconnectJob {
     }
     measured_.lost = lost_;
     return status;
+  }
+
+  // The ranks that have not come, or have gone again. None where some have come
+  // for another job: they may take other hosts for lost.
+  static std::set<int> Missing(const Status& joined, int size) {
+    const std::string& message = joined.message();
+    const auto says = [&message](const char* words) {
+      return message.find(words) != std::string::npos;
+    };
+    const int lost = validate::LostRank(joined);
+    return joined.code() == StatusCode::kTimeout
+               ? says("did not join") && says("no connection was refused")
+                     ? validate::ListedRanks(message, size)
+                     : std::set<int>()
+           : lost >= 0 && lost < size ? std::set<int>{lost}
+                                      : std::set<int>();
   }
 
   Measurements OnlyWith(const std::vector<int>& ranks) const {
@@ -276,9 +294,8 @@ class InterconnectJob {
         return left;
       }
       const Measurements these = OnlyWith(left);
-      const std::set<int> missing =
-          validate::ListedRanks(joined.message(), these.size());
-      if (joined.code() != StatusCode::kTimeout || missing.empty() ||
+      const std::set<int> missing = Missing(joined, these.size());
+      if (missing.empty() ||
           !std::all_of(missing.begin(), missing.end(),
                        [&](int rank) { return CanDoWithout(left[rank]); })) {
         return {};
@@ -424,8 +441,8 @@ class InterconnectJob {
   std::optional<Measurements> baseline_;
 
   std::mutex mutex_;  // guards the rest against the signals' thread
-  std::unique_ptr<Communicator> communicator_;
   std::optional<std::string> interrupted_;
+  std::unique_ptr<Communicator> communicator_;  // waits while it is destroyed
 };
 
 }  // namespace

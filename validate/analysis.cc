@@ -25,9 +25,11 @@ std::optional<Finding> FindEnding(const Measurements& measured) {
   const bool known = ending.lost_rank >= 0;
   const std::string host =
       known ? measured.ranks[ending.lost_rank].host : std::string();
+  const std::string name =
+      known && measured.OnOneHost() ? measured.NameOf(ending.lost_rank) : host;
   Finding finding = MakeFinding(
       known ? Kind::kLost : Kind::kOther, known,
-      (known ? "host " + host + " was lost" : "the test ended") + " while " +
+      (known ? "host " + name + " was lost" : "the test ended") + " while " +
           ending.phase + " was measured: " + ending.message);
   finding.host = host;
   return finding;

@@ -376,7 +376,8 @@ int Measurements::CommonRails() const {
 void Measurements::EndBy(const Status& failure, const std::string& phase,
                          int lost_rank) {
   const std::set<int> listed = ListedRanks(failure.message(), size());
-  if (lost_rank < 0 && HostsOf(*this, listed).size() == 1 && !OnOneHost()) {
+  if (lost_rank < 0 && failure.code() == StatusCode::kTimeout &&
+      HostsOf(*this, listed).size() == 1 && !OnOneHost()) {
     lost_rank = *listed.begin();
   }
   ending = Ending{phase, WithHosts(*this, failure.message()),
@@ -502,17 +503,36 @@ void Measurements::NameHostsLike(const Measurements& earlier,
   }
 }
 
+namespace {
+
+// Among those of other links.
+void Add(const Stress::Wrong& more, std::vector<Stress::Wrong>& all) {
+  const auto same =
+      std::find_if(all.begin(), all.end(), [&more](const Stress::Wrong& wrong) {
+        return wrong.from == more.from && wrong.to == more.to;
+      });
+  if (same == all.end()) {
+    all.push_back(more);
+  } else {
+    same->messages += more.messages;
+    same->bytes += more.bytes;
+  }
+}
+
+}  // namespace
+
 void Measurements::TakeStress(const Measurements& later,
                               const std::vector<int>& ranks_of) {
-  const std::vector<Stress::Wrong> before =
-      stress ? stress->wrong : std::vector<Stress::Wrong>();
   if (later.stress) {
-    stress = later.stress;
-    for (Stress::Wrong& wrong : stress->wrong) {
-      wrong.from = ranks_of[wrong.from];
-      wrong.to = ranks_of[wrong.to];
+    std::vector<Stress::Wrong> all =
+        stress ? stress->wrong : std::vector<Stress::Wrong>();
+    for (const Stress::Wrong& wrong : later.stress->wrong) {
+      Add({ranks_of[wrong.from], ranks_of[wrong.to], wrong.messages,
+           wrong.bytes},
+          all);
     }
-    stress->wrong.insert(stress->wrong.end(), before.begin(), before.end());
+    stress = later.stress;
+    stress->wrong = std::move(all);
   }
   for (Port& port : ports) {
     for (const Port& now : later.ports) {

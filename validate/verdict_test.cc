@@ -328,7 +328,7 @@ TEST(EndingTest, OfTheStressWithoutAHostNamesTheHostsThatItMeans) {
   options.ranks_per_host = 2;
   Measurements measured = MeasureCluster(options);
   measured.stress = Stress{};
-  measured.stress->wrong = {{7, 0, 1, 100}};
+  measured.stress->wrong = {{7, 0, 1, 100}, {4, 5, 1, 100}};
   const std::vector<int> left = {0, 1, 4, 5, 6, 7};  // without c01
   Measurements later;
   for (const int rank : left) {
@@ -344,7 +344,7 @@ TEST(EndingTest, OfTheStressWithoutAHostNamesTheHostsThatItMeans) {
       << Texts(analysis);
   EXPECT_TRUE(Says(analysis, "rank(s) 4, 5 (c03) of 6")) << Texts(analysis);
   // And what was wrong before the loss stays so.
-  EXPECT_TRUE(Says(analysis, "c02 rank 4 → c02 rank 5: 1 message"))
+  EXPECT_TRUE(Says(analysis, "c02 rank 4 → c02 rank 5: 2 messages"))
       << Texts(analysis);
   EXPECT_TRUE(Says(analysis, "c03 rank 7 → c00 rank 0: 1 message"))
       << Texts(analysis);

@@ -8,6 +8,8 @@
 // though the report still prints what a single link of each class would have to
 // lose. Such a run counts as found or uncertain.
 #include <algorithm>
+#include <cctype>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <random>
@@ -206,9 +208,12 @@ bool IsOfBusyHost(const Finding& finding, const ClusterOptions& options) {
   return false;
 }
 
-// This part of so many runs; of fewer than a hundred one, if any.
+// This part of so many runs; where that is but a few, two standard deviations
+// more, which chance may add.
 double AtMost(double part, int runs) {
-  return runs < 100 && part > 0 ? std::max(1.0, part * runs) : part * runs;
+  constexpr double kFew = 10;
+  const double most = part * runs;
+  return most < kFew ? most + 2 * std::sqrt(most) : most;
 }
 
 // One of several hosts that were slowed down alike, or some of them.

@@ -233,17 +233,16 @@ class InterconnectJob {
   // The ranks that have not come, or have gone again. None where some have come
   // for another job: they may take other hosts for lost.
   static std::set<int> Missing(const Status& joined, int size) {
+    if (joined.code() != StatusCode::kTimeout) {
+      const int lost = validate::LostRank(joined);
+      return lost >= 0 && lost < size ? std::set<int>{lost} : std::set<int>();
+    }
     const std::string& message = joined.message();
-    const auto says = [&message](const char* words) {
-      return message.find(words) != std::string::npos;
-    };
-    const int lost = validate::LostRank(joined);
-    return joined.code() == StatusCode::kTimeout
-               ? says("did not join") && says("no connection was refused")
-                     ? validate::ListedRanks(message, size)
-                     : std::set<int>()
-           : lost >= 0 && lost < size ? std::set<int>{lost}
-                                      : std::set<int>();
+    const bool none_refused =
+        message.find("no connection was refused") != std::string::npos;
+    return none_refused && message.find("did not join") != std::string::npos
+               ? validate::ListedRanks(message, size)
+               : std::set<int>();
   }
 
   Measurements OnlyWith(const std::vector<int>& ranks) const {

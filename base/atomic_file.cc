@@ -39,17 +39,18 @@ Result<AtomicFile> AtomicFile::Create(const std::string& path) {
   // Not by mkostemp, whose files are for their owner alone: a result is like
   // any other file that a program writes, and only the kernel knows the umask.
   static std::atomic<unsigned> files = 0;
+  std::string text = target.string();
   std::string name;
   int fd = -1;
   do {
-    name = target.string() + "." + std::to_string(getpid()) + "." +
-           std::to_string(files++);
+    name =
+        text + "." + std::to_string(getpid()) + "." + std::to_string(files++);
     fd = open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   } while (fd < 0 && errno == EEXIST);
   if (fd < 0) {
     return Failed(path, errno);
   }
-  return AtomicFile(fd, std::move(name), target.string());
+  return AtomicFile(fd, std::move(name), std::move(text));
 }
 
 AtomicFile::AtomicFile(AtomicFile&& other) noexcept

@@ -9,6 +9,9 @@
 #include <fstream>
 #include <sstream>
 
+#include "base/exception_status.h"
+#include "base/failing_memory.h"
+
 namespace {
 int umask_calls = 0;
 }  // namespace
@@ -50,6 +53,20 @@ TEST_F(AtomicFileTest, WritesAndReplacesAndLeavesNothingElse) {
   ASSERT_TRUE(WriteAtomically(Path("a"), "one").ok());
   ASSERT_TRUE(WriteAtomically(Path("a"), "two").ok());
   EXPECT_EQ(Read(Path("a")), "two");
+  EXPECT_EQ(Files(), 1u);
+}
+
+TEST_F(AtomicFileTest, LeavesNothingWhereMemoryRunsOut) {
+  const std::string path = Path("a");
+  const auto write = [&] {
+    static_cast<void>(
+        WithoutExceptions([&] { return WriteAtomically(path, "one"); }));
+  };
+  long which = 0;
+  for (; FailOne(which, write); ++which) {
+    EXPECT_EQ(Files(), 0u) << "allocation " << which;
+  }
+  EXPECT_GT(which, 1);
   EXPECT_EQ(Files(), 1u);
 }
 

@@ -1,10 +1,10 @@
 #include <algorithm>
-#include <filesystem>
 #include <fstream>
 #include <span>
-#include <system_error>
+#include <string>
 #include <vector>
 
+#include "base/list_directory.h"
 #include "validate/measure_phases.h"
 #include "validate/measure_run.h"
 #include "validate/network.h"
@@ -52,11 +52,10 @@ Status Send(MeasureRun& run, const Pairing& pairing, std::uint64_t bytes,
 // For how long all threads of this process have waited for a core.
 double QueuedSeconds() {
   double seconds = 0;
-  std::error_code error;
-  for (const auto& task :
-       std::filesystem::directory_iterator("/proc/self/task", error)) {
+  const std::string tasks = "/proc/self/task";
+  for (const std::string& task : ListDirectory(tasks)) {
     // "TIME-ON-CPU TIME-IN-QUEUE TIMESLICES", in nanoseconds.
-    std::ifstream file(task.path() / "schedstat");
+    std::ifstream file(tasks + "/" + task + "/schedstat");
     double on_cpu = 0, in_queue = 0;
     if (file >> on_cpu >> in_queue) {
       seconds += in_queue / 1e9;

@@ -6,6 +6,8 @@
 #include <sstream>
 #include <system_error>
 
+#include "base/list_directory.h"
+
 namespace ringpipe::validate {
 namespace {
 
@@ -15,10 +17,10 @@ namespace fs = std::filesystem;
 int FastestCard(const fs::path& interfaces) {
   int fastest = 0;
   std::error_code error;
-  for (const auto& entry : fs::directory_iterator(interfaces, error)) {
+  for (const std::string& name : ListDirectory(interfaces)) {
     int speed = 0;
-    if (fs::exists(entry.path() / "device", error) &&
-        std::ifstream(entry.path() / "speed") >> speed) {
+    if (fs::exists(interfaces / name / "device", error) &&
+        std::ifstream(interfaces / name / "speed") >> speed) {
       fastest = std::max(fastest, speed);
     }
   }

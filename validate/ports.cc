@@ -7,23 +7,12 @@
 #include <sstream>
 #include <system_error>
 
+#include "base/list_directory.h"
+
 namespace ringpipe::validate {
 namespace {
 
 namespace fs = std::filesystem;
-
-// Names in a folder, sorted; none where it cannot be read.
-std::vector<std::string> Names(const fs::path& folder) {
-  std::vector<std::string> names;
-  std::error_code error;
-  fs::directory_iterator entry(folder, error);
-  while (!error && entry != fs::directory_iterator()) {
-    names.push_back(entry->path().filename().string());
-    entry.increment(error);
-  }
-  std::sort(names.begin(), names.end());
-  return names;
-}
 
 std::string FirstLine(const fs::path& file) {
   std::ifstream stream(file);
@@ -66,7 +55,8 @@ void ParseRate(Port& port) {
 
 // The kinds of address that the port has, and its network interface.
 void ReadGids(const fs::path& folder, Port& port) {
-  for (const std::string& index : Names(folder / "gid_attrs" / "types")) {
+  for (const std::string& index :
+       ListDirectory(folder / "gid_attrs" / "types")) {
     const std::string type = FirstLine(folder / "gid_attrs" / "types" / index);
     if (!type.empty() && std::find(port.gid_types.begin(), port.gid_types.end(),
                                    type) == port.gid_types.end()) {
@@ -95,7 +85,7 @@ void ReadPci(const fs::path& device, Port& port) {
 std::map<std::string, std::uint64_t> ReadCounters(const fs::path& folder) {
   std::map<std::string, std::uint64_t> counters;
   for (const char* kind : {"counters", "hw_counters"}) {
-    for (const std::string& name : Names(folder / kind)) {
+    for (const std::string& name : ListDirectory(folder / kind)) {
       const std::string text = FirstLine(folder / kind / name);
       std::uint64_t value = 0;
       const auto [end, error] =
@@ -150,9 +140,9 @@ std::vector<Port> ReadPorts(
         most_megabits_per_s) {
   std::vector<Port> ports;
   const fs::path devices = fs::path(sysfs) / "class" / "infiniband";
-  for (const std::string& device : Names(devices)) {
+  for (const std::string& device : ListDirectory(devices)) {
     std::vector<int> numbers;
-    for (const std::string& name : Names(devices / device / "ports")) {
+    for (const std::string& name : ListDirectory(devices / device / "ports")) {
       if (const int number = static_cast<int>(LeadingNumber(name));
           number > 0) {
         numbers.push_back(number);

@@ -10,13 +10,16 @@ DeviceList::DeviceList(const Result<std::shared_ptr<const Library>>& system) {
     return;
   }
   library_ = system.value();
+  absence_ = "libibverbs.so.1 lists none";
+  // From here on nothing throws while there is a list.
   errno = 0;
   devices_ = library_->get_device_list(&count_);
-  error_ = devices_ == nullptr ? errno : 0;
-  absence_ = error_ == 0 ? "libibverbs.so.1 lists none"
-                         : ErrnoStatus(StatusCode::kUnavailable,
-                                       "ibv_get_device_list", error_)
-                               .message();
+  if (devices_ == nullptr && errno != 0) {
+    error_ = errno;
+    absence_ =
+        ErrnoStatus(StatusCode::kUnavailable, "ibv_get_device_list", error_)
+            .message();
+  }
 }
 
 DeviceList::~DeviceList() {

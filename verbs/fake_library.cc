@@ -28,18 +28,23 @@ FakeDevice& Of(ibv_device* device) {
 }
 FakeDevice& Of(ibv_context* context) { return Of(context->device); }
 
-ibv_device* NewDevice(FakeDevice* fake) {
-  auto* object = new DeviceObject;
+std::unique_ptr<DeviceObject> NewDevice(FakeDevice* fake) {
+  auto object = std::make_unique<DeviceObject>();
   object->fake = fake;
   object->verbs.transport_type = fake->transport;
-  return &object->verbs;
+  return object;
 }
 
 ibv_device** List(const std::vector<FakeDevice*>& fakes, int* count) {
-  auto** list = new ibv_device*[fakes.size() + 1];
-  *count = 0;
+  std::vector<std::unique_ptr<DeviceObject>> objects;
   for (FakeDevice* fake : fakes) {
-    list[(*count)++] = NewDevice(fake);
+    objects.push_back(NewDevice(fake));
+  }
+  auto** list = new ibv_device*[fakes.size() + 1];
+  ++machine->live;
+  *count = 0;
+  for (std::unique_ptr<DeviceObject>& object : objects) {
+    list[(*count)++] = &object.release()->verbs;
   }
   list[*count] = nullptr;
   return list;
@@ -63,6 +68,7 @@ void FreeDeviceList(ibv_device** list) {
   for (int i = 0; list[i] != nullptr; ++i) {
     delete reinterpret_cast<DeviceObject*>(list[i]);
   }
+  --machine->live;
   delete[] list;
 }
 
@@ -75,12 +81,12 @@ ibv_context* OpenDevice(ibv_device* device) {
     errno = Of(device).open_errno;
     return nullptr;
   }
-  ++machine->live;
-  auto* context = new ibv_context();
+  auto context = std::make_unique<ibv_context>();
   // A device outlives its list while it is open.
-  context->device = NewDevice(&Of(device));
+  context->device = &NewDevice(&Of(device)).release()->verbs;
   context->async_fd = eventfd(0, EFD_CLOEXEC);
-  return context;
+  ++machine->live;
+  return context.release();
 }
 
 int CloseDevice(ibv_context* context) {
@@ -146,8 +152,9 @@ int QueryGid(ibv_context* context, std::uint8_t port, int index, ibv_gid* gid) {
 
 template <typename Object>
 Object* New() {
+  auto* const object = new Object();
   ++machine->live;
-  return new Object();
+  return object;
 }
 
 template <typename Object>
@@ -223,8 +230,8 @@ ibv_cq* CreateCq(ibv_context* context, int cqe, void*,
     errno = Of(context).limit_errno;
     return nullptr;
   }
-  ++machine->completion_queues;
   ibv_cq* cq = New<ibv_cq>();
+  ++machine->completion_queues;
   cq->context = context;
   cq->channel = channel;
   cq->cqe = cqe;
@@ -246,8 +253,8 @@ ibv_qp* CreateQp(ibv_pd* pd, ibv_qp_init_attr* attr) {
     errno = Of(pd->context).limit_errno;
     return nullptr;
   }
-  ++machine->queue_pairs;
   ibv_qp* qp = New<ibv_qp>();
+  ++machine->queue_pairs;
   qp->context = pd->context;
   qp->qp_num = 0x123;
   return qp;

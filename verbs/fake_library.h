@@ -86,7 +86,7 @@ class FakeMachine {
   ibv_fork_status fork_status = IBV_FORK_DISABLED;
   int fork_init_result = 0;
   int fork_init_calls = 0;
-  int live = 0;  // contexts, domains, regions, channels, queues
+  int live = 0;  // lists, contexts, domains, regions, channels, queues
 
  private:
   std::shared_ptr<const Library> library_;

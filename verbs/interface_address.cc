@@ -11,6 +11,10 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <string>
+#include <vector>
+
+#include "base/list_directory.h"
 
 namespace ringpipe::verbs {
 namespace {
@@ -45,12 +49,9 @@ std::string FindInterface(const std::filesystem::path& device_folder, int port,
       return i->ifa_name;
     }
   }
-  std::error_code error;
-  std::filesystem::directory_iterator entry(device_folder / "device" / "net",
-                                            error);
-  return error || entry == std::filesystem::directory_iterator()
-             ? ""
-             : entry->path().filename().string();
+  const std::vector<std::string> names =
+      ListDirectory(device_folder / "device" / "net");
+  return names.empty() ? "" : names.front();
 }
 
 // 2: IPv4; 1: IPv6; 0: no address that a peer on another host could use.

@@ -41,19 +41,26 @@ ibv_mr* RegisterWith(const Library& library, ibv_pd* pd, const void* address,
 
 Result<std::shared_ptr<ProtectionDomain>> ProtectionDomain::Create(
     std::shared_ptr<Device> device) {
+  // From here on the destructor gives back.
+  std::shared_ptr<ProtectionDomain> created(
+      new ProtectionDomain(std::move(device)));
+  Device& opened = *created->device_;
   errno = 0;
-  ibv_pd* pd = device->library().alloc_pd(device->context());
-  if (pd == nullptr) {
-    return CreationFailed(*device, LimitedObject::kProtectionDomain,
+  created->pd_ = opened.library().alloc_pd(opened.context());
+  if (created->pd_ == nullptr) {
+    return CreationFailed(opened, LimitedObject::kProtectionDomain,
                           "ibv_alloc_pd", errno);
   }
-  return std::shared_ptr<ProtectionDomain>(
-      new ProtectionDomain(std::move(device), pd));
+  return created;
 }
 
 // Fails only where a region could not be deregistered; closing the device then
 // frees both.
-ProtectionDomain::~ProtectionDomain() { device_->library().dealloc_pd(pd_); }
+ProtectionDomain::~ProtectionDomain() {
+  if (pd_ != nullptr) {
+    device_->library().dealloc_pd(pd_);
+  }
+}
 
 Result<MemoryRegion> MemoryRegion::Register(
     std::shared_ptr<ProtectionDomain> pd, const void* address,

@@ -26,11 +26,11 @@ class ProtectionDomain {
   const std::shared_ptr<Device>& device() const { return device_; }
 
  private:
-  ProtectionDomain(std::shared_ptr<Device> device, ibv_pd* pd)
-      : device_(std::move(device)), pd_(pd) {}
+  explicit ProtectionDomain(std::shared_ptr<Device> device)
+      : device_(std::move(device)) {}
 
   std::shared_ptr<Device> device_;
-  ibv_pd* pd_;
+  ibv_pd* pd_ = nullptr;
 };
 
 // RAII over ibv_mr: memory that the device may use, from Register to the

@@ -7,25 +7,13 @@
 #include <filesystem>
 #include <fstream>
 #include <optional>
-#include <system_error>
 #include <utility>
 
+#include "base/list_directory.h"
 #include "verbs/interface_address.h"
 
 namespace ringpipe::verbs {
 namespace {
-
-// The names in a directory; none if it is not there.
-std::vector<std::string> ListDirectory(const std::filesystem::path& path) {
-  std::vector<std::string> names;
-  std::error_code error;
-  std::filesystem::directory_iterator entry(path, error);
-  while (!error && entry != std::filesystem::directory_iterator()) {
-    names.push_back(entry->path().filename().string());
-    entry.increment(error);
-  }
-  return names;
-}
 
 // Of a file such as ports/1/state, "4: ACTIVE", or ports/1/rate, "2.5 Gb/sec
 // (1X SDR)", the number; 0 if it cannot be read.

@@ -191,43 +191,49 @@ int MtuBytes(int mtu) { return 128 << mtu; }  // of an ibv_mtu
 Result<std::unique_ptr<QueuePair>> QueuePair::Create(
     std::shared_ptr<ProtectionDomain> pd, std::shared_ptr<CompletionQueue> cq,
     const Options& options) {
-  const Device& device = *pd->device();
-  RINGPIPE_RETURN_IF_ERROR(CheckOptions(device.info(), options));
-  int inline_bytes = 0;
-  ibv_qp* qp =
-      CreateReliableConnected(device.library(), pd->get(), cq->get(), options,
-                              options.max_inline_bytes, &inline_bytes);
-  if (qp == nullptr && options.max_inline_bytes > 0) {
-    // Some devices have no inline data, and none says so beforehand.
-    qp = CreateReliableConnected(device.library(), pd->get(), cq->get(),
-                                 options, 0, &inline_bytes);
-  }
-  if (qp == nullptr) {
-    const int error = errno;
-    return CreationFailed(device, LimitedObject::kQueuePair,
-                          "ibv_create_qp with " +
-                              std::to_string(options.max_send) + " sends and " +
-                              std::to_string(options.max_receive) + " receives",
-                          error);
-  }
-  // From here on the destructor destroys it.
+  RINGPIPE_RETURN_IF_ERROR(CheckOptions(pd->device()->info(), options));
+  // From here on the destructor gives back.
   std::unique_ptr<QueuePair> created(
-      new QueuePair(std::move(pd), std::move(cq), options, qp, inline_bytes));
+      new QueuePair(std::move(pd), std::move(cq), options));
+  RINGPIPE_RETURN_IF_ERROR(created->Open());
   RINGPIPE_RETURN_IF_ERROR(created->ToInit());
   return created;
 }
 
 QueuePair::QueuePair(std::shared_ptr<ProtectionDomain> pd,
                      std::shared_ptr<CompletionQueue> cq,
-                     const Options& options, ibv_qp* qp, int max_inline_bytes)
+                     const Options& options)
     : pd_(std::move(pd)),
       cq_(std::move(cq)),
       options_(options),
-      qp_(qp),
-      max_inline_bytes_(max_inline_bytes),
       packet_sequence_(RandomPacketSequence()) {}
 
-QueuePair::~QueuePair() { device().library().destroy_qp(qp_); }
+QueuePair::~QueuePair() {
+  if (qp_ != nullptr) {
+    device().library().destroy_qp(qp_);
+  }
+}
+
+Status QueuePair::Open() {
+  const auto create = [this](int inline_bytes) {
+    qp_ = CreateReliableConnected(device().library(), pd_->get(), cq_->get(),
+                                  options_, inline_bytes, &max_inline_bytes_);
+  };
+  create(options_.max_inline_bytes);
+  if (qp_ == nullptr && options_.max_inline_bytes > 0) {
+    // Some devices have no inline data, and none says so beforehand.
+    create(0);
+  }
+  if (qp_ != nullptr) {
+    return Status::Ok();
+  }
+  const int error = errno;
+  return CreationFailed(device(), LimitedObject::kQueuePair,
+                        "ibv_create_qp with " +
+                            std::to_string(options_.max_send) + " sends and " +
+                            std::to_string(options_.max_receive) + " receives",
+                        error);
+}
 
 Endpoint QueuePair::endpoint() const {
   const DeviceInfo& info = device().info();

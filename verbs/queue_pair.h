@@ -95,9 +95,9 @@ class QueuePair {
 
  private:
   QueuePair(std::shared_ptr<ProtectionDomain> pd,
-            std::shared_ptr<CompletionQueue> cq, const Options& options,
-            ibv_qp* qp, int max_inline_bytes);
+            std::shared_ptr<CompletionQueue> cq, const Options& options);
 
+  Status Open();
   Status ToInit();
   Status ToReadyToReceive(const Endpoint& remote);
   Status ToReadyToSend();
@@ -112,8 +112,8 @@ class QueuePair {
   std::shared_ptr<ProtectionDomain> pd_;
   std::shared_ptr<CompletionQueue> cq_;
   Options options_;
-  ibv_qp* qp_;
-  int max_inline_bytes_;
+  ibv_qp* qp_ = nullptr;
+  int max_inline_bytes_ = 0;
   std::uint32_t packet_sequence_;
   std::optional<Endpoint> remote_;  // of the last Connect that asked the device
   std::string peer_address_;        // where set_peer_address was called

@@ -123,7 +123,8 @@ constexpr milliseconds kToldWithin(100);
 
 // The rank TEST_ABORTS makes a call that nobody else ends, aborts, says whether
 // the system has "told" the reason or will do so too "late", and ends in the
-// same moment; the others wait in a call.
+// same moment; the others wait in a call, and the last one makes it when it has
+// heard that there is a reason.
 int AbortAndExit(Way) {
   auto communicator = Communicator::Create(*CommunicatorOptions::FromProcess());
   if (!communicator.ok() || !(*communicator)->Barrier().ok()) {
@@ -138,6 +139,9 @@ int AbortAndExit(Way) {
     c.Abort("the disk is full");
     Print(steady_clock::now() - start < kToldWithin ? "told" : "late");
     _exit(0);
+  }
+  while (c.rank() == c.size() - 1 && c.failure().ok()) {
+    std::this_thread::sleep_for(milliseconds(1));
   }
   Print(c.Barrier().ToString());
   return 0;
@@ -326,7 +330,8 @@ TEST_P(ExitTest, BesideTheHandlersIsADeath) {
 
 // Although its end is all that the system tells them.
 TEST_P(ExitTest, RightAfterAnAbortTheReasonIsTheAborts) {
-  // Makes its call when all is over: until then nobody's can end well.
+  // Makes its call when all is over, and it knows: until then nobody's can end
+  // well.
   constexpr int kLate = 3;
   int told = 0;
   for (const int aborts : {0, 1, 2}) {

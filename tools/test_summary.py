@@ -29,13 +29,26 @@ _EXPECTED_ENDS = {"SUCCESS", "TESTS_FAILED", "NO_TESTS_FOUND"}
 Outcome = collections.namedtuple("Outcome", "kind name detail")
 
 
+def path_of(uri):
+    return pathlib.Path(urllib.parse.unquote(urllib.parse.urlparse(uri).path))
+
+
 def read_cases(uri):
     """Returns the test cases in a test.xml, or None where it can't be read."""
-    path = urllib.parse.unquote(urllib.parse.urlparse(uri).path)
     try:
-        return list(xml.etree.ElementTree.parse(path).iter("testcase"))
+        return list(xml.etree.ElementTree.parse(path_of(uri)).iter("testcase"))
     except (OSError, xml.etree.ElementTree.ParseError):
         return None
+
+
+def last_words(uri):
+    """Returns the end of a test.log, in one line; nothing where it can't be read."""
+    try:
+        words = path_of(uri).read_text(encoding="utf-8", errors="replace").split()
+    except OSError:
+        return ""
+    end = " ".join(words)[-300:]
+    return f": ... {end}" if end else ""
 
 
 def case_outcome(label, case):
@@ -55,22 +68,24 @@ def case_outcome(label, case):
 def test_outcomes(label, result):
     """Yields the outcomes of one testResult event."""
     passed = result.get("status") == "PASSED"
-    cases = None
-    for output in result.get("testActionOutput", []):
-        if output.get("name") == "test.xml":
-            cases = read_cases(output["uri"])
+    uris = {output.get("name"): output["uri"] for output in result.get("testActionOutput", [])}
+    cases = read_cases(uris["test.xml"]) if "test.xml" in uris else None
     if cases is None:
         cases = []
         if passed:
             yield Outcome("passed", label, "")
+    end = "" if passed else last_words(uris.get("test.log", ""))
     failures = 0
     for case in cases:
         outcome = case_outcome(label, case)
-        failures += outcome.kind == "failed"
+        if outcome.kind == "failed":
+            failures += 1
+            if outcome.name == label:  # all that Bazel knows is an exit status
+                outcome = outcome._replace(detail=outcome.detail + end)
         yield outcome
     if not passed and not failures:
         # It crashed or ran out of time before it could list its cases.
-        yield Outcome("failed", label, result.get("status", "no status").lower())
+        yield Outcome("failed", label, result.get("status", "no status").lower() + end)
 
 
 def run_outcomes(events, was_cut=False):

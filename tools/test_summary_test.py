@@ -38,12 +38,13 @@ class TestSummaryTest(unittest.TestCase):
         self.addCleanup(directory.cleanup)
         self.directory = pathlib.Path(directory.name)
 
-    def result(self, label, status, xml=None, attempt=1):
+    def result(self, label, status, xml=None, attempt=1, log=None):
         outputs = []
-        if xml is not None:
-            path = self.directory / f"{label.rpartition(':')[2]}.{attempt}.xml"
-            path.write_text(xml, encoding="utf-8")
-            outputs.append({"name": "test.xml", "uri": path.as_uri()})
+        for name, text in (("test.xml", xml), ("test.log", log)):
+            if text is not None:
+                path = self.directory / f"{label.rpartition(':')[2]}.{attempt}.{name}"
+                path.write_text(text, encoding="utf-8")
+                outputs.append({"name": name, "uri": path.as_uri()})
         return {
             "id": {"testResult": {"label": label, "run": 1, "shard": 1, "attempt": attempt}},
             "testResult": {"status": status, "testActionOutput": outputs},
@@ -84,6 +85,16 @@ class TestSummaryTest(unittest.TestCase):
             self.result("//a:b", "TIMEOUT", xml), finished("TESTS_FAILED"))
         self.assertEqual(lines, ["FAILED //a:b (run): timeout", "1 passed, 1 failed"])
         self.assertEqual(status, 1)
+
+    def test_where_no_case_says_why_the_end_of_the_log_does(self):
+        own = '<testsuite><testcase name="a/b"><error message="exit 1"/></testcase></testsuite>'
+        log = "x" * 1000 + "\n\nSUMMARY: 16 bytes leaked\n"
+        for xml, why in ((None, "failed"), (own, "exit 1")):
+            lines, _ = self.summary(
+                self.result("//a:b", "FAILED", xml, log=log), finished("TESTS_FAILED"))
+            self.assertRegex(
+                lines[0], rf"^FAILED //a:b \(run\): {why}: \.\.\. x+ SUMMARY: 16 bytes leaked$")
+            self.assertLess(len(lines[0]), 400)
 
     def test_the_last_attempt_counts(self):
         lines, _ = self.summary(

@@ -139,6 +139,17 @@ bool IsVerified(const SlowPart& part, const IsolatedRatios& isolated,
              : isolated.count() > 0;
 }
 
+// Where no link is measured alone, hosts as a whole are all that counts, and of
+// several ranks of a host one with so many links.
+bool IsWhole(const SlowPart& part, const LinkClasses& classes) {
+  const std::vector<int>& hosts = classes.hosts();
+  const bool is_host =
+      part.level != SlowPart::Level::kRank ||
+      std::count(hosts.begin(), hosts.end(), hosts[part.unit]) == 1;
+  return part.kind <= SlowPart::Kind::kReceives && !part.inside &&
+         (is_host || part.links.size() >= kFewLinks);
+}
+
 // Where there is something that it may be instead, it is no fault.
 void Doubt(bool cut_short, const std::set<std::string>& busy,
            Finding& finding) {
@@ -222,9 +233,7 @@ std::vector<Finding> FindSlowLinks(const Measurements& measured, int plane,
   std::size_t singles = 0;
   const bool cut_short = WasCutShort(measured, plane);
   for (const SlowPart& part : ExplainSlowLinks(classes, isolated, tolerance)) {
-    // Where none was measured alone, hosts as a whole are all that counts.
-    if (measured.IsOtherWay(plane) &&
-        (part.kind > SlowPart::Kind::kReceives || part.inside)) {
+    if (measured.IsOtherWay(plane) && !IsWhole(part, classes)) {
       continue;
     }
     if (IsSingle(part) && ++singles > kMostSingles) {

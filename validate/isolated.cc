@@ -3,6 +3,7 @@
 #include <cmath>
 #include <map>
 #include <set>
+#include <tuple>
 
 #include "validate/slow_links.h"
 
@@ -51,33 +52,35 @@ void ChooseOf(const SlowPart& part, std::size_t most,
   }
 }
 
-// Healthy links of one kind, of different senders first; any where none is.
+// Healthy links of one kind, of different senders first; any where none is. In
+// company those that shared nothing come first: where a host has most of the
+// ranks, all that share something are its own.
 void ChooseControls(const LinkClasses& classes, bool between, double tolerance,
                     const std::vector<Link>& suspects,
                     std::vector<Link>& controls) {
-  std::vector<std::pair<double, Link>> healthy;
+  std::vector<std::tuple<int, double, Link>> healthy;
   const std::set<Link> suspected(suspects.begin(), suspects.end());
   for (const LinkClass& members : classes.classes()) {
     for (const Link& link : members.links) {
       if (members.between == between && !suspected.contains(link)) {
         healthy.emplace_back(
-            std::fabs(classes.Ratio(link.first, link.second) - 1), link);
+            members.load, std::fabs(classes.Ratio(link.first, link.second) - 1),
+            link);
       }
     }
   }
   std::sort(healthy.begin(), healthy.end());
-  const auto end =
-      std::find_if(healthy.begin(), healthy.end(),
-                   [tolerance](const std::pair<double, Link>& link) {
-                     return link.first > tolerance;
-                   });
-  if (end != healthy.begin()) {
-    healthy.erase(end, healthy.end());
+  const auto slow = std::stable_partition(
+      healthy.begin(), healthy.end(), [tolerance](const auto& link) {
+        return std::get<double>(link) <= tolerance;
+      });
+  if (slow != healthy.begin()) {
+    healthy.erase(slow, healthy.end());
   }
   std::set<int> senders;
   std::size_t taken = 0;
   for (const bool any : {false, true}) {
-    for (const auto& [distance, link] : healthy) {
+    for (const auto& [load, distance, link] : healthy) {
       if (taken < kMostControls &&
           std::find(controls.begin(), controls.end(), link) == controls.end() &&
           (any || senders.insert(link.first).second)) {
@@ -114,7 +117,16 @@ IsolatedRatios::IsolatedRatios(const Measurements& measurements, int plane,
   }
   std::sort(links_.begin(), links_.end(),
             [](const Alone& a, const Alone& b) { return a.link < b.link; });
-  std::vector<double> distances, errors;
+  std::vector<double> errors;
+  for (const Alone& alone : links_) {
+    if (alone.control) {
+      errors.push_back(alone.error);
+    }
+  }
+  for (auto& [between, values] : controls) {
+    KeepFastest(Median(errors), values);
+  }
+  std::vector<double> distances;
   for (Alone& alone : links_) {
     const auto [from, to] = alone.link;
     const auto found = controls.find(classes.Between(from, to));
@@ -126,7 +138,6 @@ IsolatedRatios::IsolatedRatios(const Measurements& measurements, int plane,
     alone.fastest /= reference;
     if (alone.control) {
       distances.push_back(std::fabs(alone.ratio - 1));
-      errors.push_back(alone.error);
     }
   }
   if (!distances.empty()) {

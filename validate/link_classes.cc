@@ -156,6 +156,14 @@ double LinkClass::Resolution(double tolerance) const {
   return std::min(1.0, std::max(tolerance, WorstOf(links.size()) * spread));
 }
 
+void KeepFastest(double error, std::vector<double>& values) {
+  std::sort(values.rbegin(), values.rend());
+  const std::size_t few = values.size() < kFewLinks ? 0 : 1;
+  const double fast = values[std::max(few, values.size() / kFastest)];
+  const double least = fast * (1 - std::max(kAlike, kAlikeErrors * error));
+  std::erase_if(values, [least](double value) { return value < least; });
+}
+
 LinkClasses::LinkClasses(const Measurements& measurements, const Plane& plane)
     : ranks_(measurements.size()),
       hosts_(HostNumbers(measurements)),
@@ -214,16 +222,12 @@ void LinkClasses::Describe(const Plane& plane, LinkClass& members) const {
     values.push_back(Value(from, to));
     errors.push_back(plane.bytes_per_s.ErrorOf(from, to));
   }
-  std::sort(values.rbegin(), values.rend());
-  members.max = values.front();
-  members.min = values.back();
+  const auto [min, max] = std::minmax_element(values.begin(), values.end());
+  members.min = *min;
+  members.max = *max;
   members.median = Median(values);
   const double error = Median(errors);
-  const double fast = values[members.few() ? 0
-                                           : std::max<std::size_t>(
-                                                 1, values.size() / kFastest)];
-  const double least = fast * (1 - std::max(kAlike, kAlikeErrors * error));
-  std::erase_if(values, [least](double value) { return value < least; });
+  KeepFastest(error, values);
   members.reference = Median(values);
   for (double& value : values) {
     value = std::fabs(value / members.reference - 1);

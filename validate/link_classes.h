@@ -37,6 +37,11 @@ double ErrorOfMedian(double spread, std::size_t count);
 // wrong.
 inline constexpr std::size_t kFewLinks = 6;
 
+// Of what links carry that should be equal, leaves those that are as fast as the
+// fastest. `error`: a standard error of one of them, as a part. What is slow is
+// no measure, even where most are.
+void KeepFastest(double error, std::vector<double>& values);
+
 struct LinkClass {
   std::string name;  // "between hosts", "between hosts, 8 at once"
   bool between = false;

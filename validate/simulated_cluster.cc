@@ -17,12 +17,10 @@ class Cluster {
   explicit Cluster(const ClusterOptions& options)
       : options_(options),
         random_(options.seed),
-        ranks_(options.hosts * options.ranks_per_host),
-        hosts_(PartsOf(options.ranks_per_host)),
+        hosts_(HostsOf(options)),
+        ranks_(static_cast<int>(hosts_.size())),
         loads_(hosts_),
-        leaf_loads_(PartsOf(
-            (options.leaf_hosts == 0 ? options.hosts : options.leaf_hosts) *
-            options.ranks_per_host)),
+        leaf_loads_(LeavesOf(hosts_)),
         busy_(options.hosts) {
     Cable();
     CountPairs();
@@ -49,13 +47,23 @@ class Cluster {
   }
 
  private:
-  // By rank, of which part it is, where each has so many.
-  std::vector<int> PartsOf(int ranks) const {
-    std::vector<int> parts;
-    for (int rank = 0; rank < ranks_; ++rank) {
-      parts.push_back(rank / ranks);
+  // By rank.
+  static std::vector<int> HostsOf(const ClusterOptions& options) {
+    std::vector<int> hosts;
+    for (int host = 0; host < options.hosts; ++host) {
+      const int ranks = host == 0 && options.ranks_of_first_host > 0
+                            ? options.ranks_of_first_host
+                            : options.ranks_per_host;
+      hosts.insert(hosts.end(), ranks, host);
     }
-    return parts;
+    return hosts;
+  }
+
+  std::vector<int> LeavesOf(std::vector<int> hosts) const {
+    for (int& host : hosts) {
+      host = Leaf(host);
+    }
+    return hosts;
   }
 
   // As measure_bandwidth.cc does.
@@ -292,8 +300,8 @@ class Cluster {
 
   const ClusterOptions options_;
   std::mt19937_64 random_;
+  const std::vector<int> hosts_;  // by rank
   const int ranks_;
-  std::vector<int> hosts_;
   const LinkLoads loads_, leaf_loads_;
   std::vector<double> unlike_;
   std::vector<bool> collides_;

@@ -24,6 +24,27 @@ constexpr double kMostOfThem = 0.7;
 constexpr double kNearly = 0.5;
 constexpr double kQuarter = 0.3;
 
+struct Weighted {
+  double value;
+  double weight;
+};
+
+// Above which the rest of the weight is; `values` are sorted.
+double Quantile(const std::vector<Weighted>& values, double part) {
+  double all = 0;
+  for (const Weighted& one : values) {
+    all += one.weight;
+  }
+  double below = 0;
+  for (const Weighted& one : values) {
+    below += one.weight;
+    if (below > part * all) {
+      return one.value;
+    }
+  }
+  return values.back().value;
+}
+
 std::vector<Link> AllMeasured(const LinkClasses& classes) {
   std::vector<Link> links;
   for (const LinkClass& members : classes.classes()) {
@@ -53,6 +74,13 @@ class Explainer {
     for (std::size_t level = 0; level < units_.size(); ++level) {
       counts_[level] =
           *std::max_element(units_[level].begin(), units_[level].end()) + 1;
+    }
+    std::map<int, int> ranks_of_host;
+    for (const int host : classes.hosts()) {
+      ++ranks_of_host[host];
+    }
+    for (const int host : classes.hosts()) {
+      weights_.push_back(1.0 / ranks_of_host[host]);
     }
   }
 
@@ -109,11 +137,30 @@ class Explainer {
     auto operator<=>(const Candidate&) const = default;
   };
 
+  struct Tally {
+    int slow = 0;
+    double slow_weight = 0, weight = 0;
+
+    void Add(bool is_slow, double of_link) {
+      slow += is_slow ? 1 : 0;
+      slow_weight += is_slow ? of_link : 0;
+      weight += of_link;
+    }
+    bool MostAreSlow() const { return slow_weight >= kMostOfThem * weight; }
+  };
+
   // All links that one part would explain.
   struct Group {
     std::vector<const State*> links;
-    std::size_t slow = 0;
+    std::vector<double> weights;
+    Tally tally;
     std::set<int> others;  // units at the other end
+
+    void Add(const State& state, double weight) {
+      links.push_back(&state);
+      weights.push_back(weight);
+      tally.Add(state.slow, weight);
+    }
   };
 
   static std::vector<int> Numbers(int count) {
@@ -148,36 +195,38 @@ class Explainer {
   // Whether the group is slow as a whole in company; beyond chance where
   // `groups` were looked at.
   bool IsSlow(const Group& group, std::size_t groups, bool nearly) const {
-    if (group.links.size() < 2 || group.slow == 0 ||
-        (!nearly &&
-         static_cast<double>(group.slow) <
-             kMostOfThem * static_cast<double>(group.links.size())) ||
-        (nearly && group.slow < 2)) {
+    constexpr double kHair = 1e-9;  // of sums that are rounded
+    if (group.links.size() < 2 || group.tally.slow == 0 ||
+        (nearly ? group.tally.slow < 2 : !group.tally.MostAreSlow())) {
       return false;
     }
-    std::vector<double> ratios;
+    std::vector<Weighted> ratios;
     std::vector<Link> links;
     double spread = 0;
-    for (const State* state : group.links) {
-      ratios.push_back(Ratio(state->link));
-      links.push_back(state->link);
-      spread = std::max(spread, ClassOf(state->link).spread);
+    for (std::size_t i = 0; i < group.links.size(); ++i) {
+      const Link link = group.links[i]->link;
+      ratios.push_back({Ratio(link), group.weights[i]});
+      links.push_back(link);
+      spread = std::max(spread, ClassOf(link).spread);
     }
-    std::sort(ratios.begin(), ratios.end());
-    if (nearly && (ratios[ratios.size() * 3 / 4] > 1 - kQuarter * tolerance_ ||
+    std::sort(
+        ratios.begin(), ratios.end(),
+        [](const Weighted& a, const Weighted& b) { return a.value < b.value; });
+    if (nearly && (Quantile(ratios, 0.75 + kHair) > 1 - kQuarter * tolerance_ ||
                    ratios.size() < 3)) {
       return false;
     }
+    const double median =
+        (Quantile(ratios, 0.5 - kHair) + Quantile(ratios, 0.5 + kHair)) / 2;
     const double least = nearly ? kNearly * tolerance_ : tolerance_;
     // What was measured alone decides, where it was.
     const bool decides_alone =
         isolated_ == nullptr || isolated_->CountOf(links) >= 2;
-    return Median(ratios) <
-           1 - (decides_alone && !nearly
-                    ? least
-                    : std::max(least,
-                               WorstOf(groups) *
-                                   ErrorOfMedian(spread, ratios.size())));
+    return median < 1 - (decides_alone && !nearly
+                             ? least
+                             : std::max(least, WorstOf(groups) *
+                                                   ErrorOfMedian(
+                                                       spread, ratios.size())));
   }
 
   // Those that the link would be part of.
@@ -215,10 +264,14 @@ class Explainer {
     }
   }
 
-  struct Tally {
-    int slow = 0;
-    int all = 0;
-  };
+  // What a link counts for: all those to one other host together as much as
+  // those to another, however many ranks it has; else they would be taken for
+  // this end's, where it is the path that is slow.
+  double WeightIn(const Candidate& candidate, Link link) const {
+    return candidate.kind == Kind::kPair || IsInside(link) ? 1
+           : candidate.kind == Kind::kReceives ? weights_[link.first]
+                                               : weights_[link.second];
+  }
 
   std::size_t NumberOf(const Candidate& candidate) const {
     const auto count = static_cast<std::size_t>(CountOf(candidate.level));
@@ -239,22 +292,20 @@ class Explainer {
                                            std::size_t* looked_at) const {
     // Most have next to no slow links, and need no list of them.
     const auto promising = [nearly](const Tally& tally) {
-      return tally.slow >= 2 &&
-             (nearly || tally.slow >= kMostOfThem * tally.all);
+      return tally.slow >= 2 && (nearly || tally.MostAreSlow());
     };
     const int last = CountOf(Level::kSwitch) - 1;
     std::vector<Tally> tallies(
         NumberOf({Kind::kPair, Level::kSwitch, last, last}) + 1);
     ForEachLeft(inside, [&](const State& state) {
       for (const Candidate& candidate : CandidatesOf(state.link, switches)) {
-        Tally& tally = tallies[NumberOf(candidate)];
-        ++tally.all;
-        tally.slow += state.slow ? 1 : 0;
+        tallies[NumberOf(candidate)].Add(state.slow,
+                                         WeightIn(candidate, state.link));
       }
     });
     *looked_at =
         std::count_if(tallies.begin(), tallies.end(),
-                      [](const Tally& tally) { return tally.all > 0; });
+                      [](const Tally& tally) { return tally.weight > 0; });
     std::map<Candidate, Group> groups;
     if (std::none_of(tallies.begin(), tallies.end(), promising)) {
       return groups;
@@ -264,8 +315,7 @@ class Explainer {
         if (promising(tallies[NumberOf(candidate)])) {
           Group& group = groups[candidate];
           const bool receives = candidate.kind == Kind::kReceives;
-          group.links.push_back(&state);
-          group.slow += state.slow ? 1 : 0;
+          group.Add(state, WeightIn(candidate, state.link));
           group.others.insert(UnitOf(candidate.level, receives
                                                           ? state.link.first
                                                           : state.link.second));
@@ -305,7 +355,7 @@ class Explainer {
     for (const auto& entry : slow) {
       std::size_t explains = 0;
       for (const Group* group : entry.second) {
-        explains += group->slow;
+        explains += group->tally.slow;
       }
       if (explains > most) {
         most = explains;
@@ -329,7 +379,7 @@ class Explainer {
       for (const State* state : group->links) {
         part.links.push_back(state->link);
       }
-      part.slow_links += group->slow;
+      part.slow_links += group->tally.slow;
     }
     return part;
   }
@@ -470,10 +520,9 @@ class Explainer {
     for (const State& state : state_) {
       const auto [from, to] = state.link;
       if (!state.explained && !IsInside(state.link)) {
-        Group& group = steps[{(to + classes_.ranks() - from) % classes_.ranks(),
-                              StepOfLink(classes_.ranks(), from, to)}];
-        group.links.push_back(&state);
-        group.slow += state.slow ? 1 : 0;
+        steps[{(to + classes_.ranks() - from) % classes_.ranks(),
+               StepOfLink(classes_.ranks(), from, to)}]
+            .Add(state, 1);
       }
     }
     for (auto& [step, group] : steps) {
@@ -622,7 +671,8 @@ class Explainer {
   const PartFigures figures_;
   std::array<std::vector<int>, 3> units_;  // by level and rank
   std::array<int, 3> counts_ = {};
-  std::vector<State> state_;                     // by link
+  std::vector<double> weights_;  // by rank, of its part of its host's ranks
+  std::vector<State> state_;     // by link
   mutable std::array<Candidate, 8> candidates_;  // CandidatesOf's
   std::vector<SlowPart> parts_;
   SlowPart contention_;

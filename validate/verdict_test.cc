@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <random>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gtest/gtest.h"
@@ -500,6 +502,73 @@ TEST(EachLinkAloneTest, IsNoAdviceWhereItWasDoneOrAHostIsBusy) {
   const Analysis busy = Analyze(measured, {});
   EXPECT_EQ(busy.verdict, Verdict::kUncertain) << Texts(busy);
   EXPECT_FALSE(Says(busy, "--isolated")) << Texts(busy);
+}
+
+// Most links of the other hosts are then of one path.
+TEST(VerdictTest, WhereOneHostHasMoreRanksAPathIsNotBlamedOnItsEnd) {
+  using Kind = Fault::Kind;
+  const std::vector<std::pair<Fault, std::set<std::string>>> cases = {
+      {{Kind::kPath, 0, 1, 0.5}, {"c00 → c01 is slow", "c01 → c00 is slow"}},
+      {{Kind::kPath, 2, 0, 0.5}, {"c00 → c02 is slow", "c02 → c00 is slow"}},
+      {{Kind::kDirection, 0, 2, 0.5}, {"c00 → c02 is slow"}},
+      {{Kind::kDirection, 2, 0, 0.5}, {"c02 → c00 is slow"}},
+      {{Kind::kHost, 2, 0, 0.5}, {"host c02 sends and receives"}},
+      {{Kind::kSender, 2, 0, 0.5}, {"host c02 sends"}},
+  };
+  for (const int ranks : {3, 4, 6}) {
+    for (const auto& [fault, words] : cases) {
+      ClusterOptions options = Quiet(3, {fault});
+      options.ranks_of_first_host = ranks;
+      const Analysis analysis = Analyze(MeasureCluster(options), {});
+      std::set<std::string> named;
+      for (const Finding& finding : Faults(analysis)) {
+        named.insert(finding.text.substr(
+            0, std::min(finding.text.find(" at "), finding.text.find(": "))));
+      }
+      EXPECT_EQ(named, words) << ranks << ": " << Texts(analysis);
+    }
+  }
+}
+
+TEST(VerdictTest, WhereOneHostHasMoreRanksALongPathIsNotBlamedOnItsEnd) {
+  ClusterOptions options = Quiet(3);
+  options.ranks_of_first_host = 3;
+  Measurements measured = MeasureCluster(options);
+  for (int rank = 0; rank < 3; ++rank) {
+    measured.latencies->median_s.at(rank, 4, 0) *= 4;
+  }
+  const Analysis analysis = Analyze(measured, {});
+  EXPECT_TRUE(Says(analysis, "c00 rank 0 ↔ c02 takes")) << Texts(analysis);
+  EXPECT_FALSE(Says(analysis, "answers after")) << Texts(analysis);
+}
+
+TEST(VerdictTest, TwoSlowLinksOfARankAreNoFaultInAnotherWay) {
+  ClusterOptions options = Quiet(3);
+  options.ranks_of_first_host = 3;
+  Measurements measured = MeasureCluster(options);
+  Plane other = measured.planes[0];
+  other.name = "short messages";
+  for (const int from : {3, 4}) {
+    for (int i = 0; i < other.bytes_per_s.repeats(); ++i) {
+      other.bytes_per_s.at(from, 1, i) /= 2;
+    }
+  }
+  measured.planes.push_back(other);
+  EXPECT_EQ(Faults(Analyze(measured, {})).size(), 0U)
+      << Texts(Analyze(measured, {}));
+}
+
+// All links that share a cable in company are its own then, and alike.
+TEST(VerdictTest, ASlowHostWithMostOfTheRanksIsNotCalledHealthy) {
+  for (const int ranks : {3, 4, 6}) {
+    ClusterOptions options = Quiet(3, {{Fault::Kind::kHost, 0, 0, 0.5}});
+    options.ranks_of_first_host = ranks;
+    const Analysis analysis = Analyze(MeasureCluster(options), {});
+    EXPECT_NE(analysis.verdict, Verdict::kHealthy) << Texts(analysis);
+    for (const Finding& fault : Faults(analysis)) {
+      EXPECT_NE(fault.text.find("c00"), std::string::npos) << Texts(analysis);
+    }
+  }
 }
 
 // Duplex, and what a message costs, is what nothing else sees.

@@ -292,7 +292,7 @@ class Analyzer {
   }
 
   void AnalyzePlane(int plane) {
-    const LinkClasses classes(measured_, measured_.planes[plane]);
+    const LinkClasses classes(measured_, plane);
     if (classes.classes().empty()) {
       return;
     }

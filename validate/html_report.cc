@@ -162,7 +162,7 @@ class Page {
 
   void AddPlane(int number) {
     const Plane& plane = measured_.planes[number];
-    const LinkClasses classes(measured_, plane);
+    const LinkClasses classes(measured_, number);
     if (classes.classes().empty()) {
       return;
     }

@@ -123,10 +123,14 @@ IsolatedRatios::IsolatedRatios(const Measurements& measurements, int plane,
       errors.push_back(alone.error);
     }
   }
+  std::vector<double> distances;
   for (auto& [between, values] : controls) {
     KeepFastest(Median(errors), values);
+    const double reference = Median(values);
+    for (const double value : values) {
+      distances.push_back(std::fabs(value / reference - 1));
+    }
   }
-  std::vector<double> distances;
   for (Alone& alone : links_) {
     const auto [from, to] = alone.link;
     const auto found = controls.find(classes.Between(from, to));
@@ -136,9 +140,6 @@ IsolatedRatios::IsolatedRatios(const Measurements& measurements, int plane,
                                  : NAN;
     alone.ratio = alone.value / reference;
     alone.fastest /= reference;
-    if (alone.control) {
-      distances.push_back(std::fabs(alone.ratio - 1));
-    }
   }
   if (!distances.empty()) {
     spread_ = std::max(kDeviationOfMad * Median(distances), Median(errors));
@@ -292,7 +293,7 @@ const IsolatedRatios::Alone& IsolatedRatios::Of(Link link) const {
 
 ToIsolate ChooseToIsolate(const Measurements& measurements, int plane,
                           double tolerance, std::size_t most, bool all) {
-  const LinkClasses classes(measurements, measurements.planes[plane]);
+  const LinkClasses classes(measurements, plane);
   ToIsolate chosen;
   if (classes.classes().empty()) {
     return chosen;
@@ -315,7 +316,7 @@ ToIsolate ChooseToIsolate(const Measurements& measurements, int plane,
 
 bool NeedsAnotherPass(const Measurements& measurements, int plane,
                       double tolerance) {
-  const LinkClasses classes(measurements, measurements.planes[plane]);
+  const LinkClasses classes(measurements, plane);
   if (measurements.IsOtherWay(plane)) {
     const std::vector<SlowPart> parts = SuspectParts(classes, tolerance);
     return std::any_of(parts.begin(), parts.end(), [](const SlowPart& part) {
@@ -367,7 +368,7 @@ bool AreControlsDisturbed(const std::vector<Isolated>& isolated, int plane,
 
 std::vector<std::size_t> ChooseAgain(const Measurements& measurements,
                                      int plane, double tolerance) {
-  const LinkClasses classes(measurements, measurements.planes[plane]);
+  const LinkClasses classes(measurements, plane);
   const IsolatedRatios alone(measurements, plane, classes, tolerance);
   const bool quiet =
       IsQuiet(measurements.planes[plane], classes, alone, tolerance);

@@ -183,6 +183,38 @@ LinkClasses::LinkClasses(const Measurements& measurements, const Plane& plane)
   }
 }
 
+LinkClasses::LinkClasses(const Measurements& measurements, int plane)
+    : LinkClasses(measurements, measurements.planes[plane]) {
+  RaiseHidden(measurements, plane);
+}
+
+// All of a class may be slow alike: where one host has most of the ranks, links
+// that share something in company are its own. If its controls all are slow
+// alone, beside those of other classes, so is its reference.
+void LinkClasses::RaiseHidden(const Measurements& measurements, int plane) {
+  std::map<bool, std::vector<double>> controls;
+  std::vector<std::vector<double>> of_class(classes_.size());
+  for (const Isolated& link : measurements.isolated) {
+    if (link.plane == plane && link.control && !link.bytes_per_s.empty() &&
+        Measured(link.from, link.to)) {
+      const double rate = RateOf(link.bytes_per_s);
+      controls[Between(link.from, link.to)].push_back(rate);
+      of_class[class_of_[Index(link.from, link.to)]].push_back(rate);
+    }
+  }
+  for (auto& [between, values] : controls) {
+    KeepFastest(0, values);
+    const double usual = Median(values);
+    for (std::size_t i = 0; i < classes_.size(); ++i) {
+      const std::vector<double>& own = of_class[i];
+      if (classes_[i].between == between && own.size() >= 2 &&
+          *std::max_element(own.begin(), own.end()) < (1 - kAlike) * usual) {
+        classes_[i].reference *= usual / Median(own);
+      }
+    }
+  }
+}
+
 void LinkClasses::Sort(const Measurements& measurements) {
   const LinkLoads loads(hosts_);
   const bool plain = measurements.OnOneHost();

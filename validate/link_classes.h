@@ -37,9 +37,9 @@ double ErrorOfMedian(double spread, std::size_t count);
 // wrong.
 inline constexpr std::size_t kFewLinks = 6;
 
-// Of what links carry that should be equal, leaves those that are as fast as the
-// fastest. `error`: a standard error of one of them, as a part. What is slow is
-// no measure, even where most are.
+// Of what links carry that should be equal, leaves those that are as fast as
+// the fastest. `error`: a standard error of one of them, as a part. What is
+// slow is no measure, even where most are.
 void KeepFastest(double error, std::vector<double>& values);
 
 struct LinkClass {
@@ -71,6 +71,8 @@ struct LinkClass {
 class LinkClasses {
  public:
   LinkClasses(const Measurements& measurements, const Plane& plane);
+  // Of a plane of the measurements, with what is known of links alone.
+  LinkClasses(const Measurements& measurements, int plane);
 
   int ranks() const { return ranks_; }
   const std::vector<int>& hosts() const { return hosts_; }
@@ -101,6 +103,7 @@ class LinkClasses {
   }
   void Sort(const Measurements& measurements);
   void Describe(const Plane& plane, LinkClass& members) const;
+  void RaiseHidden(const Measurements& measurements, int plane);
 
   int ranks_;
   std::vector<int> hosts_;

@@ -524,15 +524,16 @@ void Add(const Stress::Wrong& more, std::vector<Stress::Wrong>& all) {
 void Measurements::TakeStress(const Measurements& later,
                               const std::vector<int>& ranks_of) {
   if (later.stress) {
-    std::vector<Stress::Wrong> all =
-        stress ? stress->wrong : std::vector<Stress::Wrong>();
+    Stress sum = stress.value_or(Stress());
+    sum.seconds = later.stress->seconds;
+    sum.messages = later.stress->messages;
+    sum.bytes = later.stress->bytes;
     for (const Stress::Wrong& wrong : later.stress->wrong) {
       Add({ranks_of[wrong.from], ranks_of[wrong.to], wrong.messages,
            wrong.bytes},
-          all);
+          sum.wrong);
     }
-    stress = later.stress;
-    stress->wrong = std::move(all);
+    stress = std::move(sum);
   }
   for (Port& port : ports) {
     for (const Port& now : later.ports) {

@@ -37,7 +37,7 @@ struct ClusterOptions {
   int hosts = 8;
   int ranks_per_host = 1;
   int ranks_of_first_host = 0;  // 0: as of the others
-  int rails = 1;  // each carries its part of bytes_per_s
+  int rails = 1;                // each carries its part of bytes_per_s
   double bytes_per_s = 12e9;
   // Standard deviations, as parts: of a sample, and of links from each other.
   double noise = 0.02;

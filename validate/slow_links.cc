@@ -229,6 +229,12 @@ class Explainer {
                                                        spread, ratios.size())));
   }
 
+  // The only rank of a host among others with several is the host.
+  bool IsUnit(Level level, int rank) const {
+    return level != Level::kRank || weights_[rank] < 1 ||
+           CountOf(Level::kHost) == classes_.ranks();
+  }
+
   // Those that the link would be part of.
   std::span<const Candidate> CandidatesOf(Link link, bool switches) const {
     const auto [from, to] = link;
@@ -244,8 +250,10 @@ class Explainer {
       if (!is_own || a == b) {
         continue;
       }
-      if (level != Level::kSwitch) {
+      if (level != Level::kSwitch && IsUnit(level, from)) {
         candidates_[count++] = {Kind::kSends, level, a, -1};
+      }
+      if (level != Level::kSwitch && IsUnit(level, to)) {
         candidates_[count++] = {Kind::kReceives, level, b, -1};
       }
       if (level != Level::kRank) {

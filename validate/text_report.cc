@@ -175,7 +175,7 @@ class Report {
            PadLeft(FormatPercent(members.spread), 9));
     }
     AddResolution(*classes);
-    AddMatrix(plane);
+    AddMatrix(number);
     AddSlowest(number);
   }
 
@@ -189,7 +189,7 @@ class Report {
     }
   }
 
-  void AddMatrix(const Plane& plane) {
+  void AddMatrix(int plane) {
     const LinkClasses classes(measured_, plane);
     const int ranks = measured_.size();
     std::vector<std::pair<double, int>> rows;

@@ -512,6 +512,8 @@ TEST(VerdictTest, WhereOneHostHasMoreRanksAPathIsNotBlamedOnItsEnd) {
       {{Kind::kPath, 2, 0, 0.5}, {"c00 → c02 is slow", "c02 → c00 is slow"}},
       {{Kind::kDirection, 0, 2, 0.5}, {"c00 → c02 is slow"}},
       {{Kind::kDirection, 2, 0, 0.5}, {"c02 → c00 is slow"}},
+      // All links that share a cable in company are its own then, and alike.
+      {{Kind::kHost, 0, 0, 0.5}, {"host c00 sends and receives"}},
       {{Kind::kHost, 2, 0, 0.5}, {"host c02 sends and receives"}},
       {{Kind::kSender, 2, 0, 0.5}, {"host c02 sends"}},
   };
@@ -556,19 +558,6 @@ TEST(VerdictTest, TwoSlowLinksOfARankAreNoFaultInAnotherWay) {
   measured.planes.push_back(other);
   EXPECT_EQ(Faults(Analyze(measured, {})).size(), 0U)
       << Texts(Analyze(measured, {}));
-}
-
-// All links that share a cable in company are its own then, and alike.
-TEST(VerdictTest, ASlowHostWithMostOfTheRanksIsNotCalledHealthy) {
-  for (const int ranks : {3, 4, 6}) {
-    ClusterOptions options = Quiet(3, {{Fault::Kind::kHost, 0, 0, 0.5}});
-    options.ranks_of_first_host = ranks;
-    const Analysis analysis = Analyze(MeasureCluster(options), {});
-    EXPECT_NE(analysis.verdict, Verdict::kHealthy) << Texts(analysis);
-    for (const Finding& fault : Faults(analysis)) {
-      EXPECT_NE(fault.text.find("c00"), std::string::npos) << Texts(analysis);
-    }
-  }
 }
 
 // Duplex, and what a message costs, is what nothing else sees.

@@ -68,8 +68,8 @@ def case_outcome(label, case):
 def test_outcomes(label, result):
     """Yields the outcomes of one testResult event."""
     passed = result.get("status") == "PASSED"
-    uris = {output.get("name"): output["uri"] for output in result.get("testActionOutput", [])}
-    cases = read_cases(uris["test.xml"]) if "test.xml" in uris else None
+    uris = {output.get("name"): output.get("uri", "") for output in result.get("testActionOutput", [])}
+    cases = read_cases(uris.get("test.xml", ""))
     if cases is None:
         cases = []
         if passed:

@@ -88,10 +88,10 @@ std::vector<RailRate> RatesOfRails(const Measurements& measured) {
     if (rail < 0) {
       continue;
     }
-    const LinkClasses classes(measured, measured.planes[plane]);
+    const LinkClasses classes(measured, static_cast<int>(plane));
     std::vector<double> references;
     for (const LinkClass& members : classes.classes()) {
-      if (members.between) {
+      if (members.between && members.owner < 0) {
         references.push_back(members.reference);
       }
     }
@@ -142,12 +142,14 @@ bool IsVerified(const SlowPart& part, const IsolatedRatios& isolated,
 // Where no link is measured alone, hosts as a whole are all that counts, and of
 // several ranks of a host one with so many links.
 bool IsWhole(const SlowPart& part, const LinkClasses& classes) {
+  if (part.kind > SlowPart::Kind::kReceives || part.inside) {
+    return false;
+  }
   const std::vector<int>& hosts = classes.hosts();
-  const bool is_host =
-      part.level != SlowPart::Level::kRank ||
-      std::count(hosts.begin(), hosts.end(), hosts[part.unit]) == 1;
-  return part.kind <= SlowPart::Kind::kReceives && !part.inside &&
-         (is_host || part.links.size() >= kFewLinks);
+  return part.level != SlowPart::Level::kRank ||
+         std::count(hosts.begin(), hosts.end(), hosts[part.unit]) == 1 ||
+         part.links.size() >=
+             kFewLinks * std::max<std::size_t>(1, part.units.size());
 }
 
 // Where there is something that it may be instead, it is no fault.

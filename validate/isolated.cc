@@ -3,7 +3,6 @@
 #include <cmath>
 #include <map>
 #include <set>
-#include <tuple>
 
 #include "validate/slow_links.h"
 
@@ -32,9 +31,9 @@ int CalmPasses(const Isolated& link) {
                       }));
 }
 
-// Some links of a part, with different ranks at both ends.
-void ChooseOf(const SlowPart& part, std::size_t most,
-              std::vector<Link>& chosen) {
+// Some links of a part, with different hosts at both ends.
+void ChooseOf(const SlowPart& part, const std::vector<int>& hosts,
+              std::size_t most, std::vector<Link>& chosen) {
   std::map<bool, std::size_t> taken;
   std::set<int> used;
   for (const bool any : {false, true}) {
@@ -44,7 +43,7 @@ void ChooseOf(const SlowPart& part, std::size_t most,
       const int other = receives ? link.first : link.second;
       if (taken[receives] < kSuspectsOfAPart && chosen.size() < most &&
           std::find(chosen.begin(), chosen.end(), link) == chosen.end() &&
-          (used.insert(other).second || any)) {
+          (used.insert(part.inside ? other : hosts[other]).second || any)) {
         ++taken[receives];
         chosen.push_back(link);
       }
@@ -52,42 +51,56 @@ void ChooseOf(const SlowPart& part, std::size_t most,
   }
 }
 
-// Healthy links of one kind, of different senders first; any where none is. In
-// company those that shared nothing come first: where a host has most of the
-// ranks, all that share something are its own.
-void ChooseControls(const LinkClasses& classes, bool between, double tolerance,
-                    const std::vector<Link>& suspects,
-                    std::vector<Link>& controls) {
-  std::vector<std::tuple<int, double, Link>> healthy;
-  const std::set<Link> suspected(suspects.begin(), suspects.end());
-  for (const LinkClass& members : classes.classes()) {
-    for (const Link& link : members.links) {
-      if (members.between == between && !suspected.contains(link)) {
-        healthy.emplace_back(
-            members.load, std::fabs(classes.Ratio(link.first, link.second) - 1),
-            link);
-      }
-    }
-  }
-  std::sort(healthy.begin(), healthy.end());
-  const auto slow = std::stable_partition(
-      healthy.begin(), healthy.end(), [tolerance](const auto& link) {
-        return std::get<double>(link) <= tolerance;
-      });
-  if (slow != healthy.begin()) {
-    healthy.erase(slow, healthy.end());
-  }
+// A link that may be a control, and how far it is from the reference.
+struct Healthy {
+  double distance;
+  Link link;
+  auto operator<=>(const Healthy&) const = default;
+};
+
+// So many more of these, of different senders first.
+void TakeControls(const std::vector<Healthy>& healthy, std::size_t most,
+                  std::vector<Link>& controls) {
   std::set<int> senders;
   std::size_t taken = 0;
   for (const bool any : {false, true}) {
-    for (const auto& [load, distance, link] : healthy) {
-      if (taken < kMostControls &&
+    for (const auto& [distance, link] : healthy) {
+      if (taken < most &&
           std::find(controls.begin(), controls.end(), link) == controls.end() &&
           (any || senders.insert(link.first).second)) {
         ++taken;
         controls.push_back(link);
       }
     }
+  }
+}
+
+// Healthy links of one kind; any where none is. And some of each host that has
+// classes of its own.
+void ChooseControls(const LinkClasses& classes, bool between, double tolerance,
+                    const std::vector<Link>& suspects,
+                    std::vector<Link>& controls) {
+  constexpr std::size_t kControlsOfOwner = 2;
+  std::map<int, std::vector<Healthy>> of_owner;
+  const std::set<Link> suspected(suspects.begin(), suspects.end());
+  for (const LinkClass& members : classes.classes()) {
+    for (const Link& link : members.links) {
+      if (members.between == between && !suspected.contains(link)) {
+        of_owner[members.owner].push_back(
+            {std::fabs(classes.Ratio(link.first, link.second) - 1), link});
+      }
+    }
+  }
+  for (auto& [owner, healthy] : of_owner) {
+    std::sort(healthy.begin(), healthy.end());
+    const auto end = std::find_if(
+        healthy.begin(), healthy.end(),
+        [tolerance](const Healthy& link) { return link.distance > tolerance; });
+    if (end != healthy.begin()) {
+      healthy.erase(end, healthy.end());
+    }
+    TakeControls(healthy, owner < 0 ? kMostControls : kControlsOfOwner,
+                 controls);
   }
 }
 
@@ -98,6 +111,10 @@ void ChooseControls(const LinkClasses& classes, bool between, double tolerance,
 // the kinds are two.
 IsolatedRatios::IsolatedRatios(const Measurements& measurements, int plane,
                                const LinkClasses& classes, double tolerance) {
+  // But for those of a host's own classes, which tell of that host.
+  const auto is_measure = [&classes](int from, int to) {
+    return !classes.Measured(from, to) || classes.Of(from, to).owner < 0;
+  };
   std::map<bool, std::vector<double>> controls;
   for (const Isolated& link : measurements.isolated) {
     if (link.plane == plane && !link.bytes_per_s.empty()) {
@@ -109,7 +126,7 @@ IsolatedRatios::IsolatedRatios(const Measurements& measurements, int plane,
            *std::max_element(link.bytes_per_s.begin(), link.bytes_per_s.end()),
            CalmPasses(link),
            link.control});
-      if (link.control) {
+      if (link.control && is_measure(link.from, link.to)) {
         controls[classes.Between(link.from, link.to)].push_back(
             links_.back().value);
       }
@@ -117,20 +134,7 @@ IsolatedRatios::IsolatedRatios(const Measurements& measurements, int plane,
   }
   std::sort(links_.begin(), links_.end(),
             [](const Alone& a, const Alone& b) { return a.link < b.link; });
-  std::vector<double> errors;
-  for (const Alone& alone : links_) {
-    if (alone.control) {
-      errors.push_back(alone.error);
-    }
-  }
-  std::vector<double> distances;
-  for (auto& [between, values] : controls) {
-    KeepFastest(Median(errors), values);
-    const double reference = Median(values);
-    for (const double value : values) {
-      distances.push_back(std::fabs(value / reference - 1));
-    }
-  }
+  std::vector<double> distances, errors;
   for (Alone& alone : links_) {
     const auto [from, to] = alone.link;
     const auto found = controls.find(classes.Between(from, to));
@@ -140,6 +144,10 @@ IsolatedRatios::IsolatedRatios(const Measurements& measurements, int plane,
                                  : NAN;
     alone.ratio = alone.value / reference;
     alone.fastest /= reference;
+    if (alone.control && is_measure(from, to)) {
+      distances.push_back(std::fabs(alone.ratio - 1));
+      errors.push_back(alone.error);
+    }
   }
   if (!distances.empty()) {
     spread_ = std::max(kDeviationOfMad * Median(distances), Median(errors));
@@ -299,7 +307,7 @@ ToIsolate ChooseToIsolate(const Measurements& measurements, int plane,
     return chosen;
   }
   for (const SlowPart& part : SuspectParts(classes, tolerance)) {
-    ChooseOf(part, most, chosen.suspects);
+    ChooseOf(part, classes.hosts(), most, chosen.suspects);
   }
   for (const bool between : {true, false}) {
     if (all || std::any_of(chosen.suspects.begin(), chosen.suspects.end(),

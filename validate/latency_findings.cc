@@ -20,8 +20,9 @@ constexpr std::size_t kMostPairs = 8;
 
 // The pairs of ranks of one kind, and how long a message takes between them.
 struct Times {
-  std::string where;  // "between hosts"
-  // By rank, and by what is at the other end: a host, or a rank of the same.
+  std::string where;     // "between hosts"
+  bool by_host = false;  // of_rank: so that each other host counts as much
+  // By rank, and by the host or rank at the other end.
   std::map<int, std::map<int, std::vector<double>>> of_rank;
   std::vector<std::pair<double, Link>> pairs;
 
@@ -36,13 +37,17 @@ struct Times {
 
 Times TimesOf(const Measurements& measured, bool between) {
   const std::vector<int> hosts = HostNumbers(measured);
-  Times times{between ? "between hosts" : "inside a host", {}, {}};
+  const std::set<int> all_hosts(hosts.begin(), hosts.end());
+  Times times{between ? "between hosts" : "inside a host",
+              between && all_hosts.size() > 2,
+              {},
+              {}};
   for (int a = 0; a < measured.size(); ++a) {
     for (int b = a + 1; b < measured.size(); ++b) {
       const double time = measured.latencies->median_s.at(a, b, 0);
       if (!std::isnan(time) && (hosts[a] != hosts[b]) == between) {
-        times.of_rank[a][between ? hosts[b] : b].push_back(time);
-        times.of_rank[b][between ? hosts[a] : a].push_back(time);
+        times.of_rank[a][times.by_host ? hosts[b] : b].push_back(time);
+        times.of_rank[b][times.by_host ? hosts[a] : a].push_back(time);
         times.pairs.push_back({time, {a, b}});
       }
     }
@@ -71,7 +76,7 @@ Finding Slow(const std::string& who, double time, double usual,
   return finding;
 }
 
-// All links of a rank.
+// Ranks that are slow to most others.
 void FindSlowRanks(const Measurements& measured, const Times& times,
                    std::set<int>& slow_ranks, std::vector<Finding>& findings) {
   const double usual = times.usual();
@@ -83,16 +88,17 @@ void FindSlowRanks(const Measurements& measured, const Times& times,
       links += values.size();
       of_other.push_back(Median(values));
     }
-    // So long it takes to half of the others, or longer.
+    // So long it takes to more than half of the others, or longer.
     std::sort(of_other.begin(), of_other.end());
     const double time = of_other[(of_other.size() - 1) / 2];
     if (time > usual * kSlow && time > usual + kShort && links > 2 &&
-        of_other.size() > 1 && time > usual * spread) {
+        time > usual * spread) {
       slow_ranks.insert(rank);
       Finding finding =
           Slow("host " + measured.NameOf(rank) + " answers after ", time, usual,
                times.where);
-      finding.text += ": most of its links";
+      finding.text += times.by_host ? ": to most of the other hosts"
+                                    : ": to most of the other ranks";
       finding.host = measured.ranks[rank].host;
       findings.push_back(std::move(finding));
     }

@@ -156,14 +156,6 @@ double LinkClass::Resolution(double tolerance) const {
   return std::min(1.0, std::max(tolerance, WorstOf(links.size()) * spread));
 }
 
-void KeepFastest(double error, std::vector<double>& values) {
-  std::sort(values.rbegin(), values.rend());
-  const std::size_t few = values.size() < kFewLinks ? 0 : 1;
-  const double fast = values[std::max(few, values.size() / kFastest)];
-  const double least = fast * (1 - std::max(kAlike, kAlikeErrors * error));
-  std::erase_if(values, [least](double value) { return value < least; });
-}
-
 LinkClasses::LinkClasses(const Measurements& measurements, const Plane& plane)
     : ranks_(measurements.size()),
       hosts_(HostNumbers(measurements)),
@@ -178,6 +170,7 @@ LinkClasses::LinkClasses(const Measurements& measurements, const Plane& plane)
     }
   }
   Sort(measurements);
+  FindOwners();
   for (LinkClass& members : classes_) {
     Describe(plane, members);
   }
@@ -188,29 +181,55 @@ LinkClasses::LinkClasses(const Measurements& measurements, int plane)
   RaiseHidden(measurements, plane);
 }
 
-// All of a class may be slow alike: where one host has most of the ranks, links
-// that share something in company are its own. If its controls all are slow
-// alone, beside those of other classes, so is its reference.
+// If the controls of a host's own classes all are slow alone, beside those of
+// other classes, so are their references.
 void LinkClasses::RaiseHidden(const Measurements& measurements, int plane) {
-  std::map<bool, std::vector<double>> controls;
-  std::vector<std::vector<double>> of_class(classes_.size());
+  using Sort = std::pair<bool, bool>;  // between, across
+  std::map<Sort, std::vector<double>> usual;
+  std::map<std::pair<Sort, int>, std::vector<double>> of_owner;
   for (const Isolated& link : measurements.isolated) {
     if (link.plane == plane && link.control && !link.bytes_per_s.empty() &&
         Measured(link.from, link.to)) {
-      const double rate = RateOf(link.bytes_per_s);
-      controls[Between(link.from, link.to)].push_back(rate);
-      of_class[class_of_[Index(link.from, link.to)]].push_back(rate);
+      const LinkClass& members = Of(link.from, link.to);
+      const Sort sort(members.between, members.across);
+      (members.owner < 0 ? usual[sort] : of_owner[{sort, members.owner}])
+          .push_back(RateOf(link.bytes_per_s));
     }
   }
-  for (auto& [between, values] : controls) {
-    KeepFastest(0, values);
-    const double usual = Median(values);
-    for (std::size_t i = 0; i < classes_.size(); ++i) {
-      const std::vector<double>& own = of_class[i];
-      if (classes_[i].between == between && own.size() >= 2 &&
-          *std::max_element(own.begin(), own.end()) < (1 - kAlike) * usual) {
-        classes_[i].reference *= usual / Median(own);
+  for (const auto& [own, rates] : of_owner) {
+    const auto& [sort, owner] = own;
+    const double others = Median(usual[sort]);
+    if (rates.size() < 2 || !(*std::max_element(rates.begin(), rates.end()) <
+                              (1 - kAlike) * others)) {
+      continue;
+    }
+    for (LinkClass& members : classes_) {
+      if (members.owner == owner &&
+          Sort(members.between, members.across) == sort) {
+        members.reference *= others / Median(rates);
       }
+    }
+  }
+}
+
+void LinkClasses::FindOwners() {
+  std::map<std::pair<bool, bool>, bool> any_without;
+  for (LinkClass& members : classes_) {
+    for (const int host : {hosts_[members.links.front().first],
+                           hosts_[members.links.front().second]}) {
+      if (std::all_of(members.links.begin(), members.links.end(),
+                      [&](const std::pair<int, int>& link) {
+                        return hosts_[link.first] == host ||
+                               hosts_[link.second] == host;
+                      })) {
+        members.owner = host;
+      }
+    }
+    any_without[{members.between, members.across}] |= members.owner < 0;
+  }
+  for (LinkClass& members : classes_) {
+    if (!any_without[{members.between, members.across}]) {
+      members.owner = -1;
     }
   }
 }
@@ -234,6 +253,7 @@ void LinkClasses::Sort(const Measurements& measurements) {
       if (is_new) {
         LinkClass members;
         members.between = between;
+        members.across = across;
         members.load = load;
         members.name = across    ? "between switches"
                        : between ? "between hosts"
@@ -254,12 +274,16 @@ void LinkClasses::Describe(const Plane& plane, LinkClass& members) const {
     values.push_back(Value(from, to));
     errors.push_back(plane.bytes_per_s.ErrorOf(from, to));
   }
-  const auto [min, max] = std::minmax_element(values.begin(), values.end());
-  members.min = *min;
-  members.max = *max;
+  std::sort(values.rbegin(), values.rend());
+  members.max = values.front();
+  members.min = values.back();
   members.median = Median(values);
   const double error = Median(errors);
-  KeepFastest(error, values);
+  const double fast = values[members.few() ? 0
+                                           : std::max<std::size_t>(
+                                                 1, values.size() / kFastest)];
+  const double least = fast * (1 - std::max(kAlike, kAlikeErrors * error));
+  std::erase_if(values, [least](double value) { return value < least; });
   members.reference = Median(values);
   for (double& value : values) {
     value = std::fabs(value / members.reference - 1);

@@ -37,15 +37,15 @@ double ErrorOfMedian(double spread, std::size_t count);
 // wrong.
 inline constexpr std::size_t kFewLinks = 6;
 
-// Of what links carry that should be equal, leaves those that are as fast as
-// the fastest. `error`: a standard error of one of them, as a part. What is
-// slow is no measure, even where most are.
-void KeepFastest(double error, std::vector<double>& values);
-
 struct LinkClass {
   std::string name;  // "between hosts", "between hosts, 8 at once"
   bool between = false;
-  int load = 1;                            // LinkLoads'
+  bool across = false;  // between switches
+  int load = 1;         // LinkLoads'
+  // The one host that all its links are of, where others of that kind are not;
+  // -1: there is none. Only a host with more ranks than others has such: if it
+  // is slow, they are so alike.
+  int owner = -1;
   std::vector<std::pair<int, int>> links;  // that were measured
   double min = 0;
   double median = 0;
@@ -102,6 +102,7 @@ class LinkClasses {
     return static_cast<std::size_t>(from) * ranks_ + to;
   }
   void Sort(const Measurements& measurements);
+  void FindOwners();
   void Describe(const Plane& plane, LinkClass& members) const;
   void RaiseHidden(const Measurements& measurements, int plane);
 

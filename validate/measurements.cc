@@ -524,16 +524,17 @@ void Add(const Stress::Wrong& more, std::vector<Stress::Wrong>& all) {
 void Measurements::TakeStress(const Measurements& later,
                               const std::vector<int>& ranks_of) {
   if (later.stress) {
-    Stress sum = stress.value_or(Stress());
-    sum.seconds = later.stress->seconds;
-    sum.messages = later.stress->messages;
-    sum.bytes = later.stress->bytes;
+    // With what was wrong before.
+    Stress taken = stress.value_or(Stress());
+    taken.seconds = later.stress->seconds;
+    taken.messages = later.stress->messages;
+    taken.bytes = later.stress->bytes;
     for (const Stress::Wrong& wrong : later.stress->wrong) {
       Add({ranks_of[wrong.from], ranks_of[wrong.to], wrong.messages,
            wrong.bytes},
-          sum.wrong);
+          taken.wrong);
     }
-    stress = std::move(sum);
+    stress = std::move(taken);
   }
   for (Port& port : ports) {
     for (const Port& now : later.ports) {

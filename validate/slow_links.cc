@@ -19,6 +19,7 @@ using Level = SlowPart::Level;
 
 // A unit is to blame if so many of its links are slow.
 constexpr double kMostOfThem = 0.7;
+constexpr double kHair = 1e-9;  // of sums that are rounded
 // Where fewer are below the tolerance, but nearly all are slower than they
 // should: by these parts of the tolerance, the median and the upper quartile.
 constexpr double kNearly = 0.5;
@@ -43,6 +44,16 @@ double Quantile(const std::vector<Weighted>& values, double part) {
     }
   }
   return values.back().value;
+}
+
+// How many of equal weight tell as much.
+std::size_t EffectiveCount(const std::vector<Weighted>& values) {
+  double sum = 0, squares = 0;
+  for (const Weighted& one : values) {
+    sum += one.weight;
+    squares += one.weight * one.weight;
+  }
+  return static_cast<std::size_t>(sum * sum / squares + 0.5);
 }
 
 std::vector<Link> AllMeasured(const LinkClasses& classes) {
@@ -146,7 +157,9 @@ class Explainer {
       slow_weight += is_slow ? of_link : 0;
       weight += of_link;
     }
-    bool MostAreSlow() const { return slow_weight >= kMostOfThem * weight; }
+    bool MostAreSlow() const {
+      return slow_weight >= (kMostOfThem - kHair) * weight;
+    }
   };
 
   // All links that one part would explain.
@@ -195,7 +208,6 @@ class Explainer {
   // Whether the group is slow as a whole in company; beyond chance where
   // `groups` were looked at.
   bool IsSlow(const Group& group, std::size_t groups, bool nearly) const {
-    constexpr double kHair = 1e-9;  // of sums that are rounded
     if (group.links.size() < 2 || group.tally.slow == 0 ||
         (nearly ? group.tally.slow < 2 : !group.tally.MostAreSlow())) {
       return false;
@@ -222,11 +234,12 @@ class Explainer {
     // What was measured alone decides, where it was.
     const bool decides_alone =
         isolated_ == nullptr || isolated_->CountOf(links) >= 2;
-    return median < 1 - (decides_alone && !nearly
-                             ? least
-                             : std::max(least, WorstOf(groups) *
-                                                   ErrorOfMedian(
-                                                       spread, ratios.size())));
+    return median <
+           1 - (decides_alone && !nearly
+                    ? least
+                    : std::max(least, WorstOf(groups) *
+                                          ErrorOfMedian(
+                                              spread, EffectiveCount(ratios))));
   }
 
   // The only rank of a host among others with several is the host.

@@ -86,7 +86,8 @@ class IsolatedRatios {
 // Links of one plane to be measured alone: of all that looks slow in company,
 // the tolerance alone decides, a few links; then single ones, the slowest
 // first. And healthy ones to compare these with: of each kind those nearest to
-// the reference; of every kind where `all` links are measured.
+// the reference, and some of each host with classes of its own; of every kind
+// where `all` links are measured.
 struct ToIsolate {
   std::vector<Link> suspects;
   std::vector<Link> controls;

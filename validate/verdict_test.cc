@@ -104,13 +104,21 @@ TEST(VerdictTest, WhatARailExplainsIsNoFindingOfAllRails) {
   EXPECT_TRUE(Says(analysis, "rail 1: host c14 sends")) << Texts(analysis);
 }
 
+// Hardly ever: it may seem slower by chance.
 TEST(VerdictTest, APathThatIsAsSlowAsItsHostIsNoFindingOfItsOwn) {
-  const Analysis analysis = Analyze(
-      MeasureCluster(HardlySlow(
-          302, {.kind = Fault::Kind::kHost, .a = 11, .loss = 0.101123})),
-      {});
-  ASSERT_EQ(Faults(analysis).size(), 1U) << Texts(analysis);
-  EXPECT_EQ(Faults(analysis).front().host, "c11") << Texts(analysis);
+  int named = 0, twice = 0;
+  for (std::uint64_t seed = 300; seed < 330; ++seed) {
+    const Analysis analysis = Analyze(
+        MeasureCluster(HardlySlow(
+            seed, {.kind = Fault::Kind::kHost, .a = 11, .loss = 0.101123})),
+        {});
+    if (Says(analysis, "host c11 sends and receives")) {
+      ++named;
+      twice += Says(analysis, "slow_direction") ? 1 : 0;
+    }
+  }
+  EXPECT_GT(named, 5);
+  EXPECT_LE(twice, 3);
 }
 
 TEST(VerdictTest, APathFarSlowerThanItsHostIsBesideIt) {
@@ -550,9 +558,11 @@ TEST(VerdictTest, TwoSlowLinksOfARankAreNoFaultInAnotherWay) {
   Measurements measured = MeasureCluster(options);
   Plane other = measured.planes[0];
   other.name = "short messages";
-  for (const int from : {3, 4}) {
+  // And of two, one.
+  for (const auto& [from, to] :
+       {std::pair(3, 1), std::pair(4, 1), std::pair(1, 3)}) {
     for (int i = 0; i < other.bytes_per_s.repeats(); ++i) {
-      other.bytes_per_s.at(from, 1, i) /= 2;
+      other.bytes_per_s.at(from, to, i) /= 2;
     }
   }
   measured.planes.push_back(other);

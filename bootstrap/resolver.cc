@@ -7,6 +7,7 @@
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/post.hpp>
 #include <cerrno>
+#include <memory>
 #include <mutex>
 #include <new>
 #include <optional>
@@ -60,11 +61,12 @@ Result<std::vector<Endpoint>> Ask(const std::string& host, uint16_t port) {
                                       : StatusCode::kUnavailable,
                   gai_strerror(error));
   }
+  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> all(list,
+                                                               &freeaddrinfo);
   std::vector<Endpoint> endpoints;
   for (const addrinfo* i = list; i != nullptr; i = i->ai_next) {
     endpoints.emplace_back(i->ai_addr, i->ai_addrlen);
   }
-  freeaddrinfo(list);
   if (endpoints.empty()) {
     return Status(StatusCode::kUnavailable, "it has no address");
   }

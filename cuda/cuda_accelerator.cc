@@ -422,6 +422,7 @@ Status CudaAccelerator::PrepareSlots(void* slots, std::size_t bytes) {
   const ScopedContext current(context_);
   RINGPIPE_RETURN_IF_ERROR(
       Check("making the context current", current.error()));
+  slots_.reserve(slots_.size() + 1);
   // Portable: pinned for every device of the process, so that a copy of managed
   // memory that lies on another GPU is asynchronous too.
   RINGPIPE_RETURN_IF_ERROR(

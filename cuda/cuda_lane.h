@@ -37,6 +37,7 @@ class CudaLane {
                          &stream_, CudaDriver::kStreamNonBlocking, priority)));
     }
     // One more, for DrainMark.
+    events_.reserve(kEvents + 1);
     while (events_.size() < kEvents + 1) {
       CudaDriver::Event event = nullptr;
       RINGPIPE_RETURN_IF_ERROR(CudaStatus(

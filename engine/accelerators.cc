@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <cstddef>
+#include <new>
 #include <optional>
 #include <string>
 #include <utility>
@@ -181,6 +182,15 @@ void Accelerators::ReadAtPeers(const Plan& plan, const Transports& transports) {
   }
 }
 
+// At the end, where nothing may be thrown: unless there is no memory for it.
+template <typename F>
+void Accelerators::Warn(F words) const {
+  try {
+    logger_.Warning(words());
+  } catch (const std::bad_alloc&) {
+  }
+}
+
 // All or none: a device that does not let go of one is given up.
 void Accelerators::ReleaseOfPeers() {
   if (of_peers_ == nullptr) {
@@ -191,14 +201,16 @@ void Accelerators::ReleaseOfPeers() {
     released &= device_->ReleaseSlots(slots.memory.data());
   }
   if (!released) {
-    logger_.Warning(device_->name() + " has not let go of the slots of " +
-                    std::to_string(of_peers_->slots.size()) +
-                    " other ranks: their memory stays mapped");
     static std::atomic<OfPeers*> kept = nullptr;
     OfPeers* const those = of_peers_.release();
     those->next = kept.load();
     while (!kept.compare_exchange_weak(those->next, those)) {
     }
+    Warn([&] {
+      return device_->name() + " has not let go of the slots of " +
+             std::to_string(those->slots.size()) +
+             " other ranks: their memory stays mapped";
+    });
   }
   of_peers_.reset();
 }
@@ -212,10 +224,13 @@ void Accelerators::Release(SlotPool& pool) {
   if (!prepared_ || device_->ReleaseSlots(pool.memory())) {
     return;
   }
-  logger_.Warning(device_->name() + " has not let go of the slots: " +
-                  std::to_string(pool.memory_bytes()) +
-                  " bytes, and its streams and context, are never freed");
+  const std::size_t bytes = pool.memory_bytes();
   pool.KeepLongForEver();
+  Warn([&] {
+    return device_->name() +
+           " has not let go of the slots: " + std::to_string(bytes) +
+           " bytes, and its streams and context, are never freed";
+  });
 }
 
 }  // namespace ringpipe

@@ -70,6 +70,8 @@ class Accelerators {
   Status TellPieces(PieceList& list) const;
   Status ChooseForLists(CallBuffers& buffers) const;
   void ReleaseOfPeers();
+  template <typename F>
+  void Warn(F words) const;
 
   const Logger logger_;
   const std::unique_ptr<Accelerator> host_;

@@ -3,10 +3,9 @@
 #include <infiniband/verbs.h>
 
 #include <algorithm>
-#include <mutex>
+#include <atomic>
 #include <string>
 #include <utility>
-#include <vector>
 
 namespace ringpipe {
 
@@ -45,10 +44,12 @@ Status SlotPool::Allocate(Kind& kind) {
 
 // Not Allocation::Keep, which lets it go with its source.
 void SlotPool::KeepLongForEver() {
-  static std::mutex mutex;
-  static auto* const kept = new std::vector<Allocation>;
-  const std::lock_guard lock(mutex);
-  kept->push_back(std::move(long_.memory));
+  static std::atomic<Kept*> all = nullptr;
+  kept_->memory = std::move(long_.memory);
+  kept_->next = all.load();
+  Kept* const own = kept_.release();
+  while (!all.compare_exchange_weak(own->next, own)) {
+  }
 }
 
 SlotPool::~SlotPool() {

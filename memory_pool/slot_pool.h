@@ -70,7 +70,7 @@ class SlotPool {
   std::byte* memory() const { return long_.memory.data(); }
   std::size_t memory_bytes() const { return long_.memory.bytes(); }
   // The memory of the long slots, and its source, live as long as the process:
-  // a device might still use it.
+  // a device might still use it. Once; it takes no memory.
   void KeepLongForEver();
 
  private:
@@ -78,6 +78,12 @@ class SlotPool {
     std::size_t bytes;  // of a slot
     Allocation memory;
     Registration registration;
+  };
+
+  // In a list, so that who looks for leaks finds it.
+  struct Kept {
+    Allocation memory;
+    Kept* next = nullptr;
   };
 
   SlotPool(ProtectionDomains domains, MemorySource& source,
@@ -94,6 +100,7 @@ class SlotPool {
   Kind short_{kShortBytes, {}, {}};
   Kind long_;
   Kind* used_ = &long_;
+  std::unique_ptr<Kept> kept_ = std::make_unique<Kept>();
   SlotList list_;
 };
 

@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstring>
 #include <iterator>
+#include <memory>
 #include <utility>
 
 namespace ringpipe::verbs {
@@ -236,6 +237,9 @@ Status TakeAsyncEvents(const Library& library, ibv_context* context,
     if (library.get_async_event(context, &event) != 0) {
       return CheckEnd(info, errno);
     }
+    // What is destroyed waits for it, whatever happens here.
+    const std::unique_ptr<ibv_async_event, decltype(library.ack_async_event)>
+        taken_event(&event, library.ack_async_event);
     // Before the acknowledgement, after which a queue may be gone.
     const Status status = Judge(library, context, info, event);
     if (status.ok() && notices != nullptr) {
@@ -246,7 +250,6 @@ Status TakeAsyncEvents(const Library& library, ibv_context* context,
           MeaningOf(event.event_type).subject == Subject::kQueuePair;
       *qp_number = of_one ? event.element.qp->qp_num : 0;
     }
-    library.ack_async_event(&event);
     RINGPIPE_RETURN_IF_ERROR(status);
   }
   return Status::Ok();

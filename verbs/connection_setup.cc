@@ -28,12 +28,13 @@ constexpr int kWordMs = 1;
 constexpr milliseconds kFirstWritePause(5);
 constexpr int kIdleMs = 100;
 
-std::optional<HandshakeData> Parse(const std::vector<std::uint8_t>& bytes) {
-  if (bytes.size() < sizeof(HandshakeData)) {
+// nullopt: none, or too short.
+std::optional<HandshakeData> Parse(const void* bytes, std::size_t size) {
+  if (bytes == nullptr || size < sizeof(HandshakeData)) {
     return std::nullopt;
   }
   HandshakeData data;
-  std::memcpy(&data, bytes.data(), sizeof(data));
+  std::memcpy(&data, bytes, sizeof(data));
   return data;
 }
 
@@ -148,6 +149,9 @@ ConnectionSetup::~ConnectionSetup() {
     if (handshake.stage != Stage::kReady) {
       (void)handshake.connection.queue_pair->Fail();
     }
+    if (handshake.id != nullptr) {
+      resources_.library.destroy_id(handshake.id);
+    }
   }
 }
 
@@ -168,6 +172,7 @@ Status ConnectionSetup::Run(Deadline deadline, int abort_fd) {
 
 std::vector<rdma_cm_id*> ConnectionSetup::TakeIds() {
   std::vector<rdma_cm_id*> ids;
+  ids.reserve(handshakes_.size());
   for (Handshake& handshake : handshakes_) {
     if (handshake.id != nullptr) {
       ids.push_back(std::exchange(handshake.id, nullptr));
@@ -286,13 +291,11 @@ bool ConnectionSetup::TakeEvent(Event* event) {
   event->id = taken->id;
   // A negative errno value; the reason of an InfiniBand reject is positive.
   event->error = taken->status < 0 ? -taken->status : 0;
-  const auto* data =
-      static_cast<const std::uint8_t*>(taken->param.conn.private_data);
-  event->private_data.clear();
-  if (data != nullptr && (taken->event == RDMA_CM_EVENT_CONNECT_REQUEST ||
-                          taken->event == RDMA_CM_EVENT_ESTABLISHED)) {
-    event->private_data.assign(data, data + taken->param.conn.private_data_len);
-  }
+  const bool has_data = taken->event == RDMA_CM_EVENT_CONNECT_REQUEST ||
+                        taken->event == RDMA_CM_EVENT_ESTABLISHED;
+  event->data = has_data ? Parse(taken->param.conn.private_data,
+                                 taken->param.conn.private_data_len)
+                         : std::nullopt;
   // At once: an id cannot be destroyed while an event of it is not.
   resources_.library.ack_cm_event(taken);
   return true;
@@ -389,7 +392,7 @@ Status ConnectionSetup::Established(Handshake& handshake, const Event& event) {
   if (!connection.active) {
     return Status::Ok();
   }
-  const auto data = Parse(event.private_data);
+  const std::optional<HandshakeData>& data = event.data;
   if (!data.has_value() || data->token != connection.remote.token ||
       data->id != connection.id || data->rank != connection.peer) {
     return {StatusCode::kMismatch,
@@ -430,7 +433,7 @@ Status ConnectionSetup::WriteReadyWord(Handshake& handshake) {
 }
 
 Status ConnectionSetup::HandleRequest(const Event& event) {
-  const auto data = Parse(event.private_data);
+  const std::optional<HandshakeData>& data = event.data;
   Handshake* handshake = data.has_value() && data->token == resources_.own.token
                              ? FindPassive(data->rank, data->id)
                              : nullptr;

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -73,7 +74,7 @@ class ConnectionSetup {
   // (-1: none) is readable.
   Status Run(Deadline deadline, int abort_fd);
 
-  // What is the caller's to destroy: of the connections that stand, and of
+  // The caller's to destroy from now on: of the connections that stand, and of
   // handshakes that were under way.
   std::vector<rdma_cm_id*> TakeIds();
 
@@ -109,8 +110,8 @@ class ConnectionSetup {
   struct Event {
     rdma_cm_event_type type;
     rdma_cm_id* id;
-    int error;  // errno value, 0: none or not one
-    std::vector<std::uint8_t> private_data;
+    int error;                          // errno value, 0: none or not one
+    std::optional<HandshakeData> data;  // the other end's
   };
 
   bool AllReady() const;

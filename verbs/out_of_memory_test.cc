@@ -3,7 +3,9 @@
 
 #include <array>
 #include <memory>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "base/exception_status.h"
 #include "base/failing_memory.h"
@@ -52,6 +54,41 @@ TEST(OutOfMemoryTest, NothingOfTheDeviceIsKept) {
   }
   EXPECT_GT(which, 1);
   EXPECT_TRUE(status.ok()) << status.ToString();
+}
+
+// What is destroyed waits for them.
+TEST(OutOfMemoryTest, EventsAreAcknowledged) {
+  FakeMachine machine;
+  auto device = Device::OpenSoftware(machine.soft(), "the test asks for it");
+  ASSERT_TRUE(device.ok()) << device.status().ToString();
+  for (const ibv_event_type type :
+       {IBV_EVENT_PORT_ACTIVE, IBV_EVENT_DEVICE_FATAL}) {
+    int raised = 0;
+    machine.events_acknowledged = 0;
+    Status status;
+    long which = 0;
+    const auto take = [&] {
+      status = WithoutExceptions([&] {
+        std::vector<std::string> notices;
+        return (*device)->CheckAsyncEvents(&notices);
+      });
+    };
+    bool failed = true;
+    for (; failed; ++which) {
+      ibv_async_event event = {};
+      event.event_type = type;
+      event.element.port_num = 1;
+      machine.Raise(event);
+      ++raised;
+      failed = FailOne(which, take);
+      EXPECT_EQ(machine.events_acknowledged, raised) << "allocation " << which;
+      EXPECT_EQ(status.code(), failed ? StatusCode::kResourceExhausted
+                               : type == IBV_EVENT_DEVICE_FATAL
+                                   ? StatusCode::kDeviceError
+                                   : StatusCode::kOk);
+    }
+    EXPECT_GT(which, 1);
+  }
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 #include <exception>
+#include <memory>
 #include <stdexcept>
 #include <thread>
 
@@ -109,8 +110,12 @@ std::shared_ptr<Communicator> Communicator::Create(const Options& options) {
     }
     throw std::runtime_error("ringpipe: " + message);
   }
+  // Whatever cannot be made of it.
+  std::unique_ptr<ringpipe_communicator, decltype(&ringpipe_destroy)> owned(
+      created, &ringpipe_destroy);
   std::shared_ptr<Communicator> communicator(
-      new Communicator(created, options));
+      new Communicator(owned.get(), options));
+  static_cast<void>(owned.release());
   may_raise.Throw();
   return communicator;
 }

@@ -213,18 +213,23 @@ void LinkClasses::RaiseHidden(const Measurements& measurements, int plane) {
 }
 
 void LinkClasses::FindOwners() {
+  const int hosts = *std::max_element(hosts_.begin(), hosts_.end()) + 1;
   std::map<std::pair<bool, bool>, bool> any_without;
   for (LinkClass& members : classes_) {
-    for (const int host : {hosts_[members.links.front().first],
-                           hosts_[members.links.front().second]}) {
-      if (std::all_of(members.links.begin(), members.links.end(),
-                      [&](const std::pair<int, int>& link) {
-                        return hosts_[link.first] == host ||
-                               hosts_[link.second] == host;
-                      })) {
-        members.owner = host;
-      }
-    }
+    const auto all_are_of = [&](int host) {
+      return std::all_of(members.links.begin(), members.links.end(),
+                         [&](const std::pair<int, int>& link) {
+                           return hosts_[link.first] == host ||
+                                  hosts_[link.second] == host;
+                         });
+    };
+    const auto [a, b] = std::minmax(hosts_[members.links.front().first],
+                                    hosts_[members.links.front().second]);
+    const bool of_a = all_are_of(a), of_b = all_are_of(b);
+    members.owner = of_a && of_b && a != b ? hosts * (1 + a) + b
+                    : of_a                 ? a
+                    : of_b                 ? b
+                                           : -1;
     any_without[{members.between, members.across}] |= members.owner < 0;
   }
   for (LinkClass& members : classes_) {

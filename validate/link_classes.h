@@ -42,9 +42,9 @@ struct LinkClass {
   bool between = false;
   bool across = false;  // between switches
   int load = 1;         // LinkLoads'
-  // The one host that all its links are of, where others of that kind are not;
-  // -1: there is none. Only a host with more ranks than others has such: if it
-  // is slow, they are so alike.
+  // Stands for the one host, or the one pair of hosts, that all its links are
+  // of, where others of that kind are not; -1: there is none. Only hosts with
+  // more ranks than others have such: if they are slow, they are so alike.
   int owner = -1;
   std::vector<std::pair<int, int>> links;  // that were measured
   double min = 0;

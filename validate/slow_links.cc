@@ -53,7 +53,7 @@ std::size_t EffectiveCount(const std::vector<Weighted>& values) {
     sum += one.weight;
     squares += one.weight * one.weight;
   }
-  return static_cast<std::size_t>(sum * sum / squares + 0.5);
+  return static_cast<std::size_t>(std::lround(sum * sum / squares));
 }
 
 std::vector<Link> AllMeasured(const LinkClasses& classes) {

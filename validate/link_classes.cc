@@ -184,28 +184,28 @@ LinkClasses::LinkClasses(const Measurements& measurements, int plane)
 // If the controls of a host's own classes all are slow alone, beside those of
 // other classes, so are their references.
 void LinkClasses::RaiseHidden(const Measurements& measurements, int plane) {
-  using Sort = std::pair<bool, bool>;  // between, across
-  std::map<Sort, std::vector<double>> usual;
-  std::map<std::pair<Sort, int>, std::vector<double>> of_owner;
+  using Where = std::pair<bool, bool>;  // between, across
+  std::map<Where, std::vector<double>> usual;
+  std::map<std::pair<Where, int>, std::vector<double>> of_owner;
   for (const Isolated& link : measurements.isolated) {
     if (link.plane == plane && link.control && !link.bytes_per_s.empty() &&
         Measured(link.from, link.to)) {
       const LinkClass& members = Of(link.from, link.to);
-      const Sort sort(members.between, members.across);
-      (members.owner < 0 ? usual[sort] : of_owner[{sort, members.owner}])
+      const Where where(members.between, members.across);
+      (members.owner < 0 ? usual[where] : of_owner[{where, members.owner}])
           .push_back(RateOf(link.bytes_per_s));
     }
   }
   for (const auto& [own, rates] : of_owner) {
-    const auto& [sort, owner] = own;
-    const double others = Median(usual[sort]);
+    const auto& [where, owner] = own;
+    const double others = Median(usual[where]);
     if (rates.size() < 2 || !(*std::max_element(rates.begin(), rates.end()) <
                               (1 - kAlike) * others)) {
       continue;
     }
     for (LinkClass& members : classes_) {
       if (members.owner == owner &&
-          Sort(members.between, members.across) == sort) {
+          Where(members.between, members.across) == where) {
         members.reference *= others / Median(rates);
       }
     }

@@ -98,9 +98,6 @@ bool IsNamed(const std::vector<Finding>& findings, const Finding& finding) {
                      });
 }
 
-// Healthy is what has no loss of more than twice this much, by tolerances.
-constexpr double kMostCouldTell = 1.5;
-
 // "not all links were measured (12 of 56)"
 std::string WhatWasNot(const Measurements& measured, std::size_t links) {
   const auto all = static_cast<std::size_t>(measured.size()) *
@@ -116,6 +113,24 @@ bool Has(const Analysis& analysis, Kind kind) {
   return std::any_of(
       analysis.findings.begin(), analysis.findings.end(),
       [kind](const Finding& finding) { return finding.kind == kind; });
+}
+
+// Of links whose doubt is the verdict's: not of a pair inside a host, nor of
+// ranks that share cores.
+bool IsDoubt(const Measurements& measured, const Finding& finding) {
+  if (finding.kind != Kind::kUnverified || finding.links.empty()) {
+    return finding.kind == Kind::kUnverified;
+  }
+  const auto [from, to] = finding.links.front();
+  return !measured.OnOneHost(from, to) ||
+         (!finding.host.empty() && !measured.IsOversubscribed(from));
+}
+
+bool HasDoubt(const Measurements& measured, const Analysis& analysis) {
+  return std::any_of(analysis.findings.begin(), analysis.findings.end(),
+                     [&measured](const Finding& finding) {
+                       return IsDoubt(measured, finding);
+                     });
 }
 
 // Whether links that are in doubt were not measured alone. On a busy host it
@@ -134,10 +149,10 @@ bool WouldIsolating(const Measurements& measured, const Analysis& analysis) {
   if (Has(analysis, Kind::kBusy)) {
     return false;
   }
-  if (Has(analysis, Kind::kUnverified)) {
+  if (HasDoubt(measured, analysis)) {
     return std::any_of(analysis.findings.begin(), analysis.findings.end(),
                        [&](const Finding& finding) {
-                         return finding.kind == Kind::kUnverified &&
+                         return IsDoubt(measured, finding) &&
                                 any_is_left(finding.plane, finding.links);
                        });
   }
@@ -150,7 +165,7 @@ bool WouldIsolating(const Measurements& measured, const Analysis& analysis) {
 // What would make it certain.
 std::string WhyUncertain(const Measurements& measured,
                          const Analysis& analysis) {
-  return (Has(analysis, Kind::kUnverified)
+  return (HasDoubt(measured, analysis)
               ? std::string("some links are slow, and noise may be why")
           : Has(analysis, Kind::kBusy)
               ? std::string("hosts are busy with other work")
@@ -160,19 +175,12 @@ std::string WhyUncertain(const Measurements& measured,
          (WouldIsolating(measured, analysis) ? ", or with --isolated" : "");
 }
 
-// Whether noise may hide what is wrong. Memory is never quiet, and a slow pair
-// of one host no fault: there it takes a whole rank that may be slow, for
-// another reason than that ranks share cores.
+// Whether noise may hide what is wrong. Of memory, which is never quiet, it
+// takes a rank that may be slow.
 bool IsUncertain(const Measurements& measured, const Analysis& analysis) {
-  return measured.OnOneHost()
-             ? !measured.IsOversubscribed(0) &&
-                   std::any_of(analysis.findings.begin(),
-                               analysis.findings.end(),
-                               [](const Finding& finding) {
-                                 return finding.kind == Kind::kUnverified &&
-                                        !finding.host.empty();
-                               })
-             : analysis.could_tell > kMostCouldTell * analysis.tolerance;
+  return HasDoubt(measured, analysis) ||
+         (!measured.OnOneHost() &&
+          analysis.could_tell > kMostCouldTell * analysis.tolerance);
 }
 
 void Conclude(const Measurements& measured, Analysis& analysis) {
@@ -185,7 +193,7 @@ void Conclude(const Measurements& measured, Analysis& analysis) {
       links += members.links.size();
     }
   }
-  if (Has(analysis, Kind::kUnverified) || Has(analysis, Kind::kBusy)) {
+  if (HasDoubt(measured, analysis) || Has(analysis, Kind::kBusy)) {
     analysis.could_tell = 1;
   }
   const std::string missing = WhatWasNot(measured, links);
@@ -198,12 +206,11 @@ void Conclude(const Measurements& measured, Analysis& analysis) {
     analysis.summary = missing;
   } else if (measured.ending) {
     analysis.verdict = Verdict::kUncertain;
-    analysis.summary = "it ended early, while " + measured.ending->phase +
-                       " was measured: " +
-                       (Has(analysis, Kind::kUnverified)
-                            ? "what is slow was not verified"
-                            : "nothing wrong was seen until then") +
-                       "; run it again to its end";
+    analysis.summary =
+        "it ended early, while " + measured.ending->phase + " was measured: " +
+        (HasDoubt(measured, analysis) ? "what is slow was not verified"
+                                      : "nothing wrong was seen until then") +
+        "; run it again to its end";
   } else if (Has(analysis, Kind::kUnmatched)) {
     analysis.verdict = Verdict::kUncertain;
     analysis.summary =
@@ -311,7 +318,7 @@ class Analyzer {
       of_plane.could_tell.push_back(
           std::min(members.Resolution(options_.tolerance),
                    isolated.Resolution(members.links, options_.tolerance)));
-      if (!measured_.IsOtherWay(plane)) {
+      if (!measured_.IsOtherWay(plane) && classes.Decides(members)) {
         analysis_.could_tell =
             std::max(analysis_.could_tell, of_plane.could_tell.back());
       }

@@ -79,7 +79,7 @@ std::map<std::string, Passes> CountDisturbed(const Measurements& measured,
   const int size = measured.size();
   for (int from = 0; from < size; ++from) {
     for (int to = 0; to < size; ++to) {
-      if (measured.ranks[from].host == measured.ranks[to].host) {
+      if (measured.OnOneHost(from, to)) {
         continue;
       }
       const std::vector<double> samples = plane.bytes_per_s.SamplesOf(from, to);
@@ -137,6 +137,10 @@ Finding OfHost(Kind kind, const std::string& host, double weight,
 std::set<std::string> BusyHosts(const Measurements& measured) {
   std::map<std::string, std::vector<double>> queued;
   for (const Isolated& link : measured.isolated) {
+    // That takes no time inside a host, beside any wait.
+    if (!measured.OnOneHost() && measured.OnOneHost(link.from, link.to)) {
+      continue;
+    }
     for (const auto& [from, to] : link.queued) {
       queued[measured.ranks[link.from].host].push_back(from);
       queued[measured.ranks[link.to].host].push_back(to);

@@ -1,5 +1,6 @@
 // Links alone: what they carried, and which are worth it.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
 #include <set>
@@ -14,9 +15,6 @@ constexpr std::size_t kSuspectsOfAPart = 3;
 // If healthy links are disturbed in more passes than this, a slow one is
 // measured again.
 constexpr double kQuiet = 0.01;
-
-// Fewer passes of a rank alone say little of how often it is disturbed.
-constexpr int kEnoughPasses = 24;
 
 // A fault may be chance in so many runs.
 constexpr double kChance = 2e-3;
@@ -104,13 +102,37 @@ void ChooseControls(const LinkClasses& classes, bool between, double tolerance,
   }
 }
 
+// Whether noise hides a loss of more than this.
+bool IsHidden(const LinkClasses& classes, double loss, double tolerance) {
+  return std::any_of(classes.classes().begin(), classes.classes().end(),
+                     [&](const LinkClass& members) {
+                       return classes.Decides(members) &&
+                              members.Resolution(tolerance) > loss;
+                     });
+}
+
 }  // namespace
+
+std::vector<Link> Others(int ranks, std::vector<Link> links) {
+  std::sort(links.begin(), links.end());
+  std::vector<Link> others;
+  for (int from = 0; from < ranks; ++from) {
+    for (int to = 0; to < ranks; ++to) {
+      if (from != to &&
+          !std::binary_search(links.begin(), links.end(), Link(from, to))) {
+        others.emplace_back(from, to);
+      }
+    }
+  }
+  return others;
+}
 
 // What the controls carry is the measure; without any, what a class of links
 // does that were not shared either. Alone a link shares its cable with nobody:
 // the kinds are two.
 IsolatedRatios::IsolatedRatios(const Measurements& measurements, int plane,
-                               const LinkClasses& classes, double tolerance) {
+                               const LinkClasses& classes, double tolerance)
+    : hosts_(classes.hosts()) {
   // But for those of a host's own classes, which tell of that host.
   const auto is_measure = [&classes](int from, int to) {
     return !classes.Measured(from, to) || classes.Of(from, to).owner < 0;
@@ -134,7 +156,7 @@ IsolatedRatios::IsolatedRatios(const Measurements& measurements, int plane,
   }
   std::sort(links_.begin(), links_.end(),
             [](const Alone& a, const Alone& b) { return a.link < b.link; });
-  std::vector<double> distances, errors;
+  std::array<std::vector<double>, 2> distances, errors;
   for (Alone& alone : links_) {
     const auto [from, to] = alone.link;
     const auto found = controls.find(classes.Between(from, to));
@@ -145,12 +167,15 @@ IsolatedRatios::IsolatedRatios(const Measurements& measurements, int plane,
     alone.ratio = alone.value / reference;
     alone.fastest /= reference;
     if (alone.control && is_measure(from, to)) {
-      distances.push_back(std::fabs(alone.ratio - 1));
-      errors.push_back(alone.error);
+      distances[KindOf(alone.link)].push_back(std::fabs(alone.ratio - 1));
+      errors[KindOf(alone.link)].push_back(alone.error);
     }
   }
-  if (!distances.empty()) {
-    spread_ = std::max(kDeviationOfMad * Median(distances), Median(errors));
+  for (std::size_t kind = 0; kind < kinds_.size(); ++kind) {
+    if (!distances[kind].empty()) {
+      kinds_[kind].spread = std::max(kDeviationOfMad * Median(distances[kind]),
+                                     Median(errors[kind]));
+    }
   }
   if (plane < static_cast<int>(measurements.planes.size())) {
     FindNoise(measurements, plane, classes, tolerance);
@@ -159,10 +184,11 @@ IsolatedRatios::IsolatedRatios(const Measurements& measurements, int plane,
 
 void IsolatedRatios::FindNoise(const Measurements& measurements, int plane,
                                const LinkClasses& classes, double tolerance) {
-  hosts_ = classes.hosts();
-  passes_.resize(hosts_.size());
+  for (OfKind& kind : kinds_) {
+    kind.passes.resize(hosts_.size());
+  }
   all_alone_ =
-      2 * kAlonePasses * (classes.ranks() - 1) >= kEnoughPasses &&
+      classes.ranks() >= kLeastRanksOfAll &&
       std::all_of(classes.classes().begin(), classes.classes().end(),
                   [this](const LinkClass& members) {
                     return CountOf(members.links) == members.links.size();
@@ -198,7 +224,7 @@ void IsolatedRatios::CountPasses(Link link, const std::vector<double>& samples,
     const auto end = first + kPassMessages;
     const double rate = RateOf({first, end});
     for (const int rank : {link.first, link.second}) {
-      Passes& passes = passes_[hosts_[rank]];
+      Passes& passes = kinds_[KindOf(link)].passes[hosts_[rank]];
       passes.disturbed += rate < (1 - tolerance) * reference ? 1 : 0;
       passes.fastest.push_back(*std::max_element(first, end) / reference);
     }
@@ -209,7 +235,8 @@ void IsolatedRatios::CountPasses(Link link, const std::vector<double>& samples,
 double IsolatedRatios::Noise(const Alone& alone) const {
   double all_fine = 1, any_faster = 1;
   for (const int rank : {alone.link.first, alone.link.second}) {
-    const auto& [disturbed, fastest] = passes_[hosts_[rank]];
+    const auto& [disturbed, fastest] =
+        kinds_[KindOf(alone.link)].passes[hosts_[rank]];
     if (!fastest.empty()) {
       const auto all = static_cast<double>(fastest.size());
       const auto slower =
@@ -237,7 +264,8 @@ double IsolatedRatios::Resolution(const std::vector<Link>& links,
                                   double tolerance) const {
   return !all_alone_ || CountOf(links) < links.size() || !HasControls()
              ? 1
-             : std::min(1.0, std::max(tolerance, WorstOf(count()) * spread_));
+             : std::min(1.0, std::max(tolerance, WorstOf(count()) *
+                                                     SpreadOf(links.front())));
 }
 
 bool IsolatedRatios::IsHidden(Link link, const LinkClasses& classes,
@@ -253,16 +281,18 @@ bool IsolatedRatios::IsHidden(Link link, const LinkClasses& classes,
 
 bool IsolatedRatios::IsSlow(Link link, double least) const {
   return Ratio(link) <
-         1 - std::max(least,
-                      WorstOf(count()) * std::max(spread_, Of(link).error));
+         1 - std::max(least, WorstOf(count()) *
+                                 std::max(SpreadOf(link), Of(link).error));
 }
 
 std::optional<bool> IsolatedRatios::AreSlow(const std::vector<Link>& links,
                                             double least) const {
   std::vector<double> ratios;
+  double spread = 0;
   for (const Link& link : links) {
     if (const double ratio = Ratio(link); !std::isnan(ratio)) {
       ratios.push_back(ratio);
+      spread = std::max(spread, SpreadOf(link));
     }
   }
   if (ratios.size() < 2) {
@@ -270,7 +300,7 @@ std::optional<bool> IsolatedRatios::AreSlow(const std::vector<Link>& links,
   }
   return Median(ratios) <
          1 - std::max(least,
-                      WorstOf(count()) * ErrorOfMedian(spread_, ratios.size()));
+                      WorstOf(count()) * ErrorOfMedian(spread, ratios.size()));
 }
 
 bool IsolatedRatios::MayBeNoise(const std::vector<Link>& links) const {
@@ -303,18 +333,24 @@ ToIsolate ChooseToIsolate(const Measurements& measurements, int plane,
                           double tolerance, std::size_t most, bool all) {
   const LinkClasses classes(measurements, plane);
   ToIsolate chosen;
+  chosen.all = all;
   if (classes.classes().empty()) {
     return chosen;
   }
+  chosen.all =
+      all || (classes.ranks() >= kLeastRanksOfAll &&
+              classes.ranks() <= kMostRanksOfAll &&
+              IsHidden(classes, kMostCouldTell * tolerance, tolerance));
   for (const SlowPart& part : SuspectParts(classes, tolerance)) {
     ChooseOf(part, classes.hosts(), most, chosen.suspects);
   }
   for (const bool between : {true, false}) {
-    if (all || std::any_of(chosen.suspects.begin(), chosen.suspects.end(),
-                           [&](const Link& link) {
-                             return classes.Between(link.first, link.second) ==
-                                    between;
-                           })) {
+    if (chosen.all || std::any_of(chosen.suspects.begin(),
+                                  chosen.suspects.end(), [&](const Link& link) {
+                                    return classes.Between(link.first,
+                                                           link.second) ==
+                                           between;
+                                  })) {
       ChooseControls(classes, between, tolerance, chosen.suspects,
                      chosen.controls);
     }
@@ -331,22 +367,21 @@ bool NeedsAnotherPass(const Measurements& measurements, int plane,
       return part.kind <= SlowPart::Kind::kReceives;
     });
   }
-  return std::any_of(classes.classes().begin(), classes.classes().end(),
-                     [tolerance](const LinkClass& members) {
-                       return members.Resolution(tolerance) > tolerance;
-                     });
+  return IsHidden(classes, tolerance, tolerance);
 }
 
 namespace {
 
-// Whether links that are not slow are hardly ever disturbed in company.
+// Whether links of the kind that are not slow are hardly ever disturbed in
+// company.
 bool IsQuiet(const Plane& company, const LinkClasses& classes,
-             const IsolatedRatios& alone, double tolerance) {
+             const IsolatedRatios& alone, bool between, double tolerance) {
   std::size_t slow = 0, all = 0;
   for (const LinkClass& members : classes.classes()) {
     for (const auto& [from, to] : members.links) {
-      if (classes.Ratio(from, to) > 1 - tolerance ||
-          alone.Ratio({from, to}) > 1 - tolerance) {
+      if (members.between == between &&
+          (classes.Ratio(from, to) > 1 - tolerance ||
+           alone.Ratio({from, to}) > 1 - tolerance)) {
         for (const double sample : company.bytes_per_s.SamplesOf(from, to)) {
           ++all;
           slow += sample < (1 - 2 * tolerance) * members.reference ? 1 : 0;
@@ -360,10 +395,12 @@ bool IsQuiet(const Plane& company, const LinkClasses& classes,
 // Beside controls that were disturbed alone, nothing would be slow.
 bool AreControlsDisturbed(const std::vector<Isolated>& isolated, int plane,
                           const LinkClasses& classes,
-                          const IsolatedRatios& alone, double tolerance) {
+                          const IsolatedRatios& alone, bool between,
+                          double tolerance) {
   std::size_t disturbed = 0, controls = 0;
   for (const Isolated& link : isolated) {
-    if (link.plane == plane && link.control) {
+    if (link.plane == plane && link.control &&
+        classes.Between(link.from, link.to) == between) {
       const double least = (1 - tolerance) * classes.Value(link.from, link.to);
       ++controls;
       disturbed += alone.Value({link.from, link.to}) < least ? 1 : 0;
@@ -378,24 +415,31 @@ std::vector<std::size_t> ChooseAgain(const Measurements& measurements,
                                      int plane, double tolerance) {
   const LinkClasses classes(measurements, plane);
   const IsolatedRatios alone(measurements, plane, classes, tolerance);
-  const bool quiet =
-      IsQuiet(measurements.planes[plane], classes, alone, tolerance);
-  bool any = AreControlsDisturbed(measurements.isolated, plane, classes, alone,
-                                  tolerance);
   std::vector<std::size_t> again;
-  for (std::size_t i = 0; i < measurements.isolated.size(); ++i) {
-    const Isolated& link = measurements.isolated[i];
-    if (link.plane != plane ||
-        link.bytes_per_s.size() >= kMostAlonePasses * kPassMessages) {
-      continue;
+  for (const bool between : {true, false}) {
+    const bool quiet =
+        IsQuiet(measurements.planes[plane], classes, alone, between, tolerance);
+    bool any = AreControlsDisturbed(measurements.isolated, plane, classes,
+                                    alone, between, tolerance);
+    std::vector<std::size_t> of_kind;
+    for (std::size_t i = 0; i < measurements.isolated.size(); ++i) {
+      const Isolated& link = measurements.isolated[i];
+      if (link.plane != plane ||
+          classes.Between(link.from, link.to) != between ||
+          link.bytes_per_s.size() >= kMostAlonePasses * kPassMessages) {
+        continue;
+      }
+      const double ratio = alone.Ratio({link.from, link.to});
+      if (link.control || (!quiet && ratio < 1 - tolerance)) {
+        any |= !link.control;
+        of_kind.push_back(i);
+      }
     }
-    const double ratio = alone.Ratio({link.from, link.to});
-    if (link.control || (!quiet && ratio < 1 - tolerance)) {
-      any |= !link.control;
-      again.push_back(i);
+    if (any) {
+      again.insert(again.end(), of_kind.begin(), of_kind.end());
     }
   }
-  return any ? again : std::vector<std::size_t>();
+  return again;
 }
 
 }  // namespace ringpipe::validate

@@ -212,6 +212,11 @@ void LinkClasses::RaiseHidden(const Measurements& measurements, int plane) {
   }
 }
 
+bool LinkClasses::Decides(const LinkClass& members) const {
+  return members.between || std::all_of(hosts_.begin(), hosts_.end(),
+                                        [](int host) { return host == 0; });
+}
+
 void LinkClasses::FindOwners() {
   const int hosts = *std::max_element(hosts_.begin(), hosts_.end()) + 1;
   std::map<std::pair<bool, bool>, bool> any_without;

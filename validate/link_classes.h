@@ -37,6 +37,9 @@ double ErrorOfMedian(double spread, std::size_t count);
 // wrong.
 inline constexpr std::size_t kFewLinks = 6;
 
+// Healthy is where a loss of so many tolerances could be told from noise.
+inline constexpr double kMostCouldTell = 1.5;
+
 struct LinkClass {
   std::string name;  // "between hosts", "between hosts, 8 at once"
   bool between = false;
@@ -83,6 +86,9 @@ class LinkClasses {
     return classes_[class_of_[Index(from, to)]];
   }
   bool Between(int from, int to) const { return hosts_[from] != hosts_[to]; }
+  // Whether the verdict is about such links: inside a host only where there is
+  // but one. Memory is never quiet, and a slow pair of one host no fault.
+  bool Decides(const LinkClass& members) const;
   // Bytes a second; NaN: not measured.
   double Value(int from, int to) const { return values_[Index(from, to)]; }
   double Ratio(int from, int to) const {

@@ -110,21 +110,6 @@ Status ShareShifts(MeasureRun& run, std::span<const Step> steps,
   return Status::Ok();
 }
 
-// All but these.
-std::vector<Link> Others(int size, std::vector<Link> chosen) {
-  std::sort(chosen.begin(), chosen.end());
-  std::vector<Link> others;
-  for (int from = 0; from < size; ++from) {
-    for (int to = 0; to < size; ++to) {
-      if (from != to &&
-          !std::binary_search(chosen.begin(), chosen.end(), Link(from, to))) {
-        others.emplace_back(from, to);
-      }
-    }
-  }
-  return others;
-}
-
 // Of the plan, for a phase.
 double SecondsFor(const MeasureRun& run, Phase phase) {
   for (const PhaseCost& cost : run.plan.phases) {
@@ -151,7 +136,7 @@ Result<std::vector<Isolated>> ChooseAlone(MeasureRun& run, int plane) {
     const ToIsolate chosen =
         ChooseToIsolate(run.into, plane, wanted.tolerance,
                         run.plan.most_suspects, wanted.isolate_all);
-    list.push_back(wanted.isolate_all ? 1 : 0);
+    list.push_back(chosen.all ? 1 : 0);
     for (const bool control : {false, true}) {
       for (const Link& link : control ? chosen.controls : chosen.suspects) {
         list.insert(list.end(),
@@ -239,15 +224,18 @@ Status IsolatedPass(MeasureRun& run, int pass,
   return Status::Ok();
 }
 
-// Which of them once more, where there is time.
+// Which of them once more, where there is time; one has taken so long.
 Result<std::vector<std::size_t>> ChooseMore(MeasureRun& run, int plane,
-                                            Clock::time_point start) {
+                                            double seconds_left,
+                                            double seconds_of_one) {
   std::vector<float> list;
-  if (run.rank == 0 &&
-      SecondsSince(start) < SecondsFor(run, Phase::kIsolated)) {
+  if (run.rank == 0) {
     for (const std::size_t number :
          ChooseAgain(run.into, plane, run.options.run.tolerance)) {
       list.push_back(static_cast<float>(number));
+    }
+    if (static_cast<double>(list.size()) * seconds_of_one > seconds_left) {
+      list.clear();
     }
   }
   RINGPIPE_ASSIGN_OR_RETURN(const std::vector<float> said,
@@ -320,10 +308,16 @@ Status MeasureIsolated(MeasureRun& run, int plane) {
     turn.push_back(run.into.isolated.size());
     run.into.isolated.push_back(link);
   }
+  double measured = 0;
   for (int pass = 0; pass < kMostAlonePasses && !turn.empty(); ++pass) {
     RINGPIPE_RETURN_IF_ERROR(IsolatedPass(run, pass, turn));
+    measured += static_cast<double>(turn.size());
     if (pass + 1 >= kAlonePasses) {
-      RINGPIPE_ASSIGN_OR_RETURN(turn, ChooseMore(run, plane, start));
+      const double seconds = SecondsSince(start);
+      RINGPIPE_ASSIGN_OR_RETURN(
+          turn,
+          ChooseMore(run, plane, SecondsFor(run, Phase::kIsolated) - seconds,
+                     seconds / measured));
     }
   }
   return Status::Ok();

@@ -202,6 +202,7 @@ struct Measurements {
   // "c17", or "c17 rank 3" where several ranks are on that host.
   std::string NameOf(int rank) const;
   bool OnOneHost() const;
+  bool OnOneHost(int a, int b) const { return ranks[a].host == ranks[b].host; }
   // How many rails every rank has.
   int CommonRails() const;
   // Whether there are more ranks on the rank's host than cores for them: what

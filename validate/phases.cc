@@ -45,6 +45,13 @@ std::uint64_t MessageBytes(const Probe& probe, const RunOptions& options,
                     kMostMessageBytes);
 }
 
+// Links that are measured alone, where not all are by somebody's wish.
+double MostAlone(int ranks, double links) {
+  return ranks >= kLeastRanksOfAll && ranks <= kMostRanksOfAll
+             ? links
+             : std::min<double>(links, kMostSuspects) + kMostControls;
+}
+
 }  // namespace
 
 const char* PhaseName(Phase phase) {
@@ -92,11 +99,8 @@ RunPlan MakePlan(const Probe& probe, const RunOptions& options) {
   plan.phases.push_back({Phase::kBandwidth, 2 * kMostPasses * steps * step});
   plan.phases.push_back(
       {Phase::kIsolated,
-       step * (options.isolate_all
-                   ? kAlonePasses * links
-                   : 2 * kAlonePasses *
-                         (std::min<double>(links, kMostSuspects) +
-                          kMostControls))});
+       step * kAlonePasses *
+           (options.isolate_all ? links : 2 * MostAlone(probe.ranks, links))});
   if (options.latency) {
     const int rounds = std::max(1, TournamentRounds(probe.ranks));
     plan.latency_messages =

@@ -79,9 +79,13 @@ class Cluster {
     }
     const ToIsolate chosen =
         ChooseToIsolate(measured, plane, tolerance, kMostSuspects);
+    std::vector<Link> others = chosen.suspects;
+    others.insert(others.end(), chosen.controls.begin(), chosen.controls.end());
+    others = chosen.all ? Others(ranks_, others) : std::vector<Link>();
     std::vector<std::size_t> turn;
-    for (const auto& [links, control] : {std::pair(chosen.suspects, false),
-                                         std::pair(chosen.controls, true)}) {
+    for (const auto& [links, control] :
+         {std::pair(chosen.suspects, false), std::pair(chosen.controls, true),
+          std::pair(others, false)}) {
       for (const auto& [from, to] : links) {
         turn.push_back(measured.isolated.size());
         measured.isolated.push_back({plane, from, to, control, {}});
@@ -290,8 +294,11 @@ class Cluster {
   }
 
   double Sample(int from, int to, double rate, double noise, double disturbed) {
+    const bool inside = hosts_[from] == hosts_[to];
     const double noisy =
-        rate * std::normal_distribution<double>(1, noise)(random_);
+        rate *
+        std::max(0.1, std::normal_distribution<double>(
+                          1, inside ? options_.memory_noise : noise)(random_));
     return noisy *
            (busy_[hosts_[from]] || busy_[hosts_[to]] || Happens(disturbed)
                 ? std::uniform_real_distribution<double>(0.1, 0.6)(random_)

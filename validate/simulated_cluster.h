@@ -41,6 +41,7 @@ struct ClusterOptions {
   double bytes_per_s = 12e9;
   // Standard deviations, as parts: of a sample, and of links from each other.
   double noise = 0.02;
+  double memory_noise = 0.25;  // instead, inside a host
   double unlike = 0.005;
   // How many samples are disturbed: halved or worse.
   double disturbed = 0.005;

@@ -75,7 +75,10 @@ class Explainer {
         tolerance_(tolerance),
         figures_(classes, isolated, tolerance) {
     contention_.kind = Kind::kContention;
-    unverified_.kind = Kind::kUnverified;
+    for (SlowPart& part : unverified_) {
+      part.kind = Kind::kUnverified;
+    }
+    unverified_[1].inside = true;
     for (const Link& link : AllMeasured(classes)) {
       state_.push_back({link, Below(link, 1 - tolerance_)});
     }
@@ -110,20 +113,21 @@ class Explainer {
     FindSlowSteps();
     AddSingles();
     if (isolated_ == nullptr) {
-      // Single links come last.
+      // Single links come last, of these the pairs inside a host.
       std::stable_sort(parts_.begin(), parts_.end(),
                        [](const SlowPart& a, const SlowPart& b) {
                          const auto key = [](const SlowPart& part) {
                            const bool single = part.kind == Kind::kLink ||
                                                part.kind == Kind::kLinkBoth;
-                           return single ? part.ratio : -1;
+                           return single ? std::pair(part.inside, part.ratio)
+                                         : std::pair(false, -1.0);
                          };
                          return key(a) < key(b);
                        });
     } else {
       figures_.Merge(parts_);
     }
-    for (SlowPart* part : {&contention_, &unverified_}) {
+    for (SlowPart* part : {&contention_, &unverified_[0], &unverified_[1]}) {
       if (!part->links.empty()) {
         figures_.Fill(*part);
         parts_.push_back(*part);
@@ -415,14 +419,14 @@ class Explainer {
       SlowPart* const no_fault = !alone.has_value() ? nullptr
                                  : !*alone          ? &contention_
                                  : isolated_->MayBeNoise(part.links)
-                                     ? &unverified_
+                                     ? &unverified_[part.inside ? 1 : 0]
                                      : nullptr;
       if (no_fault == &contention_) {
-        return TakeContention(part.links);
+        return TakeContention(part);
       }
       if (no_fault != nullptr) {
-        // On one host this is more than a slow pair, which would be no fault.
-        if (CountOf(Level::kHost) == 1) {
+        // This is more than a slow pair, which would be no fault.
+        if (part.inside) {
           no_fault->level = part.level;
           no_fault->unit = part.unit;
         }
@@ -437,21 +441,23 @@ class Explainer {
 
   // One of them may be slow alone, too, beside the others; if they all are,
   // noise is all that speaks for them.
-  void TakeContention(const std::vector<Link>& links) {
+  void TakeContention(const SlowPart& part) {
     std::vector<double> alone;
-    for (const Link& link : links) {
+    for (const Link& link : part.links) {
       if (isolated_->CountOf({link}) > 0) {
         alone.push_back(isolated_->Ratio(link));
       }
     }
     const double usual = std::min(1.0, Median(alone));
-    std::vector<Link> fast = links;
+    std::vector<Link> fast = part.links;
     std::erase_if(fast, [&](const Link& link) {
       return usual >= 1 - tolerance_ &&
              isolated_->Ratio(link) < (1 - tolerance_) * usual;
     });
     Explain(fast);
-    AddTo(usual < 1 - tolerance_ ? unverified_ : contention_, fast);
+    AddTo(
+        usual < 1 - tolerance_ ? unverified_[part.inside ? 1 : 0] : contention_,
+        fast);
   }
 
   void Explain(const std::vector<Link>& links) {
@@ -565,7 +571,7 @@ class Explainer {
       if (isolated_ == nullptr) {
         Take(part);
       } else if (isolated_->AreSlow(part.links, tolerance_) == false) {
-        TakeContention(part.links);
+        TakeContention(part);
       }
     }
   }
@@ -587,7 +593,7 @@ class Explainer {
         singles.insert(state.link);
       } else if (alone < 1 - tolerance_ ||
                  (std::isnan(alone) && beyond_chance)) {
-        unverified_.links.push_back(state.link);
+        unverified_[IsInside(state.link) ? 1 : 0].links.push_back(state.link);
       } else if (beyond_chance) {
         contention_.links.push_back(state.link);
       }
@@ -657,8 +663,8 @@ class Explainer {
       part.unit = unit;
       part.peer = receives ? 1 : 0;
       part.links = most->second;
-      std::erase_if(unverified_.links, [&, unit = unit,
-                                        receives = receives](const Link& link) {
+      std::erase_if(unverified_[0].links, [&, unit = unit, receives = receives](
+                                              const Link& link) {
         const bool is_its =
             Crosses(link) &&
             UnitOf(Level::kSwitch, receives ? link.second : link.first) == unit;
@@ -697,7 +703,7 @@ class Explainer {
   mutable std::array<Candidate, 8> candidates_;  // CandidatesOf's
   std::vector<SlowPart> parts_;
   SlowPart contention_;
-  SlowPart unverified_;
+  std::array<SlowPart, 2> unverified_;  // between hosts, inside
 };
 
 }  // namespace

@@ -3,6 +3,7 @@
 #ifndef RINGPIPE_VALIDATE_SLOW_LINKS_H_
 #define RINGPIPE_VALIDATE_SLOW_LINKS_H_
 
+#include <array>
 #include <cstddef>
 #include <optional>
 #include <utility>
@@ -71,14 +72,22 @@ class IsolatedRatios {
   void CountPasses(Link link, const std::vector<double>& samples,
                    double reference, double tolerance);
   double Noise(const Alone& alone) const;
+  // Inside a host, or between hosts: memory's noise says nothing of a network.
+  struct OfKind {
+    // The standard deviation of healthy ones, as a part: by how much the
+    // controls differ.
+    double spread = 0;
+    std::vector<Passes> passes;  // by host
+  };
+  std::size_t KindOf(Link link) const {
+    return hosts_[link.first] != hosts_[link.second] ? 1 : 0;
+  }
+  double SpreadOf(Link link) const { return kinds_[KindOf(link)].spread; }
 
   std::vector<Alone> links_;  // sorted by link
-  // The standard deviation of healthy ones, as a part: by how much the controls
-  // differ.
-  double spread_ = 0;
-  bool all_alone_ = false;  // all links, by enough passes of each rank
-  std::vector<int> hosts_;
-  std::vector<Passes> passes_;  // by host
+  bool all_alone_ = false;    // all links, by enough passes of each rank
+  std::vector<int> hosts_;    // by rank
+  std::array<OfKind, 2> kinds_;
 };
 
 // --- What to measure, and what again ---
@@ -87,16 +96,23 @@ class IsolatedRatios {
 // the tolerance alone decides, a few links; then single ones, the slowest
 // first. And healthy ones to compare these with: of each kind those nearest to
 // the reference, and some of each host with classes of its own; of every kind
-// where `all` links are measured.
+// where `all` links are measured: that is so where noise hides what a few of
+// them would say, and they are not many.
 struct ToIsolate {
   std::vector<Link> suspects;
   std::vector<Link> controls;
+  bool all = false;  // the others, too
 };
 inline constexpr std::size_t kMostSuspects = 64;
 inline constexpr std::size_t kMostControls = 6;
+// Of so many ranks all can be measured: enough to judge each, and not long.
+inline constexpr int kLeastRanksOfAll = 7;
+inline constexpr int kMostRanksOfAll = 12;
 ToIsolate ChooseToIsolate(const Measurements& measurements, int plane,
                           double tolerance, std::size_t most = kMostSuspects,
                           bool all = false);
+// All links between ranks but these.
+std::vector<Link> Others(int ranks, std::vector<Link> links);
 
 // Whether noise hides so much that all links are to be measured once more.
 inline constexpr int kMostPasses = 4;
@@ -129,8 +145,8 @@ struct SlowPart {
   Kind kind = Kind::kLink;
   Level level = Level::kRank;  // of `unit` and `peer`
   bool inside = false;         // links inside a host
-  // Of the first five; of kPair the sender; of kUnverified, on one host, a rank
-  // that may be slow.
+  // Of the first five; of kPair the sender; of kUnverified, inside a host, a
+  // rank that may be slow.
   int unit = -1;
   int peer = -1;               // of kPair the receiver
   std::vector<int> units;      // all that are so, where they are several
@@ -149,7 +165,8 @@ struct SlowPart {
 };
 
 // The parts that explain the most slow links come first, and each link belongs
-// to one part. Last kContention and kUnverified, if there are any, one each.
+// to one part. Last, if there are any, kContention, and kUnverified between
+// hosts and inside of them, one each.
 std::vector<SlowPart> ExplainSlowLinks(const LinkClasses& classes,
                                        const IsolatedRatios& isolated,
                                        double tolerance);

@@ -14,6 +14,7 @@ namespace ringpipe::validate::testing {
 inline ClusterOptions Quiet(int hosts, std::vector<Fault> faults = {}) {
   return {.hosts = hosts,
           .noise = 0.01,
+          .memory_noise = 0.01,
           .disturbed = 0,
           .faults = std::move(faults)};
 }

@@ -445,6 +445,19 @@ TEST(EachLinkAloneTest, MakesCertainWhatNoiseHides) {
             std::vector<double>({noisy.could_tell}));
 }
 
+// As where streams of TCP share a cable, and not alike.
+TEST(EachLinkAloneTest, IsDoneUnaskedWhereCompanyIsNoisyAndLinksAreFew) {
+  for (const auto& [ranks_per_host, verdict] :
+       {std::pair(2, Verdict::kHealthy), std::pair(4, Verdict::kUncertain)}) {
+    ClusterOptions options = Quiet(4);
+    options.ranks_per_host = ranks_per_host;
+    options.noise = 0.15;
+    options.alone_noise = 0.01;
+    const Analysis analysis = Analyze(MeasureCluster(options), {});
+    EXPECT_EQ(analysis.verdict, verdict) << Texts(analysis);
+  }
+}
+
 // Of whom what is slow only alone is not called slow.
 TEST(EachLinkAloneTest, OfFewRanksDoesNot) {
   ClusterOptions options = Quiet(6);

@@ -186,7 +186,7 @@ class Ranks:
     hosts."""
 
     def __init__(self, hosts, command, port, extra=None, root=None,
-                 placement=None):
+                 placement=None, patience_s=120):
         placement = placement or range(hosts.count)
         self.ranks = []
         for rank, host in enumerate(placement):
@@ -200,7 +200,7 @@ class Ranks:
             }
             # nsenter becomes the program: the process is the rank.
             self.ranks.append(Process(hosts.command(host, command), environment,
-                                      patience_s=120))
+                                      patience_s=patience_s))
 
     def finish(self):
         """Waits for all of them."""

@@ -214,7 +214,8 @@ class Matrix(Checks):
             self.CONDITIONS[condition](self, hosts)
             for _ in range(RUNS):
                 job = Ranks(hosts, [PROGRAM] + SHORT, PORT,
-                            placement=self.PLACEMENTS[placement](count)).finish()
+                            placement=self.PLACEMENTS[placement](count),
+                            patience_s=300).finish()
                 verdict = self.verdict(job, fault)
                 seen[verdict] += 1
                 if verdict not in self.allowed(condition, fault):

@@ -229,10 +229,7 @@ class Analyzer {
  public:
   Analyzer(const Measurements& measurements, const AnalysisOptions& options,
            const Measurements* baseline)
-      : measured_(measurements),
-        options_(options),
-        baseline_(baseline),
-        busy_(BusyHosts(measurements)) {}
+      : measured_(measurements), options_(options), baseline_(baseline) {}
 
   Analysis Run() {
     analysis_.tolerance = options_.tolerance;
@@ -309,6 +306,7 @@ class Analyzer {
     }
     const IsolatedRatios isolated(measured_, plane, classes,
                                   options_.tolerance);
+    busy_.merge(BusyHosts(measured_, plane, isolated.most_queued()));
     Add(FindSlowLinks(measured_, plane, classes, isolated, busy_,
                       options_.tolerance));
     AddRanked(plane, classes, isolated, analysis_.slowest);
@@ -329,7 +327,7 @@ class Analyzer {
   const Measurements& measured_;
   const AnalysisOptions options_;
   const Measurements* const baseline_;
-  const std::set<std::string> busy_;
+  std::set<std::string> busy_;
   Analysis analysis_;
 };
 

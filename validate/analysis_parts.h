@@ -52,7 +52,8 @@ std::vector<Finding> FindChanges(const Measurements& measured,
 std::vector<Finding> FindDisturbedHosts(const Measurements& measured);
 std::vector<Finding> FindLateHosts(const Measurements& measured);
 std::vector<Finding> FindLossyHosts(const Measurements& measured);
-std::set<std::string> BusyHosts(const Measurements& measured);
+std::set<std::string> BusyHosts(const Measurements& measured, int plane,
+                                double most_queued);
 std::optional<Finding> FindBusyHosts(const std::set<std::string>& busy);
 // All links alike, against what the ports say that they do.
 std::optional<Finding> FindBelowPorts(const Measurements& measured,

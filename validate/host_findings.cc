@@ -134,11 +134,13 @@ Finding OfHost(Kind kind, const std::string& host, double weight,
 
 }  // namespace
 
-std::set<std::string> BusyHosts(const Measurements& measured) {
+std::set<std::string> BusyHosts(const Measurements& measured, int plane,
+                                double most_queued) {
   std::map<std::string, std::vector<double>> queued;
   for (const Isolated& link : measured.isolated) {
     // That takes no time inside a host, beside any wait.
-    if (!measured.OnOneHost() && measured.OnOneHost(link.from, link.to)) {
+    if (link.plane != plane ||
+        (!measured.OnOneHost() && measured.OnOneHost(link.from, link.to))) {
       continue;
     }
     for (const auto& [from, to] : link.queued) {
@@ -148,7 +150,7 @@ std::set<std::string> BusyHosts(const Measurements& measured) {
   }
   std::set<std::string> busy;
   for (const auto& [host, parts] : queued) {
-    if (Median(parts) > kMuchQueued) {
+    if (Median(parts) > most_queued) {
       busy.insert(host);
     }
   }

@@ -19,15 +19,12 @@ constexpr double kQuiet = 0.01;
 // A fault may be chance in so many runs.
 constexpr double kChance = 2e-3;
 
-// In which neither end waited for a core.
-int CalmPasses(const Isolated& link) {
-  const auto passes = static_cast<int>(link.bytes_per_s.size()) / kPassMessages;
-  return passes - static_cast<int>(std::count_if(
-                      link.queued.begin(), link.queued.end(),
-                      [](const std::pair<double, double>& pass) {
-                        return std::max(pass.first, pass.second) > kMuchQueued;
-                      }));
-}
+// Fewer passes of a rank alone say little of how often it is disturbed.
+constexpr int kEnoughPassesOfRank = 24;
+
+// Waits that slow none of so many passes, but for a twentieth, do no harm.
+constexpr std::size_t kEnoughPasses = 24;
+constexpr std::size_t kSlowed = 20;
 
 // Some links of a part, with different hosts at both ends.
 void ChooseOf(const SlowPart& part, const std::vector<int>& hosts,
@@ -113,6 +110,14 @@ bool IsHidden(const LinkClasses& classes, double loss, double tolerance) {
 
 }  // namespace
 
+int LeastPasses(int ranks, std::size_t links) {
+  const int of_rank = 2 * std::max(1, ranks - 1);
+  return links < static_cast<std::size_t>(ranks) * (ranks - 1)
+             ? kAlonePasses
+             : std::clamp((kEnoughPassesOfRank + of_rank - 1) / of_rank,
+                          kAlonePasses, kMostAlonePasses);
+}
+
 std::vector<Link> Others(int ranks, std::vector<Link> links) {
   std::sort(links.begin(), links.end());
   std::vector<Link> others;
@@ -127,17 +132,24 @@ std::vector<Link> Others(int ranks, std::vector<Link> links) {
   return others;
 }
 
-// What the controls carry is the measure; without any, what a class of links
-// does that were not shared either. Alone a link shares its cable with nobody:
-// the kinds are two.
+std::vector<IsolatedRatios::Pass> IsolatedRatios::PassesOf(
+    const Isolated& link) {
+  std::vector<Pass> passes;
+  for (std::size_t i = 0; i + kPassMessages <= link.bytes_per_s.size();
+       i += kPassMessages) {
+    const auto first = link.bytes_per_s.begin() + static_cast<long>(i);
+    const std::size_t pass = i / kPassMessages;
+    const auto [from, to] =
+        pass < link.queued.size() ? link.queued[pass] : std::pair(0.0, 0.0);
+    passes.push_back(
+        {RateOf({first, first + kPassMessages}), std::max(from, to)});
+  }
+  return passes;
+}
+
 IsolatedRatios::IsolatedRatios(const Measurements& measurements, int plane,
                                const LinkClasses& classes, double tolerance)
     : hosts_(classes.hosts()) {
-  // But for those of a host's own classes, which tell of that host.
-  const auto is_measure = [&classes](int from, int to) {
-    return !classes.Measured(from, to) || classes.Of(from, to).owner < 0;
-  };
-  std::map<bool, std::vector<double>> controls;
   for (const Isolated& link : measurements.isolated) {
     if (link.plane == plane && !link.bytes_per_s.empty()) {
       links_.push_back(
@@ -146,39 +158,96 @@ IsolatedRatios::IsolatedRatios(const Measurements& measurements, int plane,
            NAN,
            ErrorOf(link.bytes_per_s),
            *std::max_element(link.bytes_per_s.begin(), link.bytes_per_s.end()),
-           CalmPasses(link),
+           PassesOf(link),
+           0,
            link.control});
-      if (link.control && is_measure(link.from, link.to)) {
-        controls[classes.Between(link.from, link.to)].push_back(
-            links_.back().value);
-      }
     }
   }
   std::sort(links_.begin(), links_.end(),
             [](const Alone& a, const Alone& b) { return a.link < b.link; });
-  std::array<std::vector<double>, 2> distances, errors;
+  const int ranks = classes.ranks();
+  const std::size_t all = static_cast<std::size_t>(ranks) * (ranks - 1);
+  all_alone_ =
+      ranks > 2 && links_.size() == all &&
+      std::all_of(links_.begin(), links_.end(), [&](const Alone& alone) {
+        return std::ssize(alone.passes) >= LeastPasses(ranks, all);
+      });
+  Compare(classes);
+  CountCalm(tolerance);
+  if (plane < static_cast<int>(measurements.planes.size())) {
+    FindNoise(measurements, plane, classes, tolerance);
+  }
+}
+
+// What the controls carry is the measure, or where all were measured, the
+// healthy ones; without any, what a class of links does that were not shared
+// either. Alone a link shares its cable with nobody: the kinds are two.
+void IsolatedRatios::Compare(const LinkClasses& classes) {
+  std::array<std::vector<double>, 2> rates, errors;
+  for (const Alone& alone : links_) {
+    const auto [from, to] = alone.link;
+    // But for those of a host's own classes, which tell of that host.
+    if ((alone.control || all_alone_) &&
+        (!classes.Measured(from, to) || classes.Of(from, to).owner < 0)) {
+      rates[KindOf(alone.link)].push_back(alone.value);
+      errors[KindOf(alone.link)].push_back(alone.error);
+    }
+  }
+  std::array<double, 2> references = {NAN, NAN};
+  for (std::size_t kind = 0; kind < kinds_.size(); ++kind) {
+    if (rates[kind].empty()) {
+      continue;
+    }
+    const double error = Median(errors[kind]);
+    if (all_alone_) {
+      const Level level = LevelOf(rates[kind], error);
+      references[kind] = level.reference;
+      kinds_[kind].spread = level.spread;
+      continue;
+    }
+    references[kind] = Median(rates[kind]);
+    for (double& rate : rates[kind]) {
+      rate = std::fabs(rate / references[kind] - 1);
+    }
+    kinds_[kind].spread =
+        std::max(kDeviationOfMad * Median(rates[kind]), error);
+  }
   for (Alone& alone : links_) {
     const auto [from, to] = alone.link;
-    const auto found = controls.find(classes.Between(from, to));
-    const double reference = found != controls.end() ? Median(found->second)
+    const double of_kind = references[KindOf(alone.link)];
+    const double reference = !std::isnan(of_kind) ? of_kind
                              : classes.Measured(from, to)
                                  ? classes.Of(from, to).reference
                                  : NAN;
     alone.ratio = alone.value / reference;
     alone.fastest /= reference;
-    if (alone.control && is_measure(from, to)) {
-      distances[KindOf(alone.link)].push_back(std::fabs(alone.ratio - 1));
-      errors[KindOf(alone.link)].push_back(alone.error);
+  }
+}
+
+// What most passes have waited without harm does no harm to others.
+void IsolatedRatios::CountCalm(double tolerance) {
+  std::vector<double> waits;
+  std::size_t slowed = 0;
+  for (const Alone& alone : links_) {
+    if (all_alone_ && KindOf(alone.link) == 1 && alone.ratio > 1 - tolerance) {
+      for (const auto& [rate, waited] : alone.passes) {
+        if (waited > kMuchQueued) {
+          waits.push_back(waited);
+          slowed += rate < (1 - tolerance) * alone.value / alone.ratio ? 1 : 0;
+        }
+      }
     }
   }
-  for (std::size_t kind = 0; kind < kinds_.size(); ++kind) {
-    if (!distances[kind].empty()) {
-      kinds_[kind].spread = std::max(kDeviationOfMad * Median(distances[kind]),
-                                     Median(errors[kind]));
-    }
+  if (waits.size() >= kEnoughPasses && slowed * kSlowed <= waits.size()) {
+    const auto most = waits.begin() + static_cast<long>(waits.size() * 9 / 10);
+    std::nth_element(waits.begin(), most, waits.end());
+    most_queued_ = *most;
   }
-  if (plane < static_cast<int>(measurements.planes.size())) {
-    FindNoise(measurements, plane, classes, tolerance);
+  for (Alone& alone : links_) {
+    const double most = KindOf(alone.link) == 1 ? most_queued_ : kMuchQueued;
+    alone.calm = static_cast<int>(std::count_if(
+        alone.passes.begin(), alone.passes.end(),
+        [most](const Pass& pass) { return pass.waited <= most; }));
   }
 }
 
@@ -187,12 +256,6 @@ void IsolatedRatios::FindNoise(const Measurements& measurements, int plane,
   for (OfKind& kind : kinds_) {
     kind.passes.resize(hosts_.size());
   }
-  all_alone_ =
-      classes.ranks() >= kLeastRanksOfAll &&
-      std::all_of(classes.classes().begin(), classes.classes().end(),
-                  [this](const LinkClass& members) {
-                    return CountOf(members.links) == members.links.size();
-                  });
   // Contention is none then.
   for (const Isolated& link : measurements.isolated) {
     const Alone& alone = Of({link.from, link.to});
@@ -251,7 +314,7 @@ double IsolatedRatios::Noise(const Alone& alone) const {
 
 std::size_t IsolatedRatios::CountOf(const std::vector<Link>& links) const {
   return std::count_if(links.begin(), links.end(), [this](const Link& link) {
-    return !std::isnan(Ratio(link));
+    return !std::isnan(Value(link));
   });
 }
 
@@ -308,7 +371,7 @@ bool IsolatedRatios::MayBeNoise(const std::vector<Link>& links) const {
   std::vector<double> chances;  // logarithms
   for (const Link& link : links) {
     if (const Alone& alone = Of(link); !std::isnan(alone.value)) {
-      chances.push_back(alone.passes *
+      chances.push_back(alone.calm *
                         std::log(std::max(Noise(alone), kLeastNoise)));
     }
   }
@@ -320,7 +383,7 @@ bool IsolatedRatios::MayBeNoise(const std::vector<Link>& links) const {
 }
 
 const IsolatedRatios::Alone& IsolatedRatios::Of(Link link) const {
-  static constexpr Alone kNone = {{-1, -1}, NAN, NAN, NAN, NAN, 0, false};
+  static const Alone kNone = {{-1, -1}, NAN, NAN, NAN, NAN, {}, 0, false};
   const auto found =
       std::lower_bound(links_.begin(), links_.end(), link,
                        [](const Alone& alone, const Link& wanted) {
@@ -338,8 +401,7 @@ ToIsolate ChooseToIsolate(const Measurements& measurements, int plane,
     return chosen;
   }
   chosen.all =
-      all || (classes.ranks() >= kLeastRanksOfAll &&
-              classes.ranks() <= kMostRanksOfAll &&
+      all || (classes.ranks() > 2 && classes.ranks() <= kMostRanksOfAll &&
               IsHidden(classes, kMostCouldTell * tolerance, tolerance));
   for (const SlowPart& part : SuspectParts(classes, tolerance)) {
     ChooseOf(part, classes.hosts(), most, chosen.suspects);

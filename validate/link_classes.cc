@@ -152,6 +152,20 @@ double ErrorOfMedian(double spread, std::size_t count) {
   return kErrorOfMedian * spread / std::sqrt(static_cast<double>(count));
 }
 
+Level LevelOf(std::vector<double> rates, double error) {
+  std::sort(rates.rbegin(), rates.rend());
+  const bool few = rates.size() < kFewLinks;
+  const double fast =
+      rates[few ? 0 : std::max<std::size_t>(1, rates.size() / kFastest)];
+  const double least = fast * (1 - std::max(kAlike, kAlikeErrors * error));
+  std::erase_if(rates, [least](double rate) { return rate < least; });
+  const double reference = Median(rates);
+  for (double& rate : rates) {
+    rate = std::fabs(rate / reference - 1);
+  }
+  return {reference, std::max(kDeviationOfMad * Median(rates), error)};
+}
+
 double LinkClass::Resolution(double tolerance) const {
   return std::min(1.0, std::max(tolerance, WorstOf(links.size()) * spread));
 }
@@ -284,21 +298,13 @@ void LinkClasses::Describe(const Plane& plane, LinkClass& members) const {
     values.push_back(Value(from, to));
     errors.push_back(plane.bytes_per_s.ErrorOf(from, to));
   }
-  std::sort(values.rbegin(), values.rend());
-  members.max = values.front();
-  members.min = values.back();
+  const auto [min, max] = std::minmax_element(values.begin(), values.end());
+  members.min = *min;
+  members.max = *max;
   members.median = Median(values);
-  const double error = Median(errors);
-  const double fast = values[members.few() ? 0
-                                           : std::max<std::size_t>(
-                                                 1, values.size() / kFastest)];
-  const double least = fast * (1 - std::max(kAlike, kAlikeErrors * error));
-  std::erase_if(values, [least](double value) { return value < least; });
-  members.reference = Median(values);
-  for (double& value : values) {
-    value = std::fabs(value / members.reference - 1);
-  }
-  members.spread = std::max(kDeviationOfMad * Median(values), error);
+  const Level level = LevelOf(values, Median(errors));
+  members.reference = level.reference;
+  members.spread = level.spread;
 }
 
 }  // namespace ringpipe::validate

@@ -37,6 +37,17 @@ double ErrorOfMedian(double spread, std::size_t count);
 // wrong.
 inline constexpr std::size_t kFewLinks = 6;
 
+// Of links that should be alike, what healthy ones carry: the median of those
+// that are as fast as the fastest. Two slow hosts of four make five links of
+// six slow, so that the plain median would not do. And the standard deviation,
+// as a part of that: how far those are from each other (1.4826 times the median
+// absolute deviation), and at least `error`, what a link's own samples say.
+struct Level {
+  double reference = 0;
+  double spread = 0;
+};
+Level LevelOf(std::vector<double> rates, double error);
+
 // Healthy is where a loss of so many tolerances could be told from noise.
 inline constexpr double kMostCouldTell = 1.5;
 
@@ -53,13 +64,7 @@ struct LinkClass {
   double min = 0;
   double median = 0;
   double max = 0;
-  // What a healthy link of the class carries: the median of those that are as
-  // fast as its fastest. Two slow hosts of four make five links of six slow, so
-  // that the plain median would not do.
-  double reference = 0;
-  // The standard deviation of healthy links, as a part of the reference: what a
-  // link's own samples say, and how far those that are as fast as the fastest
-  // are from each other (1.4826 times the median absolute deviation).
+  double reference = 0;  // Level's
   double spread = 0;
 
   bool few() const { return links.size() < kFewLinks; }
@@ -82,8 +87,11 @@ class LinkClasses {
   const std::vector<int>& switches() const { return switches_; }
   const std::vector<LinkClass>& classes() const { return classes_; }
   // Of a link that was measured.
+  std::size_t NumberOf(int from, int to) const {
+    return static_cast<std::size_t>(class_of_[Index(from, to)]);
+  }
   const LinkClass& Of(int from, int to) const {
-    return classes_[class_of_[Index(from, to)]];
+    return classes_[NumberOf(from, to)];
   }
   bool Between(int from, int to) const { return hosts_[from] != hosts_[to]; }
   // Whether the verdict is about such links: inside a host only where there is

@@ -308,11 +308,12 @@ Status MeasureIsolated(MeasureRun& run, int plane) {
     turn.push_back(run.into.isolated.size());
     run.into.isolated.push_back(link);
   }
+  const int least = LeastPasses(run.size, links.size());
   double measured = 0;
   for (int pass = 0; pass < kMostAlonePasses && !turn.empty(); ++pass) {
     RINGPIPE_RETURN_IF_ERROR(IsolatedPass(run, pass, turn));
     measured += static_cast<double>(turn.size());
-    if (pass + 1 >= kAlonePasses) {
+    if (pass + 1 >= least) {
       const double seconds = SecondsSince(start);
       RINGPIPE_ASSIGN_OR_RETURN(
           turn,

@@ -20,17 +20,44 @@ bool IsPathOf(const SlowPart& unit, const SlowPart& path) {
 
 }  // namespace
 
+PartFigures::PartFigures(const LinkClasses& classes,
+                         const IsolatedRatios* isolated, double tolerance)
+    : classes_(classes), isolated_(isolated), tolerance_(tolerance) {
+  for (const LinkClass& members : classes.classes()) {
+    const double seen = members.Resolution(tolerance);
+    noisy_.push_back(isolated != nullptr && !members.across &&
+                     isolated->Resolution(members.links, tolerance) < seen);
+  }
+}
+
+bool PartFigures::CountsAlone(Link link) const {
+  return IsNoisy(link) || (isolated_ != nullptr &&
+                           isolated_->IsHidden(link, classes_, tolerance_));
+}
+
+// What it has carried among others it can carry, but for their noise.
+double PartFigures::Ratio(Link link) const {
+  const auto [from, to] = link;
+  if (!CountsAlone(link)) {
+    return classes_.Ratio(from, to);
+  }
+  const double noise = classes_.Of(from, to).Resolution(tolerance_);
+  const double carried =
+      (1 - noise) * classes_.Value(from, to) / isolated_->Value(link);
+  return isolated_->Ratio(link) * std::max(1.0, carried);
+}
+
 void PartFigures::Fill(SlowPart& part) const {
   std::vector<double> ratios, values, references, alone, alone_ratios;
   for (const Link& link : part.links) {
     const double ratio = Ratio(link);
     const double value = isolated_ == nullptr ? NAN : isolated_->Value(link);
-    const bool hidden = IsHidden(link);
+    const double reference =
+        CountsAlone(link) ? value / isolated_->Ratio(link)
+                          : classes_.Of(link.first, link.second).reference;
     ratios.push_back(ratio);
-    values.push_back(hidden ? value : classes_.Value(link.first, link.second));
-    references.push_back(hidden
-                             ? value / ratio
-                             : classes_.Of(link.first, link.second).reference);
+    values.push_back(ratio * reference);
+    references.push_back(reference);
     if (isolated_ != nullptr && !std::isnan(value)) {
       alone.push_back(value);
       alone_ratios.push_back(isolated_->Ratio(link));

@@ -17,8 +17,7 @@ class PartFigures {
  public:
   // `isolated`: nullptr where nothing was measured alone.
   PartFigures(const LinkClasses& classes, const IsolatedRatios* isolated,
-              double tolerance)
-      : classes_(classes), isolated_(isolated), tolerance_(tolerance) {}
+              double tolerance);
 
   // Sets the medians over part.links, and puts the slowest first where they are
   // not one unit's.
@@ -28,17 +27,19 @@ class PartFigures {
   void Merge(std::vector<SlowPart>& parts) const;
 
   // What a link carries in company, as a part of its class's reference; or
-  // alone, where contention hides that it is slow.
-  double Ratio(Link link) const {
-    return IsHidden(link) ? isolated_->Ratio(link)
-                          : classes_.Ratio(link.first, link.second);
+  // alone, where contention, or noise in company, hides that it is slow.
+  double Ratio(Link link) const;
+  // Of healthy ones, likewise.
+  double SpreadOf(Link link) const {
+    return IsNoisy(link) ? isolated_->SpreadOf(link)
+                         : classes_.Of(link.first, link.second).spread;
   }
 
  private:
-  bool IsHidden(Link link) const {
-    return isolated_ != nullptr &&
-           isolated_->IsHidden(link, classes_, tolerance_);
+  bool IsNoisy(Link link) const {
+    return noisy_[classes_.NumberOf(link.first, link.second)];
   }
+  bool CountsAlone(Link link) const;
   void MergePathsOfUnits(std::vector<SlowPart>& parts) const;
   void MergeAlike(std::vector<SlowPart>& parts) const;
   void Join(SlowPart& part, const SlowPart& other) const;
@@ -47,6 +48,9 @@ class PartFigures {
   const LinkClasses& classes_;
   const IsolatedRatios* const isolated_;
   const double tolerance_;
+  // By class: in company noise hides more than it does alone. But not between
+  // switches, which are slow in company alone.
+  std::vector<bool> noisy_;
 };
 
 }  // namespace ringpipe::validate

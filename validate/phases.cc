@@ -47,9 +47,9 @@ std::uint64_t MessageBytes(const Probe& probe, const RunOptions& options,
 
 // Links that are measured alone, where not all are by somebody's wish.
 double MostAlone(int ranks, double links) {
-  return ranks >= kLeastRanksOfAll && ranks <= kMostRanksOfAll
-             ? links
-             : std::min<double>(links, kMostSuspects) + kMostControls;
+  return kMostControls + (ranks <= kMostRanksOfAll
+                              ? links
+                              : std::min<double>(links, kMostSuspects));
 }
 
 }  // namespace
@@ -99,8 +99,10 @@ RunPlan MakePlan(const Probe& probe, const RunOptions& options) {
   plan.phases.push_back({Phase::kBandwidth, 2 * kMostPasses * steps * step});
   plan.phases.push_back(
       {Phase::kIsolated,
-       step * kAlonePasses *
-           (options.isolate_all ? links : 2 * MostAlone(probe.ranks, links))});
+       step * (options.isolate_all
+                   ? LeastPasses(probe.ranks, static_cast<std::size_t>(links)) *
+                         links
+                   : 2 * kAlonePasses * MostAlone(probe.ranks, links))});
   if (options.latency) {
     const int rounds = std::max(1, TournamentRounds(probe.ranks));
     plan.latency_messages =

@@ -91,6 +91,7 @@ class Cluster {
         measured.isolated.push_back({plane, from, to, control, {}});
       }
     }
+    const int least = LeastPasses(ranks_, turn.size());
     for (int pass = 0; !turn.empty() && pass < kMostAlonePasses; ++pass) {
       for (const std::size_t i : turn) {
         Isolated& link = measured.isolated[i];
@@ -102,7 +103,7 @@ class Cluster {
                      options_.alone_disturbed.value_or(options_.disturbed)));
         }
       }
-      if (pass + 1 >= kAlonePasses) {
+      if (pass + 1 >= least) {
         turn = ChooseAgain(measured, plane, tolerance);
       }
     }

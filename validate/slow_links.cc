@@ -223,7 +223,7 @@ class Explainer {
       const Link link = group.links[i]->link;
       ratios.push_back({Ratio(link), group.weights[i]});
       links.push_back(link);
-      spread = std::max(spread, ClassOf(link).spread);
+      spread = std::max(spread, figures_.SpreadOf(link));
     }
     std::sort(
         ratios.begin(), ratios.end(),
@@ -686,7 +686,7 @@ class Explainer {
     std::vector<double> ratios;
     for (const auto& [from, to] : part.links) {
       if (classes_.Measured(to, from)) {
-        ratios.push_back(classes_.Ratio(to, from));
+        ratios.push_back(Ratio({to, from}));
       }
     }
     return Median(ratios);

@@ -27,9 +27,15 @@ class IsolatedRatios {
   // carry alone. NaN: not measured.
   double Value(Link link) const { return Of(link).value; }
   double Ratio(Link link) const { return Of(link).ratio; }
+  // Level's, of links of that kind.
+  double SpreadOf(Link link) const { return kinds_[KindOf(link)].spread; }
   std::size_t count() const { return links_.size(); }
   std::size_t CountOf(const std::vector<Link>& links) const;
   bool HasControls() const;
+  // For what part of a pass a rank may wait for a core: more, and the pass is
+  // no evidence. kMuchQueued, or what slows none of the others, where enough
+  // were measured.
+  double most_queued() const { return most_queued_; }
   // The part that a single one of these must lack to be told from chance; 1
   // where not all of them were measured, or no controls.
   double Resolution(const std::vector<Link>& links, double tolerance) const;
@@ -52,13 +58,18 @@ class IsolatedRatios {
   bool MayBeNoise(const std::vector<Link>& links) const;
 
  private:
+  struct Pass {
+    double rate;
+    double waited;  // for a core, a part of the time
+  };
   struct Alone {
     Link link;
     double value;
     double ratio;
     double error;
     double fastest;  // of its messages, as a part likewise
-    int passes;      // that count
+    std::vector<Pass> passes;
+    int calm;  // of these; others are no evidence
     bool control;
   };
   // Passes over links of a host that are not slow.
@@ -67,6 +78,9 @@ class IsolatedRatios {
     std::vector<double> fastest;  // of each: of its messages
   };
   const Alone& Of(Link link) const;
+  static std::vector<Pass> PassesOf(const Isolated& link);
+  void Compare(const LinkClasses& classes);
+  void CountCalm(double tolerance);
   void FindNoise(const Measurements& measurements, int plane,
                  const LinkClasses& classes, double tolerance);
   void CountPasses(Link link, const std::vector<double>& samples,
@@ -74,20 +88,18 @@ class IsolatedRatios {
   double Noise(const Alone& alone) const;
   // Inside a host, or between hosts: memory's noise says nothing of a network.
   struct OfKind {
-    // The standard deviation of healthy ones, as a part: by how much the
-    // controls differ.
-    double spread = 0;
+    double spread = 0;           // Level's
     std::vector<Passes> passes;  // by host
   };
   std::size_t KindOf(Link link) const {
     return hosts_[link.first] != hosts_[link.second] ? 1 : 0;
   }
-  double SpreadOf(Link link) const { return kinds_[KindOf(link)].spread; }
 
   std::vector<Alone> links_;  // sorted by link
   bool all_alone_ = false;    // all links, by enough passes of each rank
   std::vector<int> hosts_;    // by rank
   std::array<OfKind, 2> kinds_;
+  double most_queued_ = kMuchQueued;
 };
 
 // --- What to measure, and what again ---
@@ -105,8 +117,7 @@ struct ToIsolate {
 };
 inline constexpr std::size_t kMostSuspects = 64;
 inline constexpr std::size_t kMostControls = 6;
-// Of so many ranks all can be measured: enough to judge each, and not long.
-inline constexpr int kLeastRanksOfAll = 7;
+// Of so many ranks all can be measured unasked: it does not take long.
 inline constexpr int kMostRanksOfAll = 12;
 ToIsolate ChooseToIsolate(const Measurements& measurements, int plane,
                           double tolerance, std::size_t most = kMostSuspects,
@@ -123,6 +134,9 @@ inline constexpr int kAlonePasses = 2;
 // Which of measurements.isolated are slow by what may be noise: to be measured
 // once more, with the controls, up to so many times in all.
 inline constexpr int kMostAlonePasses = 8;
+// Over so many links between ranks at least: over all of them so many that each
+// rank has enough to say how often it is disturbed. Of two ranks it never has.
+int LeastPasses(int ranks, std::size_t links);
 std::vector<std::size_t> ChooseAgain(const Measurements& measurements,
                                      int plane, double tolerance);
 

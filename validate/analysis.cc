@@ -121,9 +121,12 @@ bool IsDoubt(const Measurements& measured, const Finding& finding) {
   if (finding.kind != Kind::kUnverified || finding.links.empty()) {
     return finding.kind == Kind::kUnverified;
   }
-  const auto [from, to] = finding.links.front();
-  return !measured.OnOneHost(from, to) ||
-         (!finding.host.empty() && !measured.IsOversubscribed(from));
+  return std::any_of(finding.links.begin(), finding.links.end(),
+                     [&](const Link& link) {
+                       return !measured.OnOneHost(link.first, link.second) ||
+                              (!finding.host.empty() &&
+                               !measured.IsOversubscribed(link.first));
+                     });
 }
 
 bool HasDoubt(const Measurements& measured, const Analysis& analysis) {
@@ -256,7 +259,7 @@ class Analyzer {
     for (auto find : {&FindDisturbedHosts, &FindLateHosts}) {
       std::vector<Finding> findings = find(measured_);
       std::erase_if(findings, [this](const Finding& finding) {
-        return busy_.contains(finding.host);
+        return waited_.contains(finding.host);
       });
       AddUnlessSlow(std::move(findings));
     }
@@ -307,6 +310,7 @@ class Analyzer {
     const IsolatedRatios isolated(measured_, plane, classes,
                                   options_.tolerance);
     busy_.merge(BusyHosts(measured_, plane, isolated.most_queued()));
+    waited_.merge(BusyHosts(measured_, plane, kMuchQueued));
     Add(FindSlowLinks(measured_, plane, classes, isolated, busy_,
                       options_.tolerance));
     AddRanked(plane, classes, isolated, analysis_.slowest);
@@ -327,7 +331,8 @@ class Analyzer {
   const Measurements& measured_;
   const AnalysisOptions options_;
   const Measurements* const baseline_;
-  std::set<std::string> busy_;
+  std::set<std::string> busy_;    // so that links of theirs are in doubt
+  std::set<std::string> waited_;  // so that single messages were late
   Analysis analysis_;
 };
 

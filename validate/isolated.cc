@@ -100,7 +100,7 @@ void ChooseControls(const LinkClasses& classes, bool between, double tolerance,
 }
 
 // Whether noise hides a loss of more than this.
-bool IsHidden(const LinkClasses& classes, double loss, double tolerance) {
+bool NoiseHides(const LinkClasses& classes, double loss, double tolerance) {
   return std::any_of(classes.classes().begin(), classes.classes().end(),
                      [&](const LinkClass& members) {
                        return classes.Decides(members) &&
@@ -112,7 +112,7 @@ bool IsHidden(const LinkClasses& classes, double loss, double tolerance) {
 
 int LeastPasses(int ranks, std::size_t links) {
   const int of_rank = 2 * std::max(1, ranks - 1);
-  return links < static_cast<std::size_t>(ranks) * (ranks - 1)
+  return ranks < 3 || links < static_cast<std::size_t>(ranks) * (ranks - 1)
              ? kAlonePasses
              : std::clamp((kEnoughPassesOfRank + of_rank - 1) / of_rank,
                           kAlonePasses, kMostAlonePasses);
@@ -149,7 +149,7 @@ std::vector<IsolatedRatios::Pass> IsolatedRatios::PassesOf(
 
 IsolatedRatios::IsolatedRatios(const Measurements& measurements, int plane,
                                const LinkClasses& classes, double tolerance)
-    : hosts_(classes.hosts()) {
+    : hosts_(classes.hosts()), switches_(classes.switches()) {
   for (const Isolated& link : measurements.isolated) {
     if (link.plane == plane && !link.bytes_per_s.empty()) {
       links_.push_back(
@@ -181,9 +181,9 @@ IsolatedRatios::IsolatedRatios(const Measurements& measurements, int plane,
 
 // What the controls carry is the measure, or where all were measured, the
 // healthy ones; without any, what a class of links does that were not shared
-// either. Alone a link shares its cable with nobody: the kinds are two.
+// either. Alone a link shares its cable with nobody: the kinds are few.
 void IsolatedRatios::Compare(const LinkClasses& classes) {
-  std::array<std::vector<double>, 2> rates, errors;
+  std::array<std::vector<double>, 3> rates, errors;
   for (const Alone& alone : links_) {
     const auto [from, to] = alone.link;
     // But for those of a host's own classes, which tell of that host.
@@ -193,7 +193,7 @@ void IsolatedRatios::Compare(const LinkClasses& classes) {
       errors[KindOf(alone.link)].push_back(alone.error);
     }
   }
-  std::array<double, 2> references = {NAN, NAN};
+  std::array<double, 3> references = {NAN, NAN, NAN};
   for (std::size_t kind = 0; kind < kinds_.size(); ++kind) {
     if (rates[kind].empty()) {
       continue;
@@ -224,27 +224,31 @@ void IsolatedRatios::Compare(const LinkClasses& classes) {
   }
 }
 
-// What most passes have waited without harm does no harm to others.
+// What the passes that waited longest, enough of them, have waited without harm
+// does no harm to others.
 void IsolatedRatios::CountCalm(double tolerance) {
-  std::vector<double> waits;
-  std::size_t slowed = 0;
+  std::vector<std::pair<double, bool>> waits;  // and whether it was slow
   for (const Alone& alone : links_) {
-    if (all_alone_ && KindOf(alone.link) == 1 && alone.ratio > 1 - tolerance) {
+    if (all_alone_ && KindOf(alone.link) > 0 && alone.ratio > 1 - tolerance) {
+      const double least = (1 - tolerance) * alone.value / alone.ratio;
       for (const auto& [rate, waited] : alone.passes) {
         if (waited > kMuchQueued) {
-          waits.push_back(waited);
-          slowed += rate < (1 - tolerance) * alone.value / alone.ratio ? 1 : 0;
+          waits.emplace_back(waited, rate < least);
         }
       }
     }
   }
-  if (waits.size() >= kEnoughPasses && slowed * kSlowed <= waits.size()) {
-    const auto most = waits.begin() + static_cast<long>(waits.size() * 9 / 10);
-    std::nth_element(waits.begin(), most, waits.end());
-    most_queued_ = *most;
+  std::sort(waits.rbegin(), waits.rend());
+  std::size_t slowed = 0;
+  for (std::size_t i = 0; i < waits.size(); ++i) {
+    slowed += waits[i].second ? 1 : 0;
+    if (i + 1 >= kEnoughPasses && slowed * kSlowed <= i + 1) {
+      most_queued_ = waits[i].first;
+      break;
+    }
   }
   for (Alone& alone : links_) {
-    const double most = KindOf(alone.link) == 1 ? most_queued_ : kMuchQueued;
+    const double most = KindOf(alone.link) > 0 ? most_queued_ : kMuchQueued;
     alone.calm = static_cast<int>(std::count_if(
         alone.passes.begin(), alone.passes.end(),
         [most](const Pass& pass) { return pass.waited <= most; }));
@@ -325,7 +329,7 @@ bool IsolatedRatios::HasControls() const {
 
 double IsolatedRatios::Resolution(const std::vector<Link>& links,
                                   double tolerance) const {
-  return !all_alone_ || CountOf(links) < links.size() || !HasControls()
+  return !all_alone_
              ? 1
              : std::min(1.0, std::max(tolerance, WorstOf(count()) *
                                                      SpreadOf(links.front())));
@@ -401,8 +405,9 @@ ToIsolate ChooseToIsolate(const Measurements& measurements, int plane,
     return chosen;
   }
   chosen.all =
-      all || (classes.ranks() > 2 && classes.ranks() <= kMostRanksOfAll &&
-              IsHidden(classes, kMostCouldTell * tolerance, tolerance));
+      all || (!classes.OnOneHost() && classes.ranks() > 2 &&
+              classes.ranks() <= kMostRanksOfAll &&
+              NoiseHides(classes, kMostCouldTell * tolerance, tolerance));
   for (const SlowPart& part : SuspectParts(classes, tolerance)) {
     ChooseOf(part, classes.hosts(), most, chosen.suspects);
   }
@@ -426,10 +431,10 @@ bool NeedsAnotherPass(const Measurements& measurements, int plane,
   if (measurements.IsOtherWay(plane)) {
     const std::vector<SlowPart> parts = SuspectParts(classes, tolerance);
     return std::any_of(parts.begin(), parts.end(), [](const SlowPart& part) {
-      return part.kind <= SlowPart::Kind::kReceives;
+      return part.kind <= SlowPart::Kind::kReceives && !part.inside;
     });
   }
-  return IsHidden(classes, tolerance, tolerance);
+  return NoiseHides(classes, tolerance, tolerance);
 }
 
 namespace {

@@ -227,6 +227,49 @@ TEST(EachLinkAloneTest, DecidesWhereCompanyIsNoisyWhateverTheControls) {
   }
 }
 
+// Something that a host did meanwhile: among others its links carried more.
+TEST(EachLinkAloneTest, WhatCarriedMoreInCompanyIsNoFault) {
+  ClusterOptions options = Quiet(4);
+  options.ranks_per_host = 2;
+  options.noise = 0.15;
+  Measurements measured = MeasureCluster(options);
+  IsolateAll(measured, [](int from, int to) {
+    return from / 2 == 2 || to / 2 == 2 ? 7e9 : 12e9;
+  });
+  const Analysis analysis = Analyze(measured, {});
+  EXPECT_EQ(analysis.verdict, Verdict::kUncertain) << Texts(analysis);
+}
+
+// A host whose card cannot do all at once what each link can.
+TEST(EachLinkAloneTest, WhatIsSlowInCompanyAloneIsNotedAsContention) {
+  Measurements measured = NoisyInCompany(1);
+  LinkSamples& samples = measured.planes[0].bytes_per_s;
+  for (Isolated& link : measured.isolated) {
+    for (int k = 0; k < samples.repeats() && IsSlow(link); ++k) {
+      samples.at(link.from, link.to, k) *= 0.6F;
+    }
+  }
+  IsolateAll(measured, [](int, int) { return 12e9; });
+  const Analysis analysis = Analyze(measured, {});
+  EXPECT_EQ(analysis.verdict, Verdict::kHealthy) << Texts(analysis);
+  EXPECT_TRUE(Says(analysis, "are slow only while others are in use: "))
+      << Texts(analysis);
+}
+
+// A host that lacks less than the tolerance.
+TEST(EachLinkAloneTest, APathOfANearlySlowHostIsFound) {
+  Measurements measured = NoisyInCompany(1);
+  IsolateAll(measured, [](int from, int to) {
+    return from == 4 && to == 0           ? 9e9
+           : from / 2 == 2 || to / 2 == 2 ? 11e9
+                                          : 12e9;
+  });
+  const Analysis analysis = Analyze(measured, {});
+  ASSERT_EQ(Faults(analysis).size(), 1U) << Texts(analysis);
+  EXPECT_TRUE(Says(analysis, "c02 rank 4 → c00 rank 0 alone is slow"))
+      << Texts(analysis);
+}
+
 // But for what waits more than they do.
 TEST(EachLinkAloneTest, WaitsForCoresThatSlowNoOtherLinksAreNoExcuse) {
   for (const auto& [others, slow, verdict] :

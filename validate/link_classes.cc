@@ -226,9 +226,9 @@ void LinkClasses::RaiseHidden(const Measurements& measurements, int plane) {
   }
 }
 
-bool LinkClasses::Decides(const LinkClass& members) const {
-  return members.between || std::all_of(hosts_.begin(), hosts_.end(),
-                                        [](int host) { return host == 0; });
+bool LinkClasses::OnOneHost() const {
+  return std::all_of(hosts_.begin(), hosts_.end(),
+                     [](int host) { return host == 0; });
 }
 
 void LinkClasses::FindOwners() {

@@ -96,7 +96,10 @@ class LinkClasses {
   bool Between(int from, int to) const { return hosts_[from] != hosts_[to]; }
   // Whether the verdict is about such links: inside a host only where there is
   // but one. Memory is never quiet, and a slow pair of one host no fault.
-  bool Decides(const LinkClass& members) const;
+  bool Decides(const LinkClass& members) const {
+    return members.between || OnOneHost();
+  }
+  bool OnOneHost() const;
   // Bytes a second; NaN: not measured.
   double Value(int from, int to) const { return values_[Index(from, to)]; }
   double Ratio(int from, int to) const {

@@ -224,14 +224,17 @@ Status IsolatedPass(MeasureRun& run, int pass,
   return Status::Ok();
 }
 
-// Which of them once more, where there is time; one has taken so long.
-Result<std::vector<std::size_t>> ChooseMore(MeasureRun& run, int plane,
-                                            double seconds_left,
-                                            double seconds_of_one) {
+// Which of them once more: these, or those that noise may make slow; where
+// there is time, and a pass over one has taken so long.
+Result<std::vector<std::size_t>> ChooseMore(
+    MeasureRun& run, int plane, const std::vector<std::size_t>& these,
+    double seconds_left, double seconds_of_one) {
   std::vector<float> list;
   if (run.rank == 0) {
     for (const std::size_t number :
-         ChooseAgain(run.into, plane, run.options.run.tolerance)) {
+         !these.empty()
+             ? these
+             : ChooseAgain(run.into, plane, run.options.run.tolerance)) {
       list.push_back(static_cast<float>(number));
     }
     if (static_cast<double>(list.size()) * seconds_of_one > seconds_left) {
@@ -313,12 +316,15 @@ Status MeasureIsolated(MeasureRun& run, int plane) {
   for (int pass = 0; pass < kMostAlonePasses && !turn.empty(); ++pass) {
     RINGPIPE_RETURN_IF_ERROR(IsolatedPass(run, pass, turn));
     measured += static_cast<double>(turn.size());
-    if (pass + 1 >= least) {
+    if (pass + 1 >= kAlonePasses) {
+      if (pass + 1 >= least) {
+        turn.clear();
+      }
       const double seconds = SecondsSince(start);
       RINGPIPE_ASSIGN_OR_RETURN(
-          turn,
-          ChooseMore(run, plane, SecondsFor(run, Phase::kIsolated) - seconds,
-                     seconds / measured));
+          turn, ChooseMore(run, plane, turn,
+                           SecondsFor(run, Phase::kIsolated) - seconds,
+                           seconds / measured));
     }
   }
   return Status::Ok();

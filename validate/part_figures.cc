@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <map>
 
 #include "validate/measurements.h"
 
@@ -24,15 +25,25 @@ PartFigures::PartFigures(const LinkClasses& classes,
                          const IsolatedRatios* isolated, double tolerance)
     : classes_(classes), isolated_(isolated), tolerance_(tolerance) {
   for (const LinkClass& members : classes.classes()) {
-    const double seen = members.Resolution(tolerance);
-    noisy_.push_back(isolated != nullptr && !members.across &&
-                     isolated->Resolution(members.links, tolerance) < seen);
+    hidden_.push_back(members.Resolution(tolerance));
+    noisy_.push_back(isolated != nullptr &&
+                     isolated->Resolution(members.links, tolerance) <
+                         hidden_.back());
   }
 }
 
+bool PartFigures::IsNoisy(Link link) const {
+  const auto [from, to] = link;
+  return classes_.Measured(from, to) && !classes_.Of(from, to).across &&
+         noisy_[classes_.NumberOf(from, to)];
+}
+
 bool PartFigures::CountsAlone(Link link) const {
-  return IsNoisy(link) || (isolated_ != nullptr &&
-                           isolated_->IsHidden(link, classes_, tolerance_));
+  const auto [from, to] = link;
+  return isolated_ != nullptr && classes_.Measured(from, to) &&
+         (IsNoisy(link) || isolated_->IsHidden(link, classes_, tolerance_) ||
+          (noisy_[classes_.NumberOf(from, to)] &&
+           isolated_->IsSlow(link, tolerance_)));
 }
 
 // What it has carried among others it can carry, but for their noise.
@@ -41,37 +52,69 @@ double PartFigures::Ratio(Link link) const {
   if (!CountsAlone(link)) {
     return classes_.Ratio(from, to);
   }
-  const double noise = classes_.Of(from, to).Resolution(tolerance_);
-  const double carried =
-      (1 - noise) * classes_.Value(from, to) / isolated_->Value(link);
+  const double carried = (1 - hidden_[classes_.NumberOf(from, to)]) *
+                         classes_.Value(from, to) / isolated_->Value(link);
   return isolated_->Ratio(link) * std::max(1.0, carried);
 }
 
+bool PartFigures::AnyIsNoisy(const std::vector<Link>& links) const {
+  return std::any_of(links.begin(), links.end(),
+                     [this](const Link& link) { return IsNoisy(link); });
+}
+
+bool PartFigures::CarriedMore(const std::vector<Link>& links) const {
+  // Beside what healthy ones carried more, by the noise of company.
+  std::map<std::size_t, std::vector<double>> of_class;
+  for (const Link& link : links) {
+    if (const auto [from, to] = link; IsNoisy(link)) {
+      const double healthy = classes_.Of(from, to).reference *
+                             isolated_->Ratio(link) / isolated_->Value(link);
+      of_class[classes_.NumberOf(from, to)].push_back(classes_.Value(from, to) /
+                                                      isolated_->Value(link) /
+                                                      std::max(1.0, healthy));
+    }
+  }
+  return std::any_of(of_class.begin(), of_class.end(), [this](const auto& one) {
+    const auto& [number, parts] = one;
+    const double error =
+        ErrorOfMedian(classes_.classes()[number].spread, parts.size());
+    return parts.size() > 1 &&
+           Median(parts) > 1 + std::max(tolerance_, WorstOf(1) * error);
+  });
+}
+
 void PartFigures::Fill(SlowPart& part) const {
-  std::vector<double> ratios, values, references, alone, alone_ratios;
+  const bool in_company = part.kind == Kind::kContention;
+  std::map<Link, double> ratios;
+  std::vector<double> values, references, alone, alone_ratios;
   for (const Link& link : part.links) {
-    const double ratio = Ratio(link);
+    const auto [from, to] = link;
     const double value = isolated_ == nullptr ? NAN : isolated_->Value(link);
-    const double reference =
-        CountsAlone(link) ? value / isolated_->Ratio(link)
-                          : classes_.Of(link.first, link.second).reference;
-    ratios.push_back(ratio);
-    values.push_back(ratio * reference);
+    const double reference = !in_company && CountsAlone(link)
+                                 ? value / isolated_->Ratio(link)
+                                 : classes_.Of(from, to).reference;
+    ratios[link] = in_company ? classes_.Ratio(from, to) : Ratio(link);
+    values.push_back(ratios[link] * reference);
     references.push_back(reference);
     if (isolated_ != nullptr && !std::isnan(value)) {
       alone.push_back(value);
       alone_ratios.push_back(isolated_->Ratio(link));
     }
   }
-  part.ratio = Median(ratios);
+  std::vector<double> all;
+  for (const auto& [link, ratio] : ratios) {
+    all.push_back(ratio);
+  }
+  part.ratio = Median(all);
   part.bytes_per_s = Median(values);
   part.reference = Median(references);
   part.isolated_bytes_per_s = Median(alone);
   part.isolated_ratio = Median(alone_ratios);
   if (part.kind >= Kind::kContention || part.kind == Kind::kUplink) {
-    std::stable_sort(
-        part.links.begin(), part.links.end(),
-        [this](const Link& a, const Link& b) { return Ratio(a) < Ratio(b); });
+    std::stable_sort(part.links.begin(), part.links.end(),
+                     [&ratios](const Link& a, const Link& b) {
+                       return ratios[a] < ratios[b];
+                     });
   }
 }
 

@@ -29,6 +29,14 @@ class PartFigures {
   // What a link carries in company, as a part of its class's reference; or
   // alone, where contention, or noise in company, hides that it is slow.
   double Ratio(Link link) const;
+  // Whether it is judged by what it carried alone: where all were measured so,
+  // and in company noise hides more. But not between switches, which are slow
+  // in company alone.
+  bool IsNoisy(Link link) const;
+  bool AnyIsNoisy(const std::vector<Link>& links) const;
+  // Whether such links of one class carried more in company, beyond chance,
+  // than alone: they can.
+  bool CarriedMore(const std::vector<Link>& links) const;
   // Of healthy ones, likewise.
   double SpreadOf(Link link) const {
     return IsNoisy(link) ? isolated_->SpreadOf(link)
@@ -36,9 +44,6 @@ class PartFigures {
   }
 
  private:
-  bool IsNoisy(Link link) const {
-    return noisy_[classes_.NumberOf(link.first, link.second)];
-  }
   bool CountsAlone(Link link) const;
   void MergePathsOfUnits(std::vector<SlowPart>& parts) const;
   void MergeAlike(std::vector<SlowPart>& parts) const;
@@ -48,8 +53,8 @@ class PartFigures {
   const LinkClasses& classes_;
   const IsolatedRatios* const isolated_;
   const double tolerance_;
-  // By class: in company noise hides more than it does alone. But not between
-  // switches, which are slow in company alone.
+  // By class: the loss that noise hides in company; whether it is less alone.
+  std::vector<double> hidden_;
   std::vector<bool> noisy_;
 };
 

@@ -45,11 +45,16 @@ std::uint64_t MessageBytes(const Probe& probe, const RunOptions& options,
                     kMostMessageBytes);
 }
 
-// Links that are measured alone, where not all are by somebody's wish.
-double MostAlone(int ranks, double links) {
-  return kMostControls + (ranks <= kMostRanksOfAll
-                              ? links
-                              : std::min<double>(links, kMostSuspects));
+// Over links alone at most, where one is as long as any.
+double PassesAlone(int ranks, double links, bool all) {
+  const bool are_few = ranks <= kMostRanksOfAll;
+  const double most =
+      2 * kAlonePasses *
+      (kMostControls +
+       (are_few ? links : std::min<double>(links, kMostSuspects)));
+  const double of_all =
+      LeastPasses(ranks, static_cast<std::size_t>(links)) * links;
+  return !all ? most : are_few ? std::max(most, of_all) : of_all;
 }
 
 }  // namespace
@@ -99,10 +104,7 @@ RunPlan MakePlan(const Probe& probe, const RunOptions& options) {
   plan.phases.push_back({Phase::kBandwidth, 2 * kMostPasses * steps * step});
   plan.phases.push_back(
       {Phase::kIsolated,
-       step * (options.isolate_all
-                   ? LeastPasses(probe.ranks, static_cast<std::size_t>(links)) *
-                         links
-                   : 2 * kAlonePasses * MostAlone(probe.ranks, links))});
+       step * PassesAlone(probe.ranks, links, options.isolate_all)});
   if (options.latency) {
     const int rounds = std::max(1, TournamentRounds(probe.ranks));
     plan.latency_messages =

@@ -113,17 +113,17 @@ class Explainer {
     FindSlowSteps();
     AddSingles();
     if (isolated_ == nullptr) {
-      // Single links come last, of these the pairs inside a host.
-      std::stable_sort(parts_.begin(), parts_.end(),
-                       [](const SlowPart& a, const SlowPart& b) {
-                         const auto key = [](const SlowPart& part) {
-                           const bool single = part.kind == Kind::kLink ||
-                                               part.kind == Kind::kLinkBoth;
-                           return single ? std::pair(part.inside, part.ratio)
-                                         : std::pair(false, -1.0);
-                         };
-                         return key(a) < key(b);
-                       });
+      // What is inside a host comes last, and single links.
+      std::stable_sort(
+          parts_.begin(), parts_.end(),
+          [](const SlowPart& a, const SlowPart& b) {
+            const auto key = [](const SlowPart& part) {
+              const bool single =
+                  part.kind == Kind::kLink || part.kind == Kind::kLinkBoth;
+              return std::pair(part.inside, single ? part.ratio : -1);
+            };
+            return key(a) < key(b);
+          });
     } else {
       figures_.Merge(parts_);
     }
@@ -189,6 +189,9 @@ class Explainer {
   }
 
   double Ratio(Link link) const { return figures_.Ratio(link); }
+  double InCompany(Link link) const {
+    return classes_.Ratio(link.first, link.second);
+  }
   bool Below(Link link, double ratio) const { return Ratio(link) < ratio; }
   const LinkClass& ClassOf(Link link) const {
     return classes_.Of(link.first, link.second);
@@ -413,12 +416,17 @@ class Explainer {
   void Take(SlowPart part) {
     figures_.Fill(part);
     if (isolated_ != nullptr) {
+      // As slow as in company, where that is not what it was found by.
       const double least =
-          std::min(tolerance_, std::max(kNearly * tolerance_, 1 - part.ratio));
+          figures_.AnyIsNoisy(part.links)
+              ? kNearly * tolerance_
+              : std::min(tolerance_,
+                         std::max(kNearly * tolerance_, 1 - part.ratio));
       const std::optional<bool> alone = isolated_->AreSlow(part.links, least);
       SlowPart* const no_fault = !alone.has_value() ? nullptr
                                  : !*alone          ? &contention_
-                                 : isolated_->MayBeNoise(part.links)
+                                 : isolated_->MayBeNoise(part.links) ||
+                                         figures_.CarriedMore(part.links)
                                      ? &unverified_[part.inside ? 1 : 0]
                                      : nullptr;
       if (no_fault == &contention_) {
@@ -600,6 +608,7 @@ class Explainer {
     }
     if (isolated_ != nullptr) {
       TakeUplinks(singles);
+      AddNoisyContention();
     }
     for (const Link& link : singles) {
       const Link back = {link.second, link.first};
@@ -608,6 +617,39 @@ class Explainer {
         AddSingle(link, both);
       }
     }
+  }
+
+  // Of links that are judged by what they carried alone, and are fine: what is
+  // slow in company all the same, each or as a host's.
+  void AddNoisyContention() {
+    std::map<int, std::vector<Link>> of_host;
+    std::set<Link> slow;
+    for (const auto& [link, is_slow, explained] : state_) {
+      if (figures_.IsNoisy(link) && !is_slow && !IsInside(link)) {
+        of_host[UnitOf(Level::kHost, link.first)].push_back(link);
+        of_host[UnitOf(Level::kHost, link.second)].push_back(link);
+        if (InCompany(link) < 1 - ClassOf(link).Resolution(tolerance_)) {
+          slow.insert(link);
+        }
+      }
+    }
+    for (const auto& [host, links] : of_host) {
+      std::vector<double> ratios;
+      double spread = 0;
+      for (const Link& link : links) {
+        ratios.push_back(InCompany(link));
+        spread = std::max(spread, ClassOf(link).spread);
+      }
+      const double error = ErrorOfMedian(spread, links.size());
+      if (Median(ratios) <
+          1 - std::max(tolerance_, WorstOf(of_host.size()) * error)) {
+        std::copy_if(links.begin(), links.end(),
+                     std::inserter(slow, slow.end()), [this](const Link& link) {
+                       return InCompany(link) < 1 - tolerance_;
+                     });
+      }
+    }
+    contention_.links.insert(contention_.links.end(), slow.begin(), slow.end());
   }
 
   void AddSingle(Link link, bool both) {

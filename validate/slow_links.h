@@ -86,19 +86,24 @@ class IsolatedRatios {
   void CountPasses(Link link, const std::vector<double>& samples,
                    double reference, double tolerance);
   double Noise(const Alone& alone) const;
-  // Inside a host, or between hosts: memory's noise says nothing of a network.
+  // Inside a host, or between hosts: memory's noise says nothing of a network;
+  // where all were measured alone, between switches.
   struct OfKind {
     double spread = 0;           // Level's
     std::vector<Passes> passes;  // by host
   };
   std::size_t KindOf(Link link) const {
-    return hosts_[link.first] != hosts_[link.second] ? 1 : 0;
+    const auto [from, to] = link;
+    return hosts_[from] == hosts_[to]                       ? 0
+           : all_alone_ && switches_[from] != switches_[to] ? 2
+                                                            : 1;
   }
 
   std::vector<Alone> links_;  // sorted by link
   bool all_alone_ = false;    // all links, by enough passes of each rank
   std::vector<int> hosts_;    // by rank
-  std::array<OfKind, 2> kinds_;
+  std::vector<int> switches_;
+  std::array<OfKind, 3> kinds_;
   double most_queued_ = kMuchQueued;
 };
 
@@ -134,8 +139,8 @@ inline constexpr int kAlonePasses = 2;
 // Which of measurements.isolated are slow by what may be noise: to be measured
 // once more, with the controls, up to so many times in all.
 inline constexpr int kMostAlonePasses = 8;
-// Over so many links between ranks at least: over all of them so many that each
-// rank has enough to say how often it is disturbed. Of two ranks it never has.
+// Over so many links between ranks at least: over all links, of three ranks or
+// more, so many that each rank has enough to say how often it is disturbed.
 int LeastPasses(int ranks, std::size_t links);
 std::vector<std::size_t> ChooseAgain(const Measurements& measurements,
                                      int plane, double tolerance);

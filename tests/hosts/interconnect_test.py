@@ -131,8 +131,9 @@ while True:
 class Matrix(Checks):
     """Faults in networks that are not kind, among so many hosts of that rate.
 
-    A fault is named, or the verdict is uncertain (where nothing disturbs: it is
-    named); nothing else is called a fault. Each of these is one value, or
+    A fault is named, or only its host found (what a burst makes of half a link is
+    lost), or the verdict is uncertain (where nothing disturbs: it is named);
+    nothing else is called a fault. Each of these is one value, or
     several with commas between, of the environment:
     INTERCONNECT_CONDITION, _HOSTS, _RATE (Mbit/s), _PLACEMENT, _FAULT.
     """
@@ -235,14 +236,14 @@ class Matrix(Checks):
             return "wrong"
         if faults:
             words = re.escape(self.name(self.SLOW)) + ".*" + self.WORDS[fault]
-            return "named" if any(re.search(words, line) for line in faults) else "wrong"
+            return "named" if any(re.search(words, line) for line in faults) else "found"
         return {0: "healthy", 1: "wrong", 2: "uncertain"}[statuses.pop()]
 
     @staticmethod
     def allowed(condition, fault):
         if fault == "none":
             return {"healthy", "uncertain"}
-        return {"named"} if condition == "idle" else {"named", "uncertain"}
+        return {"named"} if condition == "idle" else {"named", "found", "uncertain"}
 
     def check_cells(self, cells):
         for cell in cells:

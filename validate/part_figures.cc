@@ -90,9 +90,10 @@ void PartFigures::Fill(SlowPart& part) const {
   for (const Link& link : part.links) {
     const auto [from, to] = link;
     const double value = isolated_ == nullptr ? NAN : isolated_->Value(link);
-    const double reference = !in_company && CountsAlone(link)
-                                 ? value / isolated_->Ratio(link)
-                                 : classes_.Of(from, to).reference;
+    const double reference =
+        isolated_ != nullptr && !in_company && CountsAlone(link)
+            ? value / isolated_->Ratio(link)
+            : classes_.Of(from, to).reference;
     ratios[link] = in_company ? classes_.Ratio(from, to) : Ratio(link);
     values.push_back(ratios[link] * reference);
     references.push_back(reference);

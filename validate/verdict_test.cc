@@ -19,7 +19,6 @@ namespace {
 using testing::ClusterOptions;
 using testing::Fault;
 using testing::Faults;
-using testing::HostName;
 using testing::MeasureCluster;
 using testing::Quiet;
 using testing::Says;

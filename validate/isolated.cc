@@ -1,4 +1,5 @@
-// Links alone: what they carried, and which are worth it.
+#include "validate/isolated.h"
+
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -118,18 +119,18 @@ int LeastPasses(int ranks, std::size_t links) {
                           kAlonePasses, kMostAlonePasses);
 }
 
-std::vector<Link> Others(int ranks, std::vector<Link> links) {
-  std::sort(links.begin(), links.end());
-  std::vector<Link> others;
+void AddOthers(int plane, int ranks, std::vector<Isolated>& links) {
+  std::set<Link> there;
+  for (const Isolated& link : links) {
+    there.emplace(link.from, link.to);
+  }
   for (int from = 0; from < ranks; ++from) {
     for (int to = 0; to < ranks; ++to) {
-      if (from != to &&
-          !std::binary_search(links.begin(), links.end(), Link(from, to))) {
-        others.emplace_back(from, to);
+      if (from != to && !there.contains({from, to})) {
+        links.push_back({plane, from, to, /*control=*/false, {}});
       }
     }
   }
-  return others;
 }
 
 std::vector<IsolatedRatios::Pass> IsolatedRatios::PassesOf(

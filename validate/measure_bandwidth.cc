@@ -5,11 +5,11 @@
 #include <vector>
 
 #include "base/list_directory.h"
+#include "validate/isolated.h"
 #include "validate/measure_phases.h"
 #include "validate/measure_run.h"
 #include "validate/network.h"
 #include "validate/partners.h"
-#include "validate/slow_links.h"
 
 namespace ringpipe::validate {
 namespace {
@@ -148,7 +148,6 @@ Result<std::vector<Isolated>> ChooseAlone(MeasureRun& run, int plane) {
   RINGPIPE_ASSIGN_OR_RETURN(const std::vector<float> said,
                             AsRank0Says(run, list));
   std::vector<Isolated> links;
-  std::vector<Link> chosen;
   for (std::size_t i = 1; i + 2 < said.size(); i += 3) {
     const int from = static_cast<int>(said[i]);
     const int to = static_cast<int>(said[i + 1]);
@@ -158,12 +157,9 @@ Result<std::vector<Isolated>> ChooseAlone(MeasureRun& run, int plane) {
                     "rank 0 runs another version of this program");
     }
     links.push_back({plane, from, to, said[i + 2] > 0, {}});
-    chosen.emplace_back(from, to);
   }
   if (!said.empty() && said.front() > 0) {
-    for (const auto& [from, to] : Others(run.size, chosen)) {
-      links.push_back({plane, from, to, /*control=*/false, {}});
-    }
+    AddOthers(plane, run.size, links);
   }
   return links;
 }

@@ -395,6 +395,30 @@ double Median(std::vector<double> values) {
              : (*std::max_element(values.begin(), middle) + *middle) / 2;
 }
 
+double Quantile(const std::vector<Weighted>& values, double part) {
+  double all = 0;
+  for (const Weighted& one : values) {
+    all += one.weight;
+  }
+  double below = 0;
+  for (const Weighted& one : values) {
+    below += one.weight;
+    if (below > part * all) {
+      return one.value;
+    }
+  }
+  return values.back().value;
+}
+
+std::size_t EffectiveCount(const std::vector<Weighted>& values) {
+  double sum = 0, squares = 0;
+  for (const Weighted& one : values) {
+    sum += one.weight;
+    squares += one.weight * one.weight;
+  }
+  return static_cast<std::size_t>(std::lround(sum * sum / squares));
+}
+
 LinkSamples::LinkSamples(int ranks, int repeats)
     : ranks_(ranks),
       repeats_(repeats),

@@ -3,6 +3,7 @@
 #ifndef RINGPIPE_VALIDATE_MEASUREMENTS_H_
 #define RINGPIPE_VALIDATE_MEASUREMENTS_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -21,6 +22,14 @@ double ErrorOf(std::vector<double> samples);
 // The median of `values`; of an even number the mean of the two in the middle.
 // NaN for none.
 double Median(std::vector<double> values);
+struct Weighted {
+  double value;
+  double weight;
+};
+// Above which the rest of the weight is; `values` are sorted.
+double Quantile(const std::vector<Weighted>& values, double part);
+// How many of equal weight tell as much.
+std::size_t EffectiveCount(const std::vector<Weighted>& values);
 
 // Some samples for each directed link, sender by receiver: the same number for
 // all. NaN where a sample was not taken.

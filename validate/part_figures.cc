@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <iterator>
 #include <map>
+#include <set>
 
 #include "validate/measurements.h"
 
@@ -81,6 +83,42 @@ bool PartFigures::CarriedMore(const std::vector<Link>& links) const {
     return parts.size() > 1 &&
            Median(parts) > 1 + std::max(tolerance_, WorstOf(1) * error);
   });
+}
+
+std::vector<Link> PartFigures::SlowInCompanyAlone() const {
+  const auto in_company = [this](const Link& link) {
+    return classes_.Ratio(link.first, link.second);
+  };
+  std::set<Link> slow;
+  std::map<int, std::vector<Link>> of_host;
+  for (const LinkClass& members : classes_.classes()) {
+    for (const Link& link : members.links) {
+      if (!members.between || !IsNoisy(link) || Ratio(link) < 1 - tolerance_) {
+        continue;
+      }
+      of_host[classes_.hosts()[link.first]].push_back(link);
+      of_host[classes_.hosts()[link.second]].push_back(link);
+      if (in_company(link) < 1 - members.Resolution(tolerance_)) {
+        slow.insert(link);
+      }
+    }
+  }
+  for (const auto& [host, links] : of_host) {
+    std::vector<double> ratios;
+    double spread = 0;
+    for (const Link& link : links) {
+      ratios.push_back(in_company(link));
+      spread = std::max(spread, classes_.Of(link.first, link.second).spread);
+    }
+    const double error = ErrorOfMedian(spread, links.size());
+    if (Median(ratios) <
+        1 - std::max(tolerance_, WorstOf(of_host.size()) * error)) {
+      std::copy_if(
+          links.begin(), links.end(), std::inserter(slow, slow.end()),
+          [&](const Link& link) { return in_company(link) < 1 - tolerance_; });
+    }
+  }
+  return {slow.begin(), slow.end()};
 }
 
 void PartFigures::Fill(SlowPart& part) const {

@@ -29,6 +29,11 @@ class PartFigures {
   // What a link carries in company, as a part of its class's reference; or
   // alone, where contention, or noise in company, hides that it is slow.
   double Ratio(Link link) const;
+  // Of healthy ones, likewise.
+  double SpreadOf(Link link) const {
+    return IsNoisy(link) ? isolated_->SpreadOf(link)
+                         : classes_.Of(link.first, link.second).spread;
+  }
   // Whether it is judged by what it carried alone: where all were measured so,
   // and in company noise hides more. But not between switches, which are slow
   // in company alone.
@@ -37,11 +42,9 @@ class PartFigures {
   // Whether such links of one class carried more in company, beyond chance,
   // than alone: they can.
   bool CarriedMore(const std::vector<Link>& links) const;
-  // Of healthy ones, likewise.
-  double SpreadOf(Link link) const {
-    return IsNoisy(link) ? isolated_->SpreadOf(link)
-                         : classes_.Of(link.first, link.second).spread;
-  }
+  // Of such links between hosts, that are fine alone, those that are slow in
+  // company all the same, each or as a host's.
+  std::vector<Link> SlowInCompanyAlone() const;
 
  private:
   bool CountsAlone(Link link) const;

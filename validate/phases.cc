@@ -4,8 +4,8 @@
 #include <cmath>
 
 #include "validate/format.h"
+#include "validate/isolated.h"
 #include "validate/partners.h"
-#include "validate/slow_links.h"
 
 namespace ringpipe::validate {
 namespace {

@@ -5,9 +5,9 @@
 #include <random>
 #include <tuple>
 
+#include "validate/isolated.h"
 #include "validate/link_classes.h"
 #include "validate/partners.h"
-#include "validate/slow_links.h"
 
 namespace ringpipe::validate::testing {
 namespace {
@@ -79,17 +79,20 @@ class Cluster {
     }
     const ToIsolate chosen =
         ChooseToIsolate(measured, plane, tolerance, kMostSuspects);
-    std::vector<Link> others = chosen.suspects;
-    others.insert(others.end(), chosen.controls.begin(), chosen.controls.end());
-    others = chosen.all ? Others(ranks_, others) : std::vector<Link>();
-    std::vector<std::size_t> turn;
-    for (const auto& [links, control] :
-         {std::pair(chosen.suspects, false), std::pair(chosen.controls, true),
-          std::pair(others, false)}) {
-      for (const auto& [from, to] : links) {
-        turn.push_back(measured.isolated.size());
-        measured.isolated.push_back({plane, from, to, control, {}});
+    std::vector<Isolated> links;
+    for (const bool control : {false, true}) {
+      for (const auto& [from, to] :
+           control ? chosen.controls : chosen.suspects) {
+        links.push_back({plane, from, to, control, {}});
       }
+    }
+    if (chosen.all) {
+      AddOthers(plane, ranks_, links);
+    }
+    std::vector<std::size_t> turn;
+    for (const Isolated& link : links) {
+      turn.push_back(measured.isolated.size());
+      measured.isolated.push_back(link);
     }
     const int least = LeastPasses(ranks_, turn.size());
     for (int pass = 0; !turn.empty() && pass < kMostAlonePasses; ++pass) {

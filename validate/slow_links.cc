@@ -25,37 +25,6 @@ constexpr double kHair = 1e-9;  // of sums that are rounded
 constexpr double kNearly = 0.5;
 constexpr double kQuarter = 0.3;
 
-struct Weighted {
-  double value;
-  double weight;
-};
-
-// Above which the rest of the weight is; `values` are sorted.
-double Quantile(const std::vector<Weighted>& values, double part) {
-  double all = 0;
-  for (const Weighted& one : values) {
-    all += one.weight;
-  }
-  double below = 0;
-  for (const Weighted& one : values) {
-    below += one.weight;
-    if (below > part * all) {
-      return one.value;
-    }
-  }
-  return values.back().value;
-}
-
-// How many of equal weight tell as much.
-std::size_t EffectiveCount(const std::vector<Weighted>& values) {
-  double sum = 0, squares = 0;
-  for (const Weighted& one : values) {
-    sum += one.weight;
-    squares += one.weight * one.weight;
-  }
-  return static_cast<std::size_t>(std::lround(sum * sum / squares));
-}
-
 std::vector<Link> AllMeasured(const LinkClasses& classes) {
   std::vector<Link> links;
   for (const LinkClass& members : classes.classes()) {
@@ -78,7 +47,7 @@ class Explainer {
     for (SlowPart& part : unverified_) {
       part.kind = Kind::kUnverified;
     }
-    unverified_[1].inside = true;
+    Unverified(/*inside=*/true).inside = true;
     for (const Link& link : AllMeasured(classes)) {
       state_.push_back({link, Below(link, 1 - tolerance_)});
     }
@@ -127,7 +96,8 @@ class Explainer {
     } else {
       figures_.Merge(parts_);
     }
-    for (SlowPart* part : {&contention_, &unverified_[0], &unverified_[1]}) {
+    for (SlowPart* part :
+         {&contention_, &Unverified(false), &Unverified(true)}) {
       if (!part->links.empty()) {
         figures_.Fill(*part);
         parts_.push_back(*part);
@@ -188,10 +158,8 @@ class Explainer {
     return numbers;
   }
 
+  SlowPart& Unverified(bool inside) { return unverified_[inside ? 1 : 0]; }
   double Ratio(Link link) const { return figures_.Ratio(link); }
-  double InCompany(Link link) const {
-    return classes_.Ratio(link.first, link.second);
-  }
   bool Below(Link link, double ratio) const { return Ratio(link) < ratio; }
   const LinkClass& ClassOf(Link link) const {
     return classes_.Of(link.first, link.second);
@@ -427,7 +395,7 @@ class Explainer {
                                  : !*alone          ? &contention_
                                  : isolated_->MayBeNoise(part.links) ||
                                          figures_.CarriedMore(part.links)
-                                     ? &unverified_[part.inside ? 1 : 0]
+                                     ? &Unverified(part.inside)
                                      : nullptr;
       if (no_fault == &contention_) {
         return TakeContention(part);
@@ -463,9 +431,7 @@ class Explainer {
              isolated_->Ratio(link) < (1 - tolerance_) * usual;
     });
     Explain(fast);
-    AddTo(
-        usual < 1 - tolerance_ ? unverified_[part.inside ? 1 : 0] : contention_,
-        fast);
+    AddTo(usual < 1 - tolerance_ ? Unverified(part.inside) : contention_, fast);
   }
 
   void Explain(const std::vector<Link>& links) {
@@ -601,14 +567,16 @@ class Explainer {
         singles.insert(state.link);
       } else if (alone < 1 - tolerance_ ||
                  (std::isnan(alone) && beyond_chance)) {
-        unverified_[IsInside(state.link) ? 1 : 0].links.push_back(state.link);
+        Unverified(IsInside(state.link)).links.push_back(state.link);
       } else if (beyond_chance) {
         contention_.links.push_back(state.link);
       }
     }
     if (isolated_ != nullptr) {
       TakeUplinks(singles);
-      AddNoisyContention();
+      const std::vector<Link> slow = figures_.SlowInCompanyAlone();
+      contention_.links.insert(contention_.links.end(), slow.begin(),
+                               slow.end());
     }
     for (const Link& link : singles) {
       const Link back = {link.second, link.first};
@@ -617,39 +585,6 @@ class Explainer {
         AddSingle(link, both);
       }
     }
-  }
-
-  // Of links that are judged by what they carried alone, and are fine: what is
-  // slow in company all the same, each or as a host's.
-  void AddNoisyContention() {
-    std::map<int, std::vector<Link>> of_host;
-    std::set<Link> slow;
-    for (const auto& [link, is_slow, explained] : state_) {
-      if (figures_.IsNoisy(link) && !is_slow && !IsInside(link)) {
-        of_host[UnitOf(Level::kHost, link.first)].push_back(link);
-        of_host[UnitOf(Level::kHost, link.second)].push_back(link);
-        if (InCompany(link) < 1 - ClassOf(link).Resolution(tolerance_)) {
-          slow.insert(link);
-        }
-      }
-    }
-    for (const auto& [host, links] : of_host) {
-      std::vector<double> ratios;
-      double spread = 0;
-      for (const Link& link : links) {
-        ratios.push_back(InCompany(link));
-        spread = std::max(spread, ClassOf(link).spread);
-      }
-      const double error = ErrorOfMedian(spread, links.size());
-      if (Median(ratios) <
-          1 - std::max(tolerance_, WorstOf(of_host.size()) * error)) {
-        std::copy_if(links.begin(), links.end(),
-                     std::inserter(slow, slow.end()), [this](const Link& link) {
-                       return InCompany(link) < 1 - tolerance_;
-                     });
-      }
-    }
-    contention_.links.insert(contention_.links.end(), slow.begin(), slow.end());
   }
 
   void AddSingle(Link link, bool both) {
@@ -705,16 +640,17 @@ class Explainer {
       part.unit = unit;
       part.peer = receives ? 1 : 0;
       part.links = most->second;
-      std::erase_if(unverified_[0].links, [&, unit = unit, receives = receives](
-                                              const Link& link) {
-        const bool is_its =
-            Crosses(link) &&
-            UnitOf(Level::kSwitch, receives ? link.second : link.first) == unit;
-        if (is_its) {
-          part.links.push_back(link);
-        }
-        return is_its;
-      });
+      std::erase_if(Unverified(false).links,
+                    [&, unit = unit, receives = receives](const Link& link) {
+                      const bool is_its =
+                          Crosses(link) &&
+                          UnitOf(Level::kSwitch,
+                                 receives ? link.second : link.first) == unit;
+                      if (is_its) {
+                        part.links.push_back(link);
+                      }
+                      return is_its;
+                    });
       for (const Link& link : part.links) {
         singles.erase(link);
       }

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 #include <map>
 #include <set>
@@ -152,6 +153,21 @@ bool IsWhole(const SlowPart& part, const LinkClasses& classes) {
              kFewLinks * std::max<std::size_t>(1, part.units.size());
 }
 
+// Another way is not repeated alone: it takes twice the tolerance. And buffers
+// take short messages at once, which is no rate of a link: what links carry by
+// the first way is enough.
+bool IsFarBelow(const SlowPart& part, const LinkClasses& first,
+                double tolerance) {
+  std::vector<double> enough;
+  for (const auto& [from, to] : part.links) {
+    if (first.Measured(from, to)) {
+      enough.push_back(first.Of(from, to).reference);
+    }
+  }
+  return part.bytes_per_s <
+         (1 - 2 * tolerance) * std::fmin(part.reference, Median(enough));
+}
+
 // Where there is something that it may be instead, it is no fault.
 void Doubt(bool cut_short, const std::set<std::string>& busy,
            Finding& finding) {
@@ -235,7 +251,9 @@ std::vector<Finding> FindSlowLinks(const Measurements& measured, int plane,
   std::size_t singles = 0;
   const bool cut_short = WasCutShort(measured, plane);
   for (const SlowPart& part : ExplainSlowLinks(classes, isolated, tolerance)) {
-    if (measured.IsOtherWay(plane) && !IsWhole(part, classes)) {
+    if (measured.IsOtherWay(plane) &&
+        (!IsWhole(part, classes) ||
+         !IsFarBelow(part, LinkClasses(measured, 0), tolerance))) {
       continue;
     }
     if (IsSingle(part) && ++singles > kMostSingles) {

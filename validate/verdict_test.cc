@@ -5,6 +5,7 @@
 #include <random>
 #include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -436,6 +437,24 @@ TEST(VerdictTest, AHostThatIsSlowInAnotherWayOnlyIsAFault) {
     measured.planes[0] = other;
     EXPECT_EQ(Faults(Analyze(measured, {})).size(), 1U)
         << Texts(Analyze(measured, {}));
+  }
+}
+
+// What buffers take at once says nothing of links; nor is what cannot be
+// repeated alone a fault where it is little.
+TEST(VerdictTest, AHostThatIsALittleSlowInAnotherWayOnlyIsNone) {
+  for (const auto& [usual, loss, faults] :
+       {std::tuple(24e9, 0.45, 0U), std::tuple(24e9, 0.7, 1U),
+        std::tuple(12e9, 0.15, 0U), std::tuple(12e9, 0.25, 1U),
+        std::tuple(6e9, 0.15, 0U), std::tuple(6e9, 0.25, 1U)}) {
+    Measurements measured = MeasureCluster(Quiet(8));
+    ClusterOptions other = Quiet(8, {{Fault::Kind::kHost, 6, 0, loss}});
+    other.bytes_per_s = usual;
+    measured.planes.push_back(MeasureCluster(other).planes[0]);
+    measured.planes.back().name = "short messages";
+    const Analysis analysis = Analyze(measured, {});
+    EXPECT_EQ(Faults(analysis).size(), faults)
+        << usual << ", " << loss << ": " << Texts(analysis);
   }
 }
 

@@ -159,11 +159,11 @@ class Traces(unittest.TestCase):
         self.assertIn("none/trace", done.stderr)
 
     def test_a_long_call_is_drawn_whole_and_in_part(self):
-        trace_of(self.path, "--ranks", 2, "-b", "8M", "-e", "8M",
+        trace_of(self.path, "--ranks", 2, "-b", "32M", "-e", "32M",
                  environment=COPYING)
         drawing = self.draw()
         texts = [text.text for text in drawing.iter(SVG + "text")]
-        self.assertRegex(texts[0], r"^allreduce of 8 MiB, 2 ranks \(ring\): rank "
+        self.assertRegex(texts[0], r"^allreduce of 32 MiB, 2 ranks \(ring\): rank "
                          r"0, call \d+, [\d.]+ [mu]?s$")
         self.assertRegex(texts[1], r"^Most of the time: [a-z ]+ \d+ %, then ")
         for track in ("copy in", "send", "receive", "reduce", "copy out"):

@@ -241,7 +241,7 @@ void Flow::MayWrite(Instance instance) {
   if (!state.issued || state.write_waits > 0) {
     return;
   }
-  if (at.in_both) {
+  if (at.in_both || (at.in_memory && at.transfer.reduces())) {
     MayReduce(instance);
   } else if (!at.in_memory) {
     if (at.to_memory && state.ready) {
@@ -251,8 +251,6 @@ void Flow::MayWrite(Instance instance) {
     if (state.read_waits == 0) {
       to_copy_out_.push(instance);
     }
-  } else if (at.transfer.reduces()) {
-    MayReduce(instance);
   } else if (at.arrival == Arrival::kAtPeer && state.arrived) {
     to_copy_out_.push(instance);
   }

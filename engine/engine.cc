@@ -77,7 +77,8 @@ Result<std::unique_ptr<Engine>> Engine::Create(const Environment& environment,
     return engine;
   }
   if (status.code() == StatusCode::kPeerLost) {
-    engine->abort_->AwaitReason(0);
+    engine->abort_->AwaitReason(0,
+                                Deadline::After(AbortSignal::kReasonPatience));
   }
   engine->Fail(status);
   return IsOfOneRank(status.code()) ? status : engine->failure();

@@ -5,11 +5,8 @@
 
 #include <array>
 #include <cerrno>
-#include <chrono>
 #include <cstdint>
 #include <utility>
-
-#include "base/deadline.h"
 
 namespace ringpipe {
 
@@ -41,11 +38,10 @@ Status AbortSignal::Raise(const Status& reason, std::uint64_t first) {
   return reason_;
 }
 
-void AbortSignal::AwaitReason(std::uint64_t call) const {
-  const Deadline end = Deadline::After(std::chrono::milliseconds(300));
+void AbortSignal::AwaitReason(std::uint64_t call, Deadline deadline) const {
   pollfd readable = {fd(), POLLIN, 0};
-  while (!raised(call) && !end.expired() && is_intact()) {
-    const int ready = poll(&readable, 1, end.PollTimeoutMs(1000));
+  while (!raised(call) && !deadline.expired() && is_intact()) {
+    const int ready = poll(&readable, 1, deadline.PollTimeoutMs(1000));
     if (ready < 0 && errno != EINTR) {
       return;
     }

@@ -2,12 +2,14 @@
 #define RINGPIPE_PIPELINE_ABORT_SIGNAL_H_
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <limits>
 #include <memory>
 #include <mutex>
 #include <utility>
 
+#include "base/deadline.h"
 #include "base/file_descriptor.h"
 #include "base/status.h"
 
@@ -42,9 +44,11 @@ class AbortSignal {
   }
 
   // A rank that fails tells the others why, and closes its connections; they
-  // may see the latter first. Waits until it is raised for `call`, for 300 ms
-  // at most.
-  void AwaitReason(std::uint64_t call) const;
+  // may see the latter first. Waits until it is raised for `call`, or
+  // `deadline`.
+  void AwaitReason(std::uint64_t call, Deadline deadline) const;
+  // A usual time for that.
+  static constexpr std::chrono::milliseconds kReasonPatience{300};
 
   // Ok until raised for `call`.
   Status reason(std::uint64_t call) const;

@@ -5,6 +5,7 @@
 
 #include <poll.h>
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -173,8 +174,11 @@ class Transport {
   // wait for that alone. The first error of `events`, or of a connection whose
   // peer has not gone, is returned, and ends the transport's use.
   virtual Result<bool> Poll(Connection::Events& events) = 0;
-  // Whether the error is that a peer did not answer: it has nothing to say.
-  virtual bool found_silence() const = 0;
+  // How long the reason may take to be heard of a peer that it has lost: none
+  // where that did not answer; nullopt: as the executor thinks.
+  virtual std::optional<std::chrono::milliseconds> reason_patience() const {
+    return std::nullopt;
+  }
 
   // To sleep: Arm, Poll once more, poll() on descriptors(), ConsumeEvents.
   virtual Status Arm() = 0;

@@ -625,12 +625,8 @@ Status Executor::TellError(const Status& found) {
       // As it was.
     }
   }
-  const bool after_silence = std::any_of(
-      transports().begin(), transports().end(),
-      [](const auto& transport) { return transport->found_silence(); });
-  // Who was silent would have given its reason by now.
-  if (error.code() == StatusCode::kPeerLost && !after_silence) {
-    options_.abort->AwaitReason(sequence());
+  if (error.code() == StatusCode::kPeerLost) {
+    options_.abort->AwaitReason(sequence(), ReasonDeadline());
   }
   if (aborted()) {
     error = options_.abort->reason(sequence());
@@ -642,6 +638,16 @@ Status Executor::TellError(const Status& found) {
     options_.on_error(reason, first);
   }
   return reason;
+}
+
+// Until when the reason is awaited of a peer that is lost.
+Deadline Executor::ReasonDeadline() const {
+  std::chrono::milliseconds patience = AbortSignal::kReasonPatience;
+  for (const auto& transport : transports()) {
+    patience = transport->reason_patience().value_or(patience);
+  }
+  return Deadline::At(
+      std::min(Deadline::After(patience).when(), EarliestDeadline().when()));
 }
 
 // Whether nobody reaches the user's memory any more.

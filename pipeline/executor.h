@@ -161,6 +161,7 @@ class Executor final : private Connection::Events, private ShortRun::Driver {
   std::string DescribeWait();
   Status EndWithError(const Status& found);
   Status TellError(const Status& found);
+  Deadline ReasonDeadline() const;
   bool TakeBackMemory();
   void CountSlots();
 

@@ -52,7 +52,6 @@ class QuietTransport : public Transport {
   }
   MemoryHandle HandleOf(const SlotPool& /*slots*/) override { return nullptr; }
   Result<bool> Poll(Connection::Events& /*events*/) override { return false; }
-  bool found_silence() const override { return false; }
   Status Arm() override { return Status::Ok(); }
   std::span<const pollfd> descriptors() const override { return {}; }
   void ConsumeEvents() override {}

@@ -29,7 +29,11 @@ class RoguePeerTest : public ::testing::Test {
   static constexpr std::uint32_t kHalf = kCount / 2 * sizeof(float);
 
   void SetUp() override {
-    rails_ = SoftRails(1, 0);
+    rails_ = rogue_rails_ = SoftRails(1);
+    Meet();
+  }
+
+  void Meet() {
     abort_ = AbortSignal::Create().value();
     RailTransport::Options rails = RailOptions(0, 2, 1, check_);
     rails.receives = 8;
@@ -47,12 +51,14 @@ class RoguePeerTest : public ::testing::Test {
             .value(),
         std::move(transports), options);
 
-    pool_ = SlotPool::Create(rails_, *rails_[0]->device(), kSubchunkBytes, 16)
+    pool_ = SlotPool::Create(rogue_rails_, *rogue_rails_[0]->device(),
+                             kSubchunkBytes, 16)
                 .value();
     rails = RailOptions(1, 2, 1, rogue_check_);
     rails.receives = 8;
     rogue_transport_ =
-        RailTransport::Create(rails_, rails_[0]->device(), rails).value();
+        RailTransport::Create(rogue_rails_, rogue_rails_[0]->device(), rails)
+            .value();
     const Deadline deadline = Deadline::After(milliseconds(5000));
     const std::vector<std::string> to_rogue = {"",
                                                rogue_transport_->AddressFor(0)};
@@ -137,6 +143,7 @@ class RoguePeerTest : public ::testing::Test {
   };
 
   OwnedDomains rails_;
+  OwnedDomains rogue_rails_;
   std::unique_ptr<AbortSignal> abort_;
   CallCheck check_{0, &DescribeForTest};
   CallCheck rogue_check_{1, &DescribeForTest};
@@ -269,6 +276,53 @@ TEST_F(RoguePeerTest, ThatWasSixtyFourCallsBehindIsAMismatch) {
   ASSERT_TRUE(Begin(other).ok());
   sequence_ = 64;
   ExpectError(StatusCode::kMismatch, "count 55");
+}
+
+// Over TCP, whose connection it closes.
+class PeerOfAnotherHostTest : public RoguePeerTest {
+ protected:
+  void SetUp() override {
+    verbs::soft::Options host = {.host_id = "here",
+                                 .key = "of the test",
+                                 .other_hosts = true,
+                                 .tcp_timeout = std::chrono::minutes(1)};
+    rails_ = SoftRails(1, host);
+    host.host_id = "there";
+    rogue_rails_ = SoftRails(1, host);
+    Meet();
+  }
+
+  // In the middle of the call.
+  void Go() {
+    std::this_thread::sleep_for(milliseconds(200));
+    rogue_transport_->Stop();
+  }
+};
+
+// It has given rank 0 up, say; but the network is slow to pass on why.
+TEST_F(PeerOfAnotherHostTest, ThatGoesIsNotBlamedBeforeItsReasonCanBeHere) {
+  ASSERT_TRUE(Begin().ok());
+  std::thread peer([&] {
+    Go();
+    std::this_thread::sleep_for(milliseconds(1000));
+    static_cast<void>(
+        abort_->Raise({StatusCode::kPeerLost, "rank 0 does not answer"}));
+  });
+  const Status status = RunRankZero();
+  peer.join();
+  EXPECT_EQ(status.message(), "rank 0 does not answer");
+}
+
+TEST_F(PeerOfAnotherHostTest, ThatGoesWithoutAWordIsLostByTheDeadline) {
+  ASSERT_TRUE(Begin().ok());
+  std::thread peer([&] { Go(); });
+  const Clock::time_point start = Clock::now();
+  const Status status = RunRankZero(milliseconds(1500));
+  peer.join();
+  EXPECT_EQ(status.code(), StatusCode::kPeerLost) << status.ToString();
+  EXPECT_NE(status.message().find("closed by its other end"), std::string::npos)
+      << status.ToString();
+  EXPECT_LT(Clock::now() - start, milliseconds(2700));
 }
 
 }  // namespace

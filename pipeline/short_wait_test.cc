@@ -40,7 +40,7 @@ TEST(ShortWaitTest, WhoGivesItsCoreAwayLooksAtTheClockBeforeItDoesSoAgain) {
   options.oversubscribed = true;
   options.abort = abort.get();
   options.check = &check;
-  const OwnedDomains rails = SoftRails(1, 0);
+  const OwnedDomains rails = SoftRails(1);
   std::vector<std::unique_ptr<Transport>> transports;
   transports.push_back(std::make_unique<SlowTransport>());
   auto& transport = static_cast<SlowTransport&>(*transports[0]);

@@ -7,7 +7,6 @@
 #include "pipeline/host/host_transport.h"
 #include "pipeline/host/region_memory.h"
 #include "verbs/device.h"
-#include "verbs/soft/soft_library.h"
 
 namespace ringpipe {
 namespace {
@@ -29,12 +28,11 @@ std::string DescribeForTest(const Digest& digest) {
   return "call(count " + std::to_string(digest.count) + ")";
 }
 
-OwnedDomains SoftRails(int count, std::uint64_t adversary_seed) {
+OwnedDomains SoftRails(int count, const verbs::soft::Options& options) {
   OwnedDomains rails;
   for (int rail = 0; rail < count; ++rail) {
     auto device = verbs::Device::OpenSoftware(
-        verbs::soft::CreateSoftLibrary({adversary_seed}),
-        "the test asks for it");
+        verbs::soft::CreateSoftLibrary(options), "the test asks for it");
     EXPECT_TRUE(device.ok()) << device.status().ToString();
     rails.push_back(
         verbs::ProtectionDomain::Create(std::move(device).value()).value());
@@ -95,8 +93,9 @@ TestJob::TestJob(const Options& options)
 
 void TestJob::Create(int rank, const Options& options) {
   Rank& self = ranks_[rank];
-  self.rails =
-      SoftRails(options.rails, options.seed == 0 ? 0 : options.seed + rank);
+  self.rails = SoftRails(options.rails,
+                         {.adversary_seed = static_cast<std::uint64_t>(
+                              options.seed == 0 ? 0 : options.seed + rank)});
   self.abort = AbortSignal::Create().value();
   self.check = std::make_unique<CallCheck>(rank, &DescribeForTest);
   self.source = self.rails[0]->device();

@@ -20,6 +20,7 @@
 #include "pipeline/rails/rail_transport.h"
 #include "pipeline/test_network.h"
 #include "pipeline/trace.h"
+#include "verbs/soft/soft_library.h"
 
 namespace ringpipe {
 
@@ -30,7 +31,7 @@ std::string DescribeForTest(const Digest& digest);
 using OwnedDomains = std::vector<std::shared_ptr<verbs::ProtectionDomain>>;
 
 // `count` rails, each the software device.
-OwnedDomains SoftRails(int count, std::uint64_t adversary_seed);
+OwnedDomains SoftRails(int count, const verbs::soft::Options& options = {});
 
 // kBoth: to some peers by rails, to some by the test network;
 // kHostAndTestNetwork likewise.

@@ -451,7 +451,6 @@ class TestNetwork::LooseTransport final : public Transport {
     }
     return happened;
   }
-  bool found_silence() const override { return false; }
 
   Status Arm() override {
     self_.Arm();

@@ -34,6 +34,18 @@ enum class ForkSupport {
   kDisabled,
 };
 
+// How a queue pair has lost its peer.
+struct PeerLoss {
+  enum class Kind {
+    kUnknown,
+    kSilent,  // nothing has come from its host for too long
+    kEnded,   // its end of the connection has ended
+  };
+
+  Kind kind = Kind::kUnknown;
+  std::string text;  // why, in words; "": nothing is known
+};
+
 // Each member has the signature and the contract of ibv_NAME. The first, which
 // has no argument to say whose devices are meant, may carry that with it. What
 // verbs.h has inline (ibv_post_send, ibv_post_recv, ibv_poll_cq,
@@ -78,9 +90,9 @@ struct Library {
   void* (*allocate)(ibv_context* context, std::size_t bytes);
   void (*free)(ibv_context* context, void* address, std::size_t bytes);
 
-  // Why the queue pair has lost its peer, in words; empty where it has not. The
-  // software device knows; nullptr in the system's table.
-  std::string (*describe_loss)(ibv_qp* qp) = nullptr;
+  // How the queue pair has lost its peer. The software device knows; nullptr in
+  // the system's table.
+  PeerLoss (*describe_loss)(ibv_qp* qp) = nullptr;
 
   // Older libraries lack the members below: nullptr there.
   ibv_mr* (*reg_mr_iova2)(ibv_pd* pd, void* address, std::size_t length,

@@ -265,9 +265,8 @@ std::string QueuePair::DescribeFailure(const ibv_wc& completion) const {
   const DeviceInfo& info = device().info();
   const bool silent = completion.status == IBV_WC_RETRY_EXC_ERR ||
                       completion.status == IBV_WC_RESP_TIMEOUT_ERR;
-  const auto describe_loss = device().library().describe_loss;
-  if (silent && describe_loss != nullptr) {
-    if (const std::string loss = describe_loss(qp_); !loss.empty()) {
+  if (silent) {
+    if (const std::string loss = Loss().text; !loss.empty()) {
       return NameCompletion(completion.status, completion.vendor_err) + ": " +
              loss;
     }
@@ -278,6 +277,13 @@ std::string QueuePair::DescribeFailure(const ibv_wc& completion) const {
   }
   return DescribeCompletion(completion.status, completion.vendor_err) +
          " on port " + std::to_string(info.port) + " of " + DescribePath();
+}
+
+PeerLoss QueuePair::Loss() const {
+  const auto describe_loss = device().library().describe_loss;
+  return describe_loss != nullptr
+             ? describe_loss(qp_)
+             : PeerLoss{.kind = PeerLoss::Kind::kSilent, .text = ""};
 }
 
 std::string QueuePair::PeerText() const {

@@ -86,6 +86,9 @@ class QueuePair {
   // device and the peer's address, the likely cause and what to do. The caller
   // adds which rank has that address.
   std::string DescribeFailure(const ibv_wc& completion) const;
+  // What the device knows of how the peer was lost that did not answer
+  // (IBV_WC_RETRY_EXC_ERR).
+  PeerLoss Loss() const;
 
   // To ERR: everything outstanding is flushed to the completion queue. Any
   // thread, also twice, but not during the destructor.

@@ -56,7 +56,6 @@ class HostTransport final : public Transport {
     overdue_ = reaches_ = false;
   }
   Result<bool> Poll(Connection::Events& events) override;
-  bool found_silence() const override { return false; }
 
   Status Arm() override;
   // Of what wakes this rank, and of the processes of its peers.

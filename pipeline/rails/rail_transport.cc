@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <new>
+#include <optional>
 #include <utility>
 
 #include "pipeline/rails/work_id.h"
@@ -38,6 +40,22 @@ constexpr int kManagerSends = verbs::ConnectionManager::kReadyWrites;
 // is limited. Another host's is one connection.
 constexpr int kDescriptorsOfLocalPeer = 4;
 constexpr int kDescriptorsInPassing = 1;
+
+// What lost the connection over TCP may lose the reason a few times, too.
+constexpr std::chrono::seconds kReasonByTcp(3);
+
+std::optional<std::chrono::milliseconds> ReasonPatience(
+    verbs::PeerLoss::Kind loss) {
+  switch (loss) {
+    case verbs::PeerLoss::Kind::kSilent:
+      return std::chrono::milliseconds(0);
+    case verbs::PeerLoss::Kind::kEnded:
+      return kReasonByTcp;
+    case verbs::PeerLoss::Kind::kUnknown:
+      break;
+  }
+  return std::nullopt;
+}
 constexpr std::uint64_t kAddressSpaceOfLocalPeer = std::uint64_t{3} << 30;
 
 }  // namespace
@@ -533,9 +551,9 @@ Status RailTransport::FailureOf(const ibv_wc& completion) {
   const bool local = completion.status == IBV_WC_LOC_PROT_ERR ||
                      completion.status == IBV_WC_LOC_QP_OP_ERR ||
                      completion.status == IBV_WC_LOC_LEN_ERR;
-  // The software device says so, too, where the peer went, for a reason.
-  found_silence_ = completion.status == IBV_WC_RETRY_EXC_ERR &&
-                   !device(rail).info().software;
+  if (completion.status == IBV_WC_RETRY_EXC_ERR) {
+    reason_patience_ = ReasonPatience(queue_pair.Loss().kind);
+  }
   return {local && !closed ? StatusCode::kDeviceError : StatusCode::kPeerLost,
           "the connection of rank " + std::to_string(options_.rank) +
               " to rank " + std::to_string(id.peer) +

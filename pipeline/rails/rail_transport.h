@@ -4,6 +4,7 @@
 #include <poll.h>
 
 #include <array>
+#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <limits>
@@ -87,7 +88,9 @@ class RailTransport final : public Transport {
   Status Begin(std::uint64_t sequence) override;
   void End() override;
   Result<bool> Poll(Connection::Events& events) override;
-  bool found_silence() const override { return found_silence_; }
+  std::optional<std::chrono::milliseconds> reason_patience() const override {
+    return reason_patience_;
+  }
   Status Arm() override;
   // Completions and asynchronous events of every rail.
   std::span<const pollfd> descriptors() const override { return descriptors_; }
@@ -182,7 +185,7 @@ class RailTransport final : public Transport {
   std::vector<std::unique_ptr<RailConnection>> connections_;
   std::size_t next_poll_ = 0;  // the rail that is polled first
   std::array<ibv_wc, 32> completions_;
-  bool found_silence_ = false;
+  std::optional<std::chrono::milliseconds> reason_patience_;
 };
 
 }  // namespace ringpipe

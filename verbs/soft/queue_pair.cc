@@ -216,9 +216,10 @@ std::shared_ptr<RemotePeer> QueuePair::FindRemote(
                                                                       : nullptr;
 }
 
-std::string QueuePair::DescribeLoss() {
+PeerLoss QueuePair::DescribeLoss() {
   std::lock_guard lock(mutex_);
-  return remote_ == nullptr ? "" : remote_->DescribeLoss(context_->network());
+  return remote_ == nullptr ? PeerLoss()
+                            : remote_->DescribeLoss(context_->network());
 }
 
 const Options& QueuePair::options() const { return context_->options(); }

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/deadline.h"
+#include "verbs/library.h"
 #include "verbs/soft/adversary.h"
 #include "verbs/soft/completion_queue.h"
 #include "verbs/soft/datagrams.h"
@@ -91,7 +92,7 @@ class QueuePair : public ibv_qp_ex {
                        std::span<const std::byte> payload);
 
   // Library::describe_loss.
-  std::string DescribeLoss();
+  PeerLoss DescribeLoss();
   const Options& options() const;
 
   // The housekeeper's side of slots: copies what a peer has filled. Returns

@@ -305,9 +305,7 @@ int QueryQp(ibv_qp* qp, ibv_qp_attr* attr, int, ibv_qp_init_attr* init_attr) {
   return 0;
 }
 
-std::string DescribeLoss(ibv_qp* qp) {
-  return QueuePair::From(qp).DescribeLoss();
-}
+PeerLoss DescribeLoss(ibv_qp* qp) { return QueuePair::From(qp).DescribeLoss(); }
 
 int DestroyQp(ibv_qp* qp) { return Context::From(qp->context).DestroyQp(qp); }
 

@@ -12,6 +12,7 @@
 #include <string>
 
 #include "base/log.h"
+#include "verbs/library.h"
 #include "verbs/soft/options.h"
 
 namespace ringpipe::verbs::soft {
@@ -84,7 +85,7 @@ int ModifyQp(ibv_qp* qp, ibv_qp_attr* attr, int mask);
 int QueryQp(ibv_qp* qp, ibv_qp_attr* attr, int mask,
             ibv_qp_init_attr* init_attr);
 // Library::describe_loss.
-std::string DescribeLoss(ibv_qp* qp);
+PeerLoss DescribeLoss(ibv_qp* qp);
 int DestroyQp(ibv_qp* qp);
 
 ibv_ah* CreateAh(ibv_pd* pd, ibv_ah_attr* attr);

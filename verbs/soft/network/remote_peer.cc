@@ -67,31 +67,35 @@ void RemotePeer::OnDisconnected(const PacketChannel* channel, int error) {
   }
 }
 
-std::string RemotePeer::DescribeLoss(const Network& network) const {
+PeerLoss RemotePeer::DescribeLoss(const Network& network) const {
   if (qp_->options().tcp_timeout == Clock::duration::zero()) {
-    return "";
+    return {};
   }
   const std::string there = network.Place(peer_);
   if (requester_.found_silence() || (lost() && end_ == ETIMEDOUT)) {
-    return "the TCP connection to " + there + " had no answer for " +
-           network.TcpTimeoutText() +
-           ": is that host up, and does the network let TCP through?";
+    return {PeerLoss::Kind::kSilent,
+            "the TCP connection to " + there + " had no answer for " +
+                network.TcpTimeoutText() +
+                ": is that host up, and does the network let TCP through?"};
   }
   if (lost()) {
-    return "the TCP connection to " + there + " was " +
-           (end_.value_or(0) == 0
-                ? std::string("closed by its other end")
-                : "cut (" + std::string(strerrordesc_np(*end_)) + ")") +
-           ": does its process run?";
+    const bool closed = end_.value_or(0) == 0;
+    return {closed || end_ == ECONNRESET ? PeerLoss::Kind::kEnded
+                                         : PeerLoss::Kind::kUnknown,
+            "the TCP connection to " + there + " was " +
+                (closed ? std::string("closed by its other end")
+                        : "cut (" + std::string(strerrordesc_np(*end_)) + ")") +
+                ": does its process run?"};
   }
-  return (connects()
-              ? "no TCP connection to " + there + " could be made" +
-                    (connect_failure_.empty() ? ""
-                                              : " (" + connect_failure_ + ")")
-              : "no TCP connection from " + there + " came in at " +
-                    network.Place(own_)) +
-         " within RINGPIPE_JOIN_TIMEOUT_MS: let TCP at the ports " +
-         network.PortsText() + " through all firewalls between the hosts";
+  return {
+      PeerLoss::Kind::kUnknown,
+      (connects()
+           ? "no TCP connection to " + there + " could be made" +
+                 (connect_failure_.empty() ? "" : " (" + connect_failure_ + ")")
+           : "no TCP connection from " + there + " came in at " +
+                 network.Place(own_)) +
+          " within RINGPIPE_JOIN_TIMEOUT_MS: let TCP at the ports " +
+          network.PortsText() + " through all firewalls between the hosts"};
 }
 
 void RemotePeer::Disconnect() {

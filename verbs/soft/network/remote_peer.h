@@ -11,6 +11,7 @@
 #include <string>
 
 #include "base/deadline.h"
+#include "verbs/library.h"
 #include "verbs/soft/adversary.h"
 #include "verbs/soft/network/packet_channel.h"
 #include "verbs/soft/network/packet_reader.h"
@@ -71,8 +72,8 @@ class RemotePeer {
   // Whether there should be a connection, and is none.
   bool wants_connection() const;
 
-  // Why the peer is lost, in words, where TCP is believed; "": it is not.
-  std::string DescribeLoss(const Network& network) const;
+  // How the peer is lost, where TCP is believed.
+  PeerLoss DescribeLoss(const Network& network) const;
 
   // The rest is for the network thread. After each, Progress is due.
 

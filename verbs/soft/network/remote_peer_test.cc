@@ -584,7 +584,8 @@ TEST_P(RemoteProcess, WhereTcpIsBelievedAKilledPeerShowsAtOnceAndForGood) {
   ASSERT_EQ(endpoint().Send(1, {}), 0);  // RNR: stays outstanding
   peer_->Kill();
   EXPECT_EQ(endpoint().Poll().value().status, IBV_WC_RETRY_EXC_ERR);
-  const std::string why = endpoint().library().describe_loss(endpoint().qp);
+  const auto [kind, why] = endpoint().library().describe_loss(endpoint().qp);
+  EXPECT_EQ(kind, PeerLoss::Kind::kEnded);
   EXPECT_NE(why.find("the TCP connection to "), std::string::npos) << why;
   EXPECT_NE(why.find(" was c"), std::string::npos) << why;  // closed, or cut
 }
@@ -600,7 +601,8 @@ TEST_P(Remote, WhereTcpIsBelievedTheFirstConnectionHasUntilItsTime) {
   ASSERT_EQ(a.Send(1, {}), 0);
   EXPECT_EQ(a.Poll().value().status, IBV_WC_RETRY_EXC_ERR);
   EXPECT_GE(Clock::now(), here_.connect_by);
-  const std::string why = a.library().describe_loss(a.qp);
+  const auto [kind, why] = a.library().describe_loss(a.qp);
+  EXPECT_EQ(kind, PeerLoss::Kind::kUnknown);
   EXPECT_NE(why.find("no TCP connection "), std::string::npos) << why;
   EXPECT_NE(why.find("RINGPIPE_SOFT_PORTS"), std::string::npos) << why;
 }

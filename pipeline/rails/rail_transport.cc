@@ -40,6 +40,7 @@ constexpr int kManagerSends = verbs::ConnectionManager::kReadyWrites;
 // is limited. Another host's is one connection.
 constexpr int kDescriptorsOfLocalPeer = 4;
 constexpr int kDescriptorsInPassing = 1;
+constexpr std::uint64_t kAddressSpaceOfLocalPeer = std::uint64_t{3} << 30;
 
 // What lost the connection over TCP may lose the reason a few times, too.
 constexpr std::chrono::seconds kReasonByTcp(3);
@@ -56,7 +57,6 @@ std::optional<std::chrono::milliseconds> ReasonPatience(
   }
   return std::nullopt;
 }
-constexpr std::uint64_t kAddressSpaceOfLocalPeer = std::uint64_t{3} << 30;
 
 }  // namespace
 

@@ -106,6 +106,11 @@ class Connection {
   // Why nothing more comes from the peer, nor is taken by it: it has gone, or
   // has ended the running call. What it sent before is still there for Poll.
   virtual Status failure() const { return Status::Ok(); }
+  // How long the reason that the peer has told for that may take to be heard:
+  // none where it did not answer; nullopt: as usual.
+  virtual std::optional<std::chrono::milliseconds> reason_patience() const {
+    return std::nullopt;
+  }
 
  private:
   const int peer_;
@@ -174,11 +179,6 @@ class Transport {
   // wait for that alone. The first error of `events`, or of a connection whose
   // peer has not gone, is returned, and ends the transport's use.
   virtual Result<bool> Poll(Connection::Events& events) = 0;
-  // How long the reason may take to be heard of a peer that it has lost: none
-  // where that did not answer; nullopt: as the executor thinks.
-  virtual std::optional<std::chrono::milliseconds> reason_patience() const {
-    return std::nullopt;
-  }
 
   // To sleep: Arm, Poll once more, poll() on descriptors(), ConsumeEvents.
   virtual Status Arm() = 0;

@@ -16,6 +16,8 @@ namespace ringpipe {
 namespace {
 
 constexpr std::chrono::milliseconds kProbeInterval(500);
+// How often a deadline and the caller are looked at where a reason is awaited.
+constexpr std::chrono::milliseconds kReasonTick(10);
 constexpr std::chrono::seconds kFlushTimeout(1);
 // The accelerator has no descriptor to sleep on.
 constexpr std::chrono::nanoseconds kFirstSleep = std::chrono::microseconds(50);
@@ -436,10 +438,16 @@ Status Executor::CheckAsyncEvents() {
 }
 
 // Why a peer for which the call waits will do nothing more.
-Status Executor::LostPeer() const {
+Status Executor::LostPeer() {
+  reason_patience_ = AbortSignal::kReasonPatience;
   for (const Connection* connection : state_.active) {
-    if (WaitsFor(*connection) || connection->sending()) {
-      RINGPIPE_RETURN_IF_ERROR(connection->failure());
+    const Status failure = WaitsFor(*connection) || connection->sending()
+                               ? connection->failure()
+                               : Status::Ok();
+    if (!failure.ok()) {
+      reason_patience_ =
+          connection->reason_patience().value_or(reason_patience_);
+      return failure;
     }
   }
   return Status::Ok();
@@ -625,8 +633,9 @@ Status Executor::TellError(const Status& found) {
       // As it was.
     }
   }
-  if (error.code() == StatusCode::kPeerLost) {
-    options_.abort->AwaitReason(sequence(), ReasonDeadline());
+  if (error.code() == StatusCode::kPeerLost && !AwaitReason()) {
+    const Operation& operation = *state_.operation;
+    error = EndedByCaller(options_.rank, operation.name(operation.digest));
   }
   if (aborted()) {
     error = options_.abort->reason(sequence());
@@ -640,14 +649,22 @@ Status Executor::TellError(const Status& found) {
   return reason;
 }
 
-// Until when the reason is awaited of a peer that is lost.
-Deadline Executor::ReasonDeadline() const {
-  std::chrono::milliseconds patience = AbortSignal::kReasonPatience;
-  for (const auto& transport : transports()) {
-    patience = transport->reason_patience().value_or(patience);
+// Of a peer that is lost, which closes its connections when it has told why;
+// others may see the latter first. False if the caller has ended the call.
+bool Executor::AwaitReason() {
+  const AbortSignal& abort = *options_.abort;
+  // Who has left this communicator has said so.
+  const Deadline end = Deadline::After(
+      abort.raised() ? AbortSignal::kReasonPatience : reason_patience_);
+  while (!aborted() && abort.is_intact() && !end.expired() &&
+         !EarliestDeadline().expired()) {
+    if (CallerEnds()) {
+      return false;
+    }
+    abort.AwaitReason(sequence(), Deadline::At(std::min(
+                                      end.when(), Clock::now() + kReasonTick)));
   }
-  return Deadline::At(
-      std::min(Deadline::After(patience).when(), EarliestDeadline().when()));
+  return true;
 }
 
 // Whether nobody reaches the user's memory any more.

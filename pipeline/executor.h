@@ -141,7 +141,7 @@ class Executor final : private Connection::Events, private ShortRun::Driver {
   bool HoldsBack() const;
   Status Probe();
   Status CheckAsyncEvents();
-  Status LostPeer() const;
+  Status LostPeer();
   Deadline EarliestDeadline() const;
   std::uint64_t sequence() const { return state_.operation->digest.sequence; }
   // Whether the communicator has failed, for this call too.
@@ -161,7 +161,7 @@ class Executor final : private Connection::Events, private ShortRun::Driver {
   std::string DescribeWait();
   Status EndWithError(const Status& found);
   Status TellError(const Status& found);
-  Deadline ReasonDeadline() const;
+  bool AwaitReason();
   bool TakeBackMemory();
   void CountSlots();
 
@@ -197,6 +197,8 @@ class Executor final : private Connection::Events, private ShortRun::Driver {
   // While nothing happens.
   bool idle_ = false;
   Clock::time_point idle_since_;  // or since when it goes on
+  // Of the peer that LostPeer has found.
+  std::chrono::milliseconds reason_patience_ = AbortSignal::kReasonPatience;
   StageMeter* idle_for_ = nullptr;
   bool only_polls_ = false;  // nothing goes on but by an event of a transport
   unsigned idle_polls_ = 0;

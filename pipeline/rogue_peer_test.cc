@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/while_waiting.h"
 #include "engine/algorithms.h"
 #include "gtest/gtest.h"
 #include "memory_pool/slot_pool.h"
@@ -15,6 +16,7 @@
 #include "pipeline/host_accelerator.h"
 #include "pipeline/rails/rail_transport.h"
 #include "pipeline/test_job.h"
+#include "verbs/soft/soft_library.h"
 
 namespace ringpipe {
 namespace {
@@ -292,9 +294,9 @@ class PeerOfAnotherHostTest : public RoguePeerTest {
     Meet();
   }
 
-  // In the middle of the call.
+  // In the middle of the call: rank 0 has heard of it, and has given credit.
   void Go() {
-    std::this_thread::sleep_for(milliseconds(200));
+    EXPECT_TRUE(SendDataWithCredit(kHalf).ok());
     rogue_transport_->Stop();
   }
 };
@@ -308,21 +310,37 @@ TEST_F(PeerOfAnotherHostTest, ThatGoesIsNotBlamedBeforeItsReasonCanBeHere) {
     static_cast<void>(
         abort_->Raise({StatusCode::kPeerLost, "rank 0 does not answer"}));
   });
-  const Status status = RunRankZero();
+  const Status status = RunRankZero(milliseconds(20000));
   peer.join();
   EXPECT_EQ(status.message(), "rank 0 does not answer");
+}
+
+TEST_F(PeerOfAnotherHostTest, ThatGoesKeepsNobodyWhoseCallerHasEnough) {
+  ASSERT_TRUE(Begin().ok());
+  std::thread peer([&] { Go(); });
+  bool has_gone = false;
+  WhileWaiting hook;
+  hook.function = [&] {
+    has_gone = has_gone || !own_end_->failure().ok();
+    return has_gone;
+  };
+  const BlockingCall call(hook);
+  const Status status = RunRankZero(milliseconds(20000));
+  peer.join();
+  EXPECT_EQ(status.code(), StatusCode::kAborted) << status.ToString();
 }
 
 TEST_F(PeerOfAnotherHostTest, ThatGoesWithoutAWordIsLostByTheDeadline) {
   ASSERT_TRUE(Begin().ok());
   std::thread peer([&] { Go(); });
   const Clock::time_point start = Clock::now();
-  const Status status = RunRankZero(milliseconds(1500));
+  const Status status = RunRankZero(milliseconds(2000));
   peer.join();
   EXPECT_EQ(status.code(), StatusCode::kPeerLost) << status.ToString();
   EXPECT_NE(status.message().find("closed by its other end"), std::string::npos)
       << status.ToString();
-  EXPECT_LT(Clock::now() - start, milliseconds(2700));
+  // Not some 600 ms and then 3 s.
+  EXPECT_LT(Clock::now() - start, milliseconds(3200));
 }
 
 }  // namespace

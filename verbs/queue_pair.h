@@ -9,6 +9,7 @@
 
 #include "base/status.h"
 #include "verbs/completion_queue.h"
+#include "verbs/library.h"
 #include "verbs/memory_region.h"
 
 namespace ringpipe::verbs {

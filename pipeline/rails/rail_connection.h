@@ -2,6 +2,7 @@
 #define RINGPIPE_PIPELINE_RAILS_RAIL_CONNECTION_H_
 
 #include <array>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -109,11 +110,18 @@ class RailConnection final : public Connection {
   // taken it, and fails when TCP gives up.)
   Status Probe() override;
   Status failure() const override { return failure_; }
+  std::optional<std::chrono::milliseconds> reason_patience() const override {
+    return reason_patience_;
+  }
 
   // A queue pair has failed, as it does when the peer goes. The first reason
   // counts.
-  void Lost(const Status& reason) {
-    failure_ = failure_.ok() ? reason : failure_;
+  void Lost(const Status& reason,
+            std::optional<std::chrono::milliseconds> reason_patience = {}) {
+    if (failure_.ok()) {
+      failure_ = reason;
+      reason_patience_ = reason_patience;
+    }
   }
   // A message of the running call has not been taken, and never will be.
   void LoseSend() { lost_send_ = true; }
@@ -154,6 +162,7 @@ class RailConnection final : public Connection {
   std::array<std::uint32_t, kMaxRails> remote_rkeys_ = {};
 
   Status failure_;
+  std::optional<std::chrono::milliseconds> reason_patience_;
 
   // The running call.
   Digest digest_;

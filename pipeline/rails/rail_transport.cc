@@ -45,9 +45,13 @@ constexpr std::uint64_t kAddressSpaceOfLocalPeer = std::uint64_t{3} << 30;
 // What lost the connection over TCP may lose the reason a few times, too.
 constexpr std::chrono::seconds kReasonByTcp(3);
 
+// As Connection::reason_patience.
 std::optional<std::chrono::milliseconds> ReasonPatience(
-    verbs::PeerLoss::Kind loss) {
-  switch (loss) {
+    const ibv_wc& completion, const verbs::QueuePair& queue_pair) {
+  if (completion.status != IBV_WC_RETRY_EXC_ERR) {
+    return std::nullopt;
+  }
+  switch (queue_pair.Loss().kind) {
     case verbs::PeerLoss::Kind::kSilent:
       return std::chrono::milliseconds(0);
     case verbs::PeerLoss::Kind::kEnded:
@@ -506,7 +510,7 @@ Status RailTransport::Failed(const ibv_wc& completion, bool& happened) {
   if (failure.code() != StatusCode::kPeerLost) {
     return failure;
   }
-  connection.Lost(failure);
+  connection.Lost(failure, ReasonPatience(completion, QueuePairOf(completion)));
   happened = true;
   return Status::Ok();
 }
@@ -531,7 +535,16 @@ void RailTransport::Discard(const ibv_wc& completion) {
   }
 }
 
-Status RailTransport::FailureOf(const ibv_wc& completion) {
+const verbs::QueuePair& RailTransport::QueuePairOf(
+    const ibv_wc& completion) const {
+  const WorkId id = WorkId::Unpack(completion.wr_id);
+  RailConnection& connection = *connections_[id.peer];
+  return id.channel == WorkId::kControl
+             ? connection.control().queue_pair()
+             : connection.rails()[id.channel].channel->queue_pair();
+}
+
+Status RailTransport::FailureOf(const ibv_wc& completion) const {
   if (completion.wr_id == verbs::ConnectionManager::kReadyWriteId) {
     return {StatusCode::kPeerLost,
             "a connection failed while it was made: " +
@@ -539,10 +552,6 @@ Status RailTransport::FailureOf(const ibv_wc& completion) {
   }
   const WorkId id = WorkId::Unpack(completion.wr_id);
   RailConnection& connection = *connections_[id.peer];
-  const verbs::QueuePair& queue_pair =
-      id.channel == WorkId::kControl
-          ? connection.control().queue_pair()
-          : connection.rails()[id.channel].channel->queue_pair();
   // What Linux's siw also says of a connection that the peer has closed.
   const int rail =
       connection.rails()[id.channel == WorkId::kControl ? 0 : id.channel].index;
@@ -551,13 +560,10 @@ Status RailTransport::FailureOf(const ibv_wc& completion) {
   const bool local = completion.status == IBV_WC_LOC_PROT_ERR ||
                      completion.status == IBV_WC_LOC_QP_OP_ERR ||
                      completion.status == IBV_WC_LOC_LEN_ERR;
-  if (completion.status == IBV_WC_RETRY_EXC_ERR) {
-    reason_patience_ = ReasonPatience(queue_pair.Loss().kind);
-  }
   return {local && !closed ? StatusCode::kDeviceError : StatusCode::kPeerLost,
           "the connection of rank " + std::to_string(options_.rank) +
-              " to rank " + std::to_string(id.peer) +
-              " failed: " + queue_pair.DescribeFailure(completion)};
+              " to rank " + std::to_string(id.peer) + " failed: " +
+              QueuePairOf(completion).DescribeFailure(completion)};
 }
 
 Status RailTransport::Arm() {

@@ -4,7 +4,6 @@
 #include <poll.h>
 
 #include <array>
-#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <limits>
@@ -88,9 +87,6 @@ class RailTransport final : public Transport {
   Status Begin(std::uint64_t sequence) override;
   void End() override;
   Result<bool> Poll(Connection::Events& events) override;
-  std::optional<std::chrono::milliseconds> reason_patience() const override {
-    return reason_patience_;
-  }
   Status Arm() override;
   // Completions and asynchronous events of every rail.
   std::span<const pollfd> descriptors() const override { return descriptors_; }
@@ -154,7 +150,8 @@ class RailTransport final : public Transport {
   // Takes a failed completion, whose connection's peer may have gone.
   Status Failed(const ibv_wc& completion, bool& happened);
   // The error that a failed completion means.
-  Status FailureOf(const ibv_wc& completion);
+  Status FailureOf(const ibv_wc& completion) const;
+  const verbs::QueuePair& QueuePairOf(const ibv_wc& completion) const;
   verbs::Device& device(int rail) const { return *rails_[rail]->device(); }
 
   const Options options_;
@@ -185,7 +182,6 @@ class RailTransport final : public Transport {
   std::vector<std::unique_ptr<RailConnection>> connections_;
   std::size_t next_poll_ = 0;  // the rail that is polled first
   std::array<ibv_wc, 32> completions_;
-  std::optional<std::chrono::milliseconds> reason_patience_;
 };
 
 }  // namespace ringpipe

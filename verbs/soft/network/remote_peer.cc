@@ -79,13 +79,13 @@ PeerLoss RemotePeer::DescribeLoss(const Network& network) const {
                 ": is that host up, and does the network let TCP through?"};
   }
   if (lost()) {
-    const bool closed = end_.value_or(0) == 0;
-    return {closed || end_ == ECONNRESET ? PeerLoss::Kind::kEnded
-                                         : PeerLoss::Kind::kUnknown,
-            "the TCP connection to " + there + " was " +
-                (closed ? std::string("closed by its other end")
-                        : "cut (" + std::string(strerrordesc_np(*end_)) + ")") +
-                ": does its process run?"};
+    return {
+        end_ == 0 || end_ == ECONNRESET ? PeerLoss::Kind::kEnded
+                                        : PeerLoss::Kind::kUnknown,
+        "the TCP connection to " + there + " was " +
+            (end_ == 0 ? std::string("closed by its other end")
+                       : "cut (" + std::string(strerrordesc_np(end_)) + ")") +
+            ": does its process run?"};
   }
   return {
       PeerLoss::Kind::kUnknown,
@@ -198,6 +198,7 @@ void RemotePeer::Pump(Trigger trigger, Clock::time_point now,
     // finds what is wrong with the request.
     const ssize_t sent = count < 0 ? -1 : channel_->Send(ranges, count);
     if (sent < 0) {
+      end_ = EFAULT;
       Disconnect();
       return;
     }

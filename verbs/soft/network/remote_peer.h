@@ -103,8 +103,8 @@ class RemotePeer {
   PacketRequester requester_;
   std::shared_ptr<PacketChannel> channel_;
   std::optional<OutgoingPacket> outgoing_;
-  bool heard_ = false;      // anything that the peer said by any channel
-  std::optional<int> end_;  // of the last channel: an errno, or 0
+  bool heard_ = false;  // anything that the peer said by any channel
+  int end_ = 0;         // of the last channel: an errno, or 0
   std::string connect_failure_;
   bool blocked_ = false;      // until the channel takes more
   bool answer_next_ = false;  // answers and requests take turns

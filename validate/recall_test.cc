@@ -339,9 +339,11 @@ TEST_P(RecallTest, PlantedFaultsAreFoundAndNothingElseIs) {
   for (int number = 0; number < cases; ++number) {
     ClusterOptions options = shape.options;
     options.seed = random();
-    std::uniform_real_distribution<double> noise(0.005, 0.04);
-    options.noise = noise(random);
-    options.alone_noise = noise(random);
+    if (!options.alone_noise) {
+      std::uniform_real_distribution<double> noise(0.005, 0.04);
+      options.noise = noise(random);
+      options.alone_noise = noise(random);
+    }
     // A third of the runs are without a fault.
     if (number % 3 == 0) {
       Run(options, without);

@@ -63,6 +63,10 @@ class InterconnectTest(unittest.TestCase):
         median = measured["latencies"]["median_s"]["by_sender"]
         for one, other in ((0, 1), (0, 2), (1, 2)):
             self.assertGreater(median[one][other] or median[other][one], 0)
+        for typical, late in zip(median, measured["latencies"]["p99_s"]["by_sender"]):
+            for one, other in zip(typical, late):
+                self.assertEqual(one is None, other is None)
+                self.assertLessEqual(one or 0, other or 0)
         with open(page, encoding="utf-8") as file:
             self.assertIn("Interconnect of 3 ranks on 1 host", file.read())
         again = self.run_it("report", saved)
@@ -89,6 +93,26 @@ class InterconnectTest(unittest.TestCase):
         self.assertIn("of what they did on", run.stdout)
         run = self.run_it("report", saved, saved)
         self.assertNotIn("of what they did on", run.stdout)
+
+    def test_a_saved_run_whose_noise_hides_all_is_uncertain_again(self):
+        saved, noisy = self.path("run.json"), self.path("noisy.json")
+        self.run_it("--ranks", "4", "--json", saved, *QUICK)
+        with open(saved, encoding="utf-8") as file:
+            measured = json.load(file)
+        for rank, of_rank in enumerate(measured["ranks"]):
+            of_rank["host"] = f"c0{rank}"
+        # By turns 10 GB/s and less, each link otherwise.
+        links = measured["planes"][0]["bytes_per_s"]
+        for sender, row in enumerate(links["by_sender"]):
+            for at, value in enumerate(row):
+                if value is not None:
+                    row[at] = 1e10 / (1 + (7 * sender + 3 * at) % 5)
+        measured["isolated"] = []
+        with open(noisy, "w", encoding="utf-8") as file:
+            json.dump(measured, file)
+        run = self.run_it("report", noisy)
+        self.assertEqual(run.returncode, UNCERTAIN, run.stdout + run.stderr)
+        self.assertRegex(run.stdout, "(?m)^UNCERTAIN: ")
 
     def test_json_to_standard_output_is_nothing_but_json(self):
         run = self.run_it("--ranks", "2", "--json", "-", *QUICK)

@@ -1,11 +1,13 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 
 #include "validate/analysis_parts.h"
 #include "validate/format.h"
+#include "validate/named_ranks.h"
 #include "validate/part_sentences.h"
 
 namespace ringpipe::validate {
@@ -177,9 +179,13 @@ std::vector<Finding> FindChanges(const Measurements& measured,
                                  const Measurements& baseline,
                                  double tolerance) {
   const std::vector<int> matches = RanksThen(measured, baseline);
-  const auto known = std::count_if(matches.begin(), matches.end(),
-                                   [](int rank) { return rank >= 0; });
-  if (known < 2) {
+  std::set<int> unknown;
+  for (int rank = 0; rank < measured.size(); ++rank) {
+    if (matches[rank] < 0) {
+      unknown.insert(rank);
+    }
+  }
+  if (measured.ranks.size() - unknown.size() < 2) {
     return {MakeFinding(Kind::kUnmatched, false,
                         "the baseline is of other hosts: nothing is compared "
                         "with it")};
@@ -187,11 +193,15 @@ std::vector<Finding> FindChanges(const Measurements& measured,
   std::vector<Finding> findings =
       Comparison(measured, InOrderOf(measured, baseline, matches), tolerance)
           .Run();
-  if (known < measured.size()) {
+  if (!unknown.empty()) {
+    const std::set<std::string> hosts = HostsOf(measured, unknown);
     findings.push_back(MakeFinding(
         Kind::kUnmatched, false,
-        "the baseline lacks " + Count(measured.ranks.size() - known, "rank") +
-            " of this run: with these nothing is compared"));
+        "the baseline lacks " + Count(unknown.size(), "rank") +
+            " of this run, on host " + *hosts.begin() +
+            (hosts.size() > 1 ? " and " + Count(hosts.size() - 1, "other")
+                              : "") +
+            ": with these nothing is compared"));
   }
   return findings;
 }

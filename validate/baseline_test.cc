@@ -155,6 +155,15 @@ TEST(BaselineTest, OfOtherHostsIsNotHealthy) {
       << Texts(analysis);
 }
 
+TEST(BaselineTest, OfWhichAHostIsAnotherNowIsNotHealthy) {
+  Measurements then = MeasureCluster(Quiet(8));
+  then.ranks[5].host = "another";
+  const Analysis analysis = Analyze(MeasureCluster(Quiet(8)), {}, &then);
+  EXPECT_EQ(ExitStatus(analysis.verdict), 2) << Texts(analysis);
+  EXPECT_TRUE(Says(analysis, "lacks 1 rank of this run, on host c05: "))
+      << Texts(analysis);
+}
+
 // As many links of it are as slow as the others now: only beside what it was,
 // it is the one that dropped most.
 TEST(BaselineTest, ADropEverywhereDoesNotHideTheHostThatDroppedMost) {

@@ -11,6 +11,7 @@
 
 #include "gtest/gtest.h"
 #include "validate/analysis.h"
+#include "validate/part_sentences.h"
 #include "validate/simulated_cluster.h"
 #include "validate/test_analysis.h"
 
@@ -220,6 +221,33 @@ TEST(VerdictTest, WhatIsFineFollowsTheTolerance) {
       Analyze(MeasureCluster(Quiet(8, faults), options.tolerance), options);
   ASSERT_EQ(Faults(wide).size(), 1U) << Texts(wide);
   EXPECT_TRUE(Says(wide, "receiving is fine")) << Texts(wide);
+}
+
+TEST(VerdictTest, OfALinkOnlyWhatIsFineIsSaidToBe) {
+  const Measurements measured = MeasureCluster(Quiet(8));
+  const auto said = [&](SlowPart::Kind kind, double other_way, double others) {
+    SlowPart part;
+    part.kind = kind;
+    part.links = {{1, 2}};
+    part.ratio = 0.5;
+    part.other_way_ratio = other_way;
+    part.others_ratio = others;
+    return DescribePart(measured, 0, part, 0.1).text;
+  };
+  const auto has = [](const std::string& text, const std::string& words) {
+    return text.find(words) != std::string::npos;
+  };
+  using Kind = SlowPart::Kind;
+  EXPECT_TRUE(has(said(Kind::kLink, 0.95, 0.95),
+                  ", the other way and both with others are fine: "));
+  EXPECT_TRUE(has(said(Kind::kLink, 0.95, 0.85), ", the other way is fine: "));
+  EXPECT_TRUE(
+      has(said(Kind::kLink, 0.85, 0.95), ", both with others are fine: "));
+  EXPECT_FALSE(has(said(Kind::kLink, 0.85, 0.85), "fine"));
+  EXPECT_FALSE(has(said(Kind::kLink, NAN, NAN), "fine"));
+  EXPECT_TRUE(has(said(Kind::kLinkBoth, 0.5, 0.95),
+                  ", both ways, and both are fine with others: "));
+  EXPECT_FALSE(has(said(Kind::kLinkBoth, 0.5, 0.85), "fine"));
 }
 
 TEST(VerdictTest, OfContentionTheSlowestLinkIsNamed) {

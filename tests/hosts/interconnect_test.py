@@ -201,6 +201,7 @@ class Matrix(Checks):
         self.beside = []
 
     def setUp(self):
+        self.repeats = 0  # of the last run: of each link in company
         self.beside = []
         self.addCleanup(self.end_beside)
 
@@ -214,10 +215,16 @@ class Matrix(Checks):
             self.FAULTS[fault](hosts, rate)
             self.CONDITIONS[condition](self, hosts)
             for _ in range(RUNS):
-                job = Ranks(hosts, [PROGRAM] + SHORT, PORT,
+                saved = os.path.join(
+                    tempfile.mkdtemp(dir=os.environ.get("TEST_TMPDIR")), "run.json")
+                job = Ranks(hosts, [PROGRAM] + SHORT + ["--json", saved], PORT,
                             placement=self.PLACEMENTS[placement](count),
                             patience_s=300).finish()
                 verdict = self.verdict(job, fault)
+                if os.path.exists(saved):
+                    with open(saved, encoding="utf-8") as file:
+                        links = json.load(file)["planes"][0]["bytes_per_s"]
+                    self.repeats = links["repeats"]
                 seen[verdict] += 1
                 if verdict not in self.allowed(condition, fault):
                     print(job.text(), flush=True)
@@ -263,8 +270,19 @@ def chosen(name, default):
 class NoisySample(Matrix):
 
     def test_faults_are_never_healthy_and_healthy_links_never_faulty(self):
-        self.check_cells([("busy", 4, 40, "1", "host halved"),
-                          ("bursts", 4, 40, "1", "none")])
+        self.check_cells([("busy", 4, 40, "1", "host halved")])
+        # There was time for more than one pass.
+        self.assertGreater(self.repeats, 3)
+        self.check_cells([("bursts", 4, 40, "1", "none"),
+                          ("idle", 4, 40, "1", "1 % loss")])
+
+    def test_a_halved_host_is_named_among_bursts(self):
+        # If something else disturbs it once more, it is uncertain.
+        for _ in range(3):
+            seen = self.cell("bursts", 4, 40, "1", "host halved")
+            if set(seen) == {"named"}:
+                return
+        self.fail("it was never named")
 
 
 class NoisyLong(Matrix):

@@ -188,6 +188,12 @@ class HtmlReportTest(unittest.TestCase):
                 self.assertIn(f'href="#ring-{number}"', faults[number - 1])
                 self.assertIn(f'id="ring-{number}" href="#cause-{number}"', rings)
             self.assertIn(": the slowest other link", Text(page).text)
+            # A row a cause (the fourth: what is slow only in company, at 512
+            # hosts), the head, and that link.
+            table = next(table for table in re.findall(r"<table.*?</table>", page, re.S)
+                         if 'id="cause-1"' in table)
+            self.assertEqual(len(re.findall("<tr", table)), len(rows) + 2)
+            self.assertLessEqual(len(rows), 4)
 
     def test_rings_are_where_their_links_are_and_large_enough_to_be_seen(self):
         for hosts, width in ((8, 1200), (512, 1200), (512, 400)):

@@ -441,9 +441,9 @@ Status Executor::CheckAsyncEvents() {
 Status Executor::LostPeer() {
   reason_patience_ = AbortSignal::kReasonPatience;
   for (const Connection* connection : state_.active) {
-    const Status failure = WaitsFor(*connection) || connection->sending()
-                               ? connection->failure()
-                               : Status::Ok();
+    Status failure = WaitsFor(*connection) || connection->sending()
+                         ? connection->failure()
+                         : Status::Ok();
     if (!failure.ok()) {
       reason_patience_ =
           connection->reason_patience().value_or(reason_patience_);
